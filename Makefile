@@ -1,0 +1,50 @@
+# Two commands for newcomers: `make run` and `make test`. Both set up what they need, and are quick the second time.
+
+# The first interpreter that runs and is new enough: a name on the PATH may be a version manager's shim that leads nowhere.
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
+  $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: run test test-slow setup check table lock clean
+
+run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
+	$(BIN)/python -m linearizability.targets.artifacts fetch tlc
+	$(BIN)/tidegauge run --target reference:1 --with-demonstrations
+
+test: setup check ## set up, then formatting, lint, types, import rules and every test that CI runs
+	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2
+	@command -v kcat >/dev/null || { test "$$(id -u)" = 0 && apt-get install -q -y kcat >/dev/null 2>&1; } || echo "kcat is missing: its tests are skipped"
+	$(BIN)/python -m pytest -q
+
+test-slow: setup ## the tests that CI leaves out
+	$(BIN)/python -m pytest -q -m slow --timeout 3600
+
+check: setup
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pyright --warnings
+
+setup: $(INSTALLED) ## leaves .venv/bin/tidegauge, and Java 17 or newer
+
+$(INSTALLED): requirements.lock pyproject.toml Makefile
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (make PYTHON=... names one): apt-get install python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than Python 3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -q -y python3-venv; } \
+	  || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --use-pep517 --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m linearizability.targets.java
+	touch $@
+
+table: setup ## write the message table anew from Kafka's jars
+	$(BIN)/python -m linearizability.targets.artifacts fetch kafka-4.3.1 kafka-4.4.0 kafka-3.9.2
+	$(BIN)/python -m reference.protocol.generate $(foreach release,3.9.2 4.3.1 4.4.0,--jars $(release)=.cache/artifacts/kafka-$(release))
+
+lock: ## resolve the dependencies anew (uv makes the lock; it is not needed otherwise)
+	uv pip compile pyproject.toml --extra test --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
+
+clean:
+	rm -rf .venv .cache results .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,84 @@
+"""The command line's root: mounts the commands of each package and imports them only when they are called.
+
+Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown or nothing but skips, 3 engine or target error, 64 wrong usage.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer import _click as click  # typer carries its own click: only its error classes tell wrong usage apart
+from typer.core import TyperGroup
+
+WRONG_USAGE = 64
+ENGINE_ERROR = 3
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "format": ("reference.commands", "Prepare a data folder and give the cluster its id."),
+    "serve": ("reference.commands", "Run one broker of the reference."),
+    "run": ("conformance.commands", "Judge a broker by the requirements."),
+    "list": ("conformance.commands", "List the requirements."),
+    "explain": ("conformance.commands", "Show all that is known of one requirement."),
+    "report": ("conformance.commands", "Write the report of a stored run again."),
+    "compare": ("conformance.commands", "Set several stored runs side by side in one matrix."),
+    "doctor": ("conformance.commands", "Say what this machine has, and what is missing."),
+    "fuzz": ("linearizability.commands", "Hurt simulated brokers, in virtual time."),
+    "hunt": ("linearizability.commands", "Hurt a real broker and judge what its clients saw."),
+    "replay": ("linearizability.commands", "Run a stored schedule again, or judge its history again."),
+    "history": ("linearizability.commands", "Check, show, import and export histories."),
+    "bench": ("linearizability.commands", "Measure brokers and checkers side by side."),
+    "spec": ("spec.commands", "Model-check the TLA+ specification."),
+}
+"""Command name -> (module that holds its Typer application `app`, one-line help)."""
+
+
+class LazyCommands(TyperGroup):
+    """A click group that knows its commands by name and imports a package's commands when one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        group = typer.main.get_command(importlib.import_module(module).app)
+        return group.commands[cmd_name] if isinstance(group, TyperGroup) else group
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def root() -> None:
+    """The replicated log of Apache Kafka: a reference broker, its specification, and the suite that judges any broker.
+
+    Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown, 3 engine or target error, 64 wrong usage.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit by its code; wrong usage exits 64 with the sentence that says what was wrong."""
+    try:
+        code = typer.main.get_command(app).main(args=arguments, prog_name="tidegauge", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = 0
+    except click.exceptions.UsageError as error:
+        error.show()
+        code = WRONG_USAGE
+    except click.exceptions.ClickException as error:
+        error.show()
+        code = ENGINE_ERROR
+    except (typer.Abort, KeyboardInterrupt):
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Frames on the wire: a 32-bit size, a header, a message (FRM-01, FRM-12)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from reference.protocol.apis import APIS
+from reference.protocol.codec import CodecError, Part, decode_from, encode_into
+from reference.protocol.messages.header import RequestHeader, ResponseHeader
+from reference.protocol.primitives import Buffer
+from reference.protocol.schema import Message
+
+API_VERSIONS = 18
+CONTROLLED_SHUTDOWN = 7
+
+_KEY_AND_VERSION = struct.Struct(">hh")
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+
+
+class UnknownApi(CodecError):
+    """A request whose API key stands in no table."""
+
+
+class UnknownVersion(CodecError):
+    """A request of a known API in a version that the table does not have; `header` is set where it could be read."""
+
+    def __init__(self, message: str, header: RequestHeader | None) -> None:
+        super().__init__(message)
+        self.header = header
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How one version of one API is framed."""
+
+    request: type[Message]
+    response: type[Message]
+    request_header_version: int
+    response_header_version: int
+
+
+_forms: dict[tuple[int, int], Form] = {}
+
+
+def form_of(key: int, version: int) -> Form:
+    """The form of an API's version. Errors: UnknownApi, UnknownVersion."""
+    form = _forms.get((key, version))
+    return form if form is not None else _learn_form(key, version)
+
+
+def _learn_form(key: int, version: int) -> Form:
+    api = APIS.get(key)
+    if api is None:
+        raise UnknownApi(f"there is no API with key {key}")
+    request, response = api.request, api.response
+    if version not in request.VERSIONS:
+        raise UnknownVersion(f"{api.name} has no version {version}, but {request.VERSIONS}", None)
+    old_header = key == CONTROLLED_SHUTDOWN and version == 0
+    form = Form(
+        request,
+        response,
+        2 if version in request.FLEXIBLE else 0 if old_header else 1,
+        1 if version in response.FLEXIBLE and key != API_VERSIONS else 0,
+    )
+    _forms[key, version] = form
+    return form
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Form, memoryview, int]:
+    """Read a request's header; gives it, the form of its body, the frame as a view and the body's position.
+
+    Errors: UnknownApi, UnknownVersion (with the header, for the answer that ApiVersions owes), CodecError.
+    """
+    view = memoryview(frame)
+    if len(view) < 4:
+        raise CodecError(f"a request of {len(view)} bytes has no header")
+    key, version = _KEY_AND_VERSION.unpack_from(view)
+    try:
+        form = form_of(key, version)
+    except UnknownVersion as error:
+        header, _ = decode_from(RequestHeader, 1, view, 0)
+        raise UnknownVersion(str(error), header) from None
+    header, position = decode_from(RequestHeader, form.request_header_version, view, 0)
+    return header, form, view, position
+
+
+def encode_request(key: int, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
+    """A whole request frame, its size first. Errors: CodecError, UnknownApi, UnknownVersion."""
+    form = form_of(key, version)
+    header = RequestHeader(
+        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    if form.request_header_version == 0:
+        header.client_id = ""
+    parts: list[Part] = []
+    encode_into(header, form.request_header_version, parts)
+    encode_into(body, version, parts)
+    data = b"".join(parts)  # type: ignore[arg-type]  # requests hold no slices of files
+    return _SIZE.pack(len(data)) + data
+
+
+def encode_response(key: int, version: int, correlation_id: int, body: Message) -> list[Part]:
+    """A whole response frame as buffers, its size first; slices of files stay what they are."""
+    parts: list[Part] = [b""]
+    if form_of(key, version).response_header_version:
+        parts.append(b"\x00")
+    encode_into(body, version, parts)
+    size = 4
+    for part in parts:
+        size += len(part)
+    parts[0] = _SIZE_AND_CORRELATION.pack(size, correlation_id)
+    return parts
+
+
+def decode_response(key: int, version: int, frame: Buffer) -> tuple[int, Message]:
+    """Read a response frame (without its size): the correlation id and the message. Errors: CodecError."""
+    form = form_of(key, version)
+    view = memoryview(frame)
+    header, position = decode_from(ResponseHeader, form.response_header_version, view, 0)
+    body, end = decode_from(form.response, version, view, position)
+    if end != len(view):
+        raise CodecError(f"{form.response.__name__} v{version}: {len(view) - end} bytes after the end")
+    return header.correlation_id, body

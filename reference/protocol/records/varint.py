@@ -1,0 +1,58 @@
+"""Zigzag variable-length integers: seven bits a byte, lowest first; small numbers of either sign take one byte.
+
+What is read without undoing the zigzag is called raw: twice the number, or for a negative one twice its complement plus 1.
+"""
+
+from reference.protocol.primitives import Buffer
+from reference.protocol.records.errors import InvalidRecord
+
+VARINT_BYTES = 5
+"""Bytes of the longest varint (32 bits)."""
+
+VARLONG_BYTES = 10
+"""Bytes of the longest varlong (64 bits)."""
+
+_BITS = {VARINT_BYTES: 0xFFFFFFFF, VARLONG_BYTES: 0xFFFFFFFFFFFFFFFF}
+
+
+def read_raw(data: Buffer, position: int, max_bytes: int = VARINT_BYTES) -> tuple[int, int]:
+    """Read one number as it stands there; gives it and the position after it.
+
+    Errors: InvalidRecord when it has more than `max_bytes`; IndexError when the data end inside of it.
+    """
+    raw = 0
+    for shift in range(0, 7 * max_bytes, 7):
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw & _BITS[max_bytes], position
+    raise InvalidRecord(f"a number at byte {position - max_bytes} has more than {max_bytes} bytes")
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Read one number of 32 bits; gives it and the position after it. Errors: as for `read_raw`."""
+    raw, position = read_raw(data, position)
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """Read one number of 64 bits; gives it and the position after it. Errors: as for `read_raw`."""
+    raw, position = read_raw(data, position, VARLONG_BYTES)
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def varint(value: int) -> bytes:
+    """The shortest bytes of a number, of 32 or 64 bits alike."""
+    raw = value << 1 if value >= 0 else (~value << 1) | 1
+    if raw < 0x80:
+        return _ONE_BYTE[raw]
+    written = bytearray()
+    while raw >= 0x80:
+        written.append((raw & 0x7F) | 0x80)
+        raw >>= 7
+    written.append(raw)
+    return bytes(written)
+
+
+_ONE_BYTE = tuple(bytes((raw,)) for raw in range(0x80))

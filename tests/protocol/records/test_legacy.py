@@ -1,0 +1,88 @@
+"""Message sets; Java's are read and written in test_against_java, kafka-python's in test_other_clients."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.errors import CorruptBatch, InvalidRecord, RecordsError
+from reference.protocol.records.legacy import read_message_set, write_message_set
+from reference.protocol.records.record import Record
+from tests.protocol.records.random_records import TIME, plain
+
+RECORDS = [Record(10 + index, TIME + index, b"key", b"value" * index) for index in range(4)]
+RECORDS[1] = RECORDS[1]._replace(key=None, value=None)
+LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
+
+
+def test_a_message_of_magic_1_by_bytes() -> None:
+    data = write_message_set([Record(5, TIME, b"k", None)], 1)
+    assert data[:12].hex() == "000000000000000500000017"
+    assert data[16:].hex() == "01000000018bcfe56800000000016bffffffff"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+def test_round_trip(magic: int, codec: Codec) -> None:
+    found = list(read_message_set(write_message_set(RECORDS, magic, codec)))
+    expected = RECORDS if magic else [record._replace(timestamp=-1) for record in RECORDS]
+    assert plain(found) == plain(expected)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_log_append_time(codec: Codec) -> None:
+    data = write_message_set(RECORDS, 1, codec, log_append_time=TIME + 99)
+    assert {record.timestamp for record in read_message_set(data)} == {TIME + 99}
+
+
+def test_a_set_that_is_cut_off_gives_its_whole_messages() -> None:
+    data = write_message_set(RECORDS, 1)
+    assert len(list(read_message_set(data[:-1]))) == 3
+    assert list(read_message_set(data[:11])) == []
+
+
+def test_what_the_format_cannot_carry() -> None:
+    with pytest.raises(ValueError, match="headers"):
+        write_message_set([Record(0, 0, None, None, ((b"h", None),))], 1)
+    with pytest.raises(ValueError, match="zstd"):
+        write_message_set(RECORDS, 1, Codec.ZSTD)
+
+
+def test_damage_is_found() -> None:
+    data = bytearray(write_message_set(RECORDS[:1], 1))
+    for position in range(12, len(data)):
+        data[position] ^= 1
+        with pytest.raises(CorruptBatch):
+            list(read_message_set(bytes(data)))
+        data[position] ^= 1
+
+
+def test_wrappers_in_wrappers_and_empty_ones() -> None:
+    inner = write_message_set(RECORDS, 1, Codec.GZIP)
+    from reference.protocol.records.compression import compress
+    from reference.protocol.records.legacy import _written
+
+    for value in (compress(Codec.GZIP, inner), compress(Codec.GZIP, b""), None, b"rubbish"):
+        with pytest.raises(InvalidRecord):
+            list(read_message_set(_written(0, 1, int(Codec.GZIP), TIME, None, value)))
+
+
+def test_a_bomb_is_bounded() -> None:
+    bomb = write_message_set([Record(0, TIME, None, bytes(5_000_000))], 1, Codec.GZIP)
+    with pytest.raises(RecordsError, match="more than"):
+        list(read_message_set(bomb, max_bytes=100_000))
+
+
+@given(
+    st.binary(max_size=200), st.randoms(use_true_random=False), st.sampled_from([0, 1]), st.sampled_from(LEGACY_CODECS)
+)
+def test_random_bytes_raise_our_errors_only(data: bytes, chance: random.Random, magic: int, codec: Codec) -> None:
+    damaged = bytearray(write_message_set(RECORDS, magic, codec))
+    damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+    for given_bytes in (data, bytes(damaged), bytes(damaged)[: chance.randrange(len(damaged))]):
+        try:
+            list(read_message_set(given_bytes))
+        except RecordsError as error:
+            assert error.message

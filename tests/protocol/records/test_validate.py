@@ -1,0 +1,196 @@
+"""What is demanded of a producer's batch, requirement by requirement; Kafka's judgement is asked in the test beside."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.records.batch import build, read_header, records_of
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.control import EndTransaction, build_end_transaction
+from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.record import Record, write_record
+from reference.protocol.records.validate import MAX_RECORD_ERRORS, Origin, ProduceRules, refuse_zstd, validate
+
+NOW = 1_700_000_000_000
+RULES = ProduceRules()
+
+
+def batch(*times: int, **arguments: object) -> bytearray:
+    records = [Record(index, time, b"k", b"v") for index, time in enumerate(times or (NOW, NOW))]
+    return build(records, **arguments)  # type: ignore[arg-type]
+
+
+def sealed(data: bytearray, position: int, form: str, value: int) -> bytes:
+    """A batch with one header field changed and a checksum that fits."""
+    struct.pack_into(form, data, position, value)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def refused(data: bytes | bytearray, rules: ProduceRules = RULES, origin: Origin = Origin.CLIENT) -> RecordsError:
+    before = bytes(data)
+    with pytest.raises(RecordsError) as error:
+        validate(data, rules, NOW, origin)
+    assert bytes(data) == before, "a batch that is refused is not written to"
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("requirement", "data", "code"),
+    [
+        ("PRD-03", sealed(batch(), 16, ">b", 1), ErrorCode.INVALID_RECORD),
+        ("PRD-04 none", b"", ErrorCode.INVALID_RECORD),
+        ("PRD-04 cut off", batch()[:-1], ErrorCode.INVALID_RECORD),
+        ("PRD-04 two", batch() * 2, ErrorCode.INVALID_RECORD),
+        ("PRD-05", batch()[:-1] + b"\0\1", ErrorCode.CORRUPT_MESSAGE),
+        ("PRD-06 length", sealed(batch(), 8, ">i", 13), ErrorCode.CORRUPT_MESSAGE),
+        ("PRD-06 length of magic 2", sealed(batch(), 8, ">i", 48), ErrorCode.CORRUPT_MESSAGE),
+        ("PRD-06 magic", sealed(batch(), 16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
+        ("PRD-09", batch(base_offset=-1, last_offset=0), ErrorCode.INVALID_RECORD),
+        ("PRD-10 fewer", sealed(batch(), 57, ">i", 1), ErrorCode.INVALID_RECORD),
+        ("PRD-10 none", sealed(batch(), 57, ">i", 0), ErrorCode.INVALID_RECORD),
+        ("PRD-10 delta", sealed(batch(), 23, ">i", 5), ErrorCode.INVALID_RECORD),
+        ("PRD-10 range", sealed(batch(), 23, ">i", -1), ErrorCode.INVALID_RECORD),
+        ("PRD-11", build_end_transaction(EndTransaction(True, 0), 1, 0, NOW), ErrorCode.INVALID_RECORD),
+        ("PRD-12", batch(producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD),
+        ("PRD-17", sealed(batch(), 21, ">h", 4), ErrorCode.INVALID_RECORD),
+        ("PRD-20", sealed(batch(), 61, ">b", 2), ErrorCode.INVALID_RECORD),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_refused(requirement: str, data: bytes, code: ErrorCode) -> None:
+    if requirement == "PRD-05":
+        data = bytearray(batch())
+        data[-1] ^= 1
+    assert refused(data).code is code, requirement
+
+
+def test_too_large() -> None:
+    """PRD-07, before and after a change of codec."""
+    data = batch()
+    assert refused(data, ProduceRules(max_message_bytes=len(data) - 1)).code is ErrorCode.MESSAGE_TOO_LARGE
+    validate(data, ProduceRules(max_message_bytes=len(data)), NOW)
+    packed = build([Record(0, NOW, None, bytes(5000))], codec=Codec.GZIP)
+    rules = ProduceRules(max_message_bytes=len(packed), codec=Codec.NONE)
+    assert refused(packed, rules).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_records_without_keys_are_named() -> None:
+    """PRD-13."""
+    keys = (b"a", None, b"", None)
+    data = build([Record(index, NOW, key, b"v") for index, key in enumerate(keys)])
+    validate(data, RULES, NOW)
+    error = refused(data, ProduceRules(compacted=True))
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in error.record_errors] == [1, 3]
+    assert "key" in error.record_errors[0].message
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_times_out_of_bounds_are_named(codec: Codec) -> None:
+    """PRD-14."""
+    rules = ProduceRules(before_max_ms=100, after_max_ms=50)
+    validate(batch(NOW - 100, NOW + 50, codec=codec), rules, NOW)
+    error = refused(batch(NOW - 101, NOW, NOW + 51, -1, codec=codec), rules)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in error.record_errors] == [0, 2]
+    validate(batch(-1, -1, codec=codec), rules, NOW)
+    validate(batch(NOW - 101, NOW + 51, codec=codec), ProduceRules(before_max_ms=1, log_append_time=True), NOW)
+
+
+def test_one_hour_ahead_is_the_default() -> None:
+    validate(batch(NOW + 3_600_000), RULES, NOW)
+    assert refused(batch(NOW + 3_600_001)).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_many_bad_records_are_counted_not_listed() -> None:
+    count = MAX_RECORD_ERRORS + 10
+    data = build([Record(index, NOW, None, b"v") for index in range(count)])
+    error = refused(data, ProduceRules(compacted=True))
+    assert len(error.record_errors) == MAX_RECORD_ERRORS
+    assert str(count) in error.message
+
+
+def test_a_producer_does_not_set_log_append_time() -> None:
+    """PRD-15, as Kafka 4.3.1 has it: only where no timestamp says otherwise, or the topic sets it itself."""
+    data = batch(log_append_time=NOW)
+    assert refused(bytes(data), ProduceRules(log_append_time=True)).code is ErrorCode.INVALID_TIMESTAMP
+    assert refused(batch(log_append_time=-1)).code is ErrorCode.INVALID_TIMESTAMP
+    stored = validate(data, RULES, NOW).batch
+    assert not read_header(stored).is_log_append_time
+
+
+def test_zstd_before_version_7() -> None:
+    """PRD-16."""
+    with pytest.raises(RecordsError) as error:
+        refuse_zstd(batch(codec=Codec.ZSTD))
+    assert error.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    refuse_zstd(batch(codec=Codec.LZ4))
+
+
+def test_coordinators_may_what_clients_may_not() -> None:
+    validate(build_end_transaction(EndTransaction(True, 0), 1, 0, NOW), RULES, NOW, Origin.COORDINATOR)
+    validate(batch(producer_id=1, producer_epoch=0), RULES, NOW, Origin.COORDINATOR)
+
+
+def test_a_good_batch_is_left_as_it_is() -> None:
+    for codec in Codec:
+        data = batch(codec=codec, producer_id=1, producer_epoch=0, base_sequence=0)
+        before = bytes(data)
+        valid = validate(memoryview(data), RULES, NOW)
+        assert bytes(valid.batch) == before
+        assert valid.batch.obj is data, "not a copy"
+        assert valid.max_timestamp == NOW
+
+
+def test_bytes_after_the_batch_that_cannot_be_one_are_dropped() -> None:
+    data = batch()
+    assert bytes(validate(bytes(data) + b"rubbish", RULES, NOW).batch) == bytes(data)
+
+
+def test_a_wrong_max_timestamp_is_put_right() -> None:
+    valid = validate(bytearray(sealed(batch(NOW, NOW - 5), 35, ">q", NOW - 77)), RULES, NOW)
+    header = read_header(valid.batch)
+    assert header.max_timestamp == valid.max_timestamp == NOW
+    assert header.crc == crc32c(valid.batch[21:])
+
+
+@pytest.mark.parametrize("target", list(Codec))
+@pytest.mark.parametrize("source", list(Codec))
+def test_the_topics_codec(source: Codec, target: Codec) -> None:
+    """ACK-11."""
+    sent = [Record(index, NOW + index, b"k", None, ((b"h", b""),)) for index in range(3)]
+    data = build(sent, codec=source, producer_id=5, producer_epoch=1, base_sequence=9, transactional=True)
+    valid = validate(data, ProduceRules(codec=target), NOW)
+    header = read_header(valid.batch)
+    assert header.codec is target
+    assert header == valid.header
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (5, 1, 9, True)
+    assert list(records_of(valid.batch)) == sent
+
+
+def test_control_batches_are_not_packed() -> None:
+    marker = build_end_transaction(EndTransaction(True, 0), 1, 0, NOW)
+    valid = validate(marker, ProduceRules(codec=Codec.GZIP), NOW, Origin.COORDINATOR)
+    assert read_header(valid.batch).codec is Codec.NONE
+
+
+def test_wrong_offset_deltas_are_numbered_anew() -> None:
+    records = [Record(offset, NOW, b"k", b"v") for offset in (0, 5, 9)]
+    data = bytearray(batch(NOW, NOW, NOW))
+    data[61:] = b"".join(write_record(record, 0, NOW) for record in records)
+    valid = validate(sealed(data, 27, ">q", NOW), RULES, NOW)
+    assert [record.offset for record in records_of(valid.batch)] == [0, 1, 2]
+
+
+@given(st.binary(max_size=200), st.randoms(use_true_random=False))
+def test_random_bytes_raise_our_error_only(data: bytes, chance: object) -> None:
+    for origin in (Origin.CLIENT, Origin.COORDINATOR):
+        try:
+            validate(data, RULES, NOW, origin)
+        except RecordsError as error:
+            assert error.message

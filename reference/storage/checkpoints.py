@@ -1,0 +1,158 @@
+"""The small files of a data folder, each written as a whole and durably.
+
+*-offset-checkpoint        version 0, number of lines, then `topic partition offset`
+leader-epoch-checkpoint    version 0, number of lines, then `epoch start_offset`
+partition.metadata         `version: 0`, `topic_id: ...`
+meta.properties            `version=1`, `cluster.id`, `node.id`, `directory.id`
+.kafka_cleanshutdown       JSON: version and the broker's epoch at its end
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from reference.protocol.primitives import Epoch, NodeId, Offset
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+TopicPartition = tuple[str, int]
+
+
+def read_lines(disk: Disk, path: Path, words: int) -> list[list[str]]:
+    """The lines of a version 0 checkpoint, as words; none when there is no file. Errors: CorruptFile."""
+    try:
+        lines = disk.read_file(path).decode().splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise CorruptFile(f"{path.name} is not text") from None
+    if len(lines) < 2 or lines[0] != "0" or lines[1] != str(len(lines) - 2):
+        raise CorruptFile(
+            f"{path.name} does not begin with version 0 and the number of its {max(0, len(lines) - 2)} lines"
+        )
+    split = [line.split(" ") for line in lines[2:]]
+    if any(len(line) != words for line in split):
+        raise CorruptFile(f"{path.name} has a line that is not {words} words")
+    return split
+
+
+def write_lines(disk: Disk, path: Path, lines: list[str]) -> None:
+    """Write a version 0 checkpoint."""
+    disk.write_file(path, "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode())
+
+
+def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, Offset]:
+    """Offsets by partition; none when there is no file. Errors: CorruptFile."""
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_lines(disk, path, 3)}
+    except ValueError:
+        raise CorruptFile(f"{path.name} has words where numbers belong") from None
+
+
+def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, Offset]) -> None:
+    """Write offsets by partition."""
+    write_lines(disk, path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+
+
+# ---- partition.metadata
+
+
+def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
+    """The topic's id that a partition's folder names; None when it has no such file. Errors: CorruptFile."""
+    try:
+        fields = _properties(disk.read_file(folder / PARTITION_METADATA), ":")
+    except FileNotFoundError:
+        return None
+    if fields.get("version") != "0" or "topic_id" not in fields:
+        raise CorruptFile(f"{PARTITION_METADATA} in {folder.name} is not version 0 with a topic_id")
+    return uuid_of_text(fields["topic_id"])
+
+
+def write_topic_id(disk: Disk, folder: Path, topic_id: UUID) -> None:
+    """Write the topic's id into a partition's folder."""
+    disk.write_file(folder / PARTITION_METADATA, f"version: 0\ntopic_id: {text_of_uuid(topic_id)}".encode())
+
+
+def text_of_uuid(value: UUID) -> str:
+    """Kafka's spelling: 22 characters of url-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def uuid_of_text(text: str) -> UUID:
+    """The id that Kafka's spelling means. Errors: CorruptFile."""
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except ValueError:
+        raise CorruptFile(f"{text!r} is no id") from None
+
+
+# ---- meta.properties
+
+
+class MetaProperties(NamedTuple):
+    """What says whose a data folder is."""
+
+    cluster_id: str
+    node_id: NodeId
+    directory_id: UUID
+
+
+def read_meta_properties(disk: Disk, folder: Path) -> MetaProperties | None:
+    """Whose a data folder is; None when it was never formatted. Errors: CorruptFile."""
+    try:
+        fields = _properties(disk.read_file(folder / META_PROPERTIES), "=")
+        directory = uuid_of_text(fields["directory.id"]) if "directory.id" in fields else UUID(int=0)
+        return MetaProperties(fields["cluster.id"], int(fields["node.id"]), directory)
+    except FileNotFoundError:
+        return None
+    except (KeyError, ValueError):
+        raise CorruptFile(f"{META_PROPERTIES} lacks version 1's cluster.id or node.id") from None
+
+
+def write_meta_properties(disk: Disk, folder: Path, meta: MetaProperties) -> None:
+    """Mark a data folder as a node's."""
+    text = (
+        f"#\ncluster.id={meta.cluster_id}\ndirectory.id={text_of_uuid(meta.directory_id)}\n"
+        f"node.id={meta.node_id}\nversion=1\n"
+    )
+    disk.write_file(folder / META_PROPERTIES, text.encode())
+
+
+def _properties(data: bytes, separator: str) -> dict[str, str]:
+    lines = [line.strip() for line in data.decode(errors="replace").splitlines()]
+    pairs = (line.partition(separator) for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+# ---- clean shutdown
+
+
+def write_clean_shutdown(disk: Disk, folder: Path, broker_epoch: Epoch) -> None:
+    """Note that everything is durable and the indexes are whole."""
+    disk.write_file(folder / CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
+
+
+def take_clean_shutdown(disk: Disk, folder: Path) -> Epoch | None:
+    """The broker's epoch at its clean end, whose note is removed; None after a crash, -1 where the note has no epoch."""
+    path = folder / CLEAN_SHUTDOWN
+    try:
+        data = disk.read_file(path)
+    except FileNotFoundError:
+        return None
+    disk.remove(path)
+    disk.sync_folder(folder)
+    try:
+        return int(json.loads(data)["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return -1

@@ -1,0 +1,77 @@
+"""Which leader epoch wrote which offsets: `leader-epoch-checkpoint`.
+
+A list of (epoch, start offset), both growing. An epoch ends where the next one starts, the last at the log's end. The file
+is written, durably, before the first record of a new epoch is: a record without its epoch would defeat truncation.
+"""
+
+from pathlib import Path
+
+from reference.protocol.primitives import Epoch, Offset
+from reference.storage.checkpoints import LEADER_EPOCHS, read_lines, write_lines
+from reference.storage.disk import Disk
+from reference.storage.epoch_lookup import NONE, end_of_epoch
+from reference.storage.errors import CorruptFile
+from reference.storage.index_search import last_slot_up_to
+
+Entry = tuple[Epoch, Offset]
+
+
+class EpochCache:
+    """One partition's epochs."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """Errors: CorruptFile."""
+        self._disk = disk
+        self._path = folder / LEADER_EPOCHS
+        try:
+            self.entries: list[Entry] = [(int(epoch), int(start)) for epoch, start in read_lines(disk, self._path, 2)]
+        except ValueError:
+            raise CorruptFile(f"{LEADER_EPOCHS} has words where numbers belong") from None
+        self.latest: Epoch
+        """Newest epoch; -1 when there is none."""
+        self.latest_start: Offset
+        """Where it began; -1 when there is none."""
+        self.latest, self.latest_start = self.entries[-1] if self.entries else (NONE, NONE)
+
+    def assign(self, epoch: Epoch, start_offset: Offset) -> None:
+        """An epoch begins here; entries that contradict it (later epochs, later starts) are wrong and go.
+
+        Errors: OSError, and nothing has changed.
+        """
+        if self.latest == epoch and 0 <= self.latest_start <= start_offset:
+            return
+        kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
+        self._replace([*kept, (epoch, start_offset)])
+
+    def end_offset_for(self, epoch: Epoch, log_end: Offset) -> tuple[Epoch, Offset]:
+        """The largest known epoch up to this one and its end; see `epoch_lookup`."""
+        slot = last_slot_up_to(lambda slot: self.entries[slot][0], len(self.entries), epoch)
+        floor = self.entries[slot][0] if slot >= 0 else NONE
+        next_start = self.entries[slot + 1][1] if slot + 1 < len(self.entries) else NONE
+        return end_of_epoch(epoch, self.latest, floor, next_start, log_end)
+
+    def epoch_at(self, offset: Offset) -> Epoch:
+        """The epoch that wrote an offset; -1 when unknown."""
+        slot = last_slot_up_to(lambda slot: self.entries[slot][1], len(self.entries), offset)
+        return self.entries[slot][0] if slot >= 0 else NONE
+
+    def truncate_from_end(self, end_offset: Offset) -> None:
+        """Forget epochs that start at or after the log's new end."""
+        if self.entries and self.entries[-1][1] >= end_offset:
+            self._replace([entry for entry in self.entries if entry[1] < end_offset])
+
+    def truncate_from_start(self, start_offset: Offset) -> None:
+        """Forget epochs that ended before the log's new start; the one that holds it starts there now."""
+        before = [entry for entry in self.entries if entry[1] <= start_offset]
+        if (before and before[-1][1] < start_offset) or len(before) > 1:
+            self._replace([(before[-1][0], start_offset), *self.entries[len(before) :]])
+
+    def clear(self) -> None:
+        """Forget all epochs."""
+        if self.entries:
+            self._replace([])
+
+    def _replace(self, entries: list[Entry]) -> None:
+        write_lines(self._disk, self._path, [f"{epoch} {start}" for epoch, start in entries])
+        self.entries = entries
+        self.latest, self.latest_start = entries[-1] if entries else (NONE, NONE)

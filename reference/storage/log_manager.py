@@ -1,0 +1,250 @@
+"""All partitions of a data folder: opened, checkpointed, closed and deleted.
+
+    FOLDER/TOPIC-PARTITION/                     a log
+    FOLDER/TOPIC-PARTITION.ID-delete/           a log that is being deleted
+    FOLDER/recovery-point-offset-checkpoint     up to where each log was flushed
+    FOLDER/log-start-offset-checkpoint          where each log starts, if not at its first segment
+    FOLDER/replication-offset-checkpoint        high watermarks
+    FOLDER/.kafka_cleanshutdown                 the last run ended cleanly
+
+A log is opened when the metadata name it, with its configuration: what is in the folder and in no metadata is left alone.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from uuid import UUID
+
+from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_offsets,
+)
+from reference.storage.config import DAY_MS, LogConfig
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.log import EXPIRY_CHECK_MS, Log, PendingFlush, run_now
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = UUID(int=1)
+METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, max_message_bytes=8 * 1024 * 1024)
+DELETE_SUFFIX = "-delete"
+CHECKPOINT_INTERVAL_MS = 60_000
+"""log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""
+UPKEEP_INTERVAL_MS = 1000
+"""How often all logs are asked whether something is due."""
+MIN_UPKEEP_INTERVAL_MS = 50
+
+Logger = Callable[[str, str], None]
+"""Takes a level (info, warning, error) and a sentence."""
+
+
+def _say_nothing(level: str, message: str) -> None:
+    pass
+
+
+def folder_name(topic: str, partition: int) -> str:
+    """The name of a partition's folder."""
+    return f"{topic}-{partition}"
+
+
+class LogManager:
+    """The logs of one data folder."""
+
+    def __init__(self, disk: Disk, folder: Path, log: Logger = _say_nothing) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.producer_expiration_ms = DAY_MS
+        """producer.id.expiration.ms, for logs opened from now on."""
+        self.expiry_check_ms = EXPIRY_CHECK_MS
+        """producer.id.expiration.check.interval.ms, likewise."""
+        self.broker_epoch: Epoch = -1
+        """Written with the clean end; at the next start `last_broker_epoch`."""
+        self.last_broker_epoch: Epoch | None = None
+        """The broker's epoch at its last, clean end; None after a crash."""
+        self.run_flush: Callable[[PendingFlush], None] = run_now
+        """Who waits for the disk when closed segments are flushed; see `PendingFlush`."""
+        self._disk = disk
+        self._folder = folder
+        self._say = log
+        self._clean = False
+        self._recovery_points: dict[TopicPartition, Offset] = {}
+        self._log_starts: dict[TopicPartition, Offset] = {}
+        self._high_watermarks: dict[TopicPartition, Offset] = {}
+        self._deleted: list[tuple[TimestampMs, Path]] = []
+        self._next_checkpoint: TimestampMs = 0
+        self._next_upkeep: TimestampMs = 0
+
+    def load(self, now: TimestampMs) -> None:
+        """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
+
+        Errors: StorageError.
+        """
+        self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
+        self._next_upkeep = now + UPKEEP_INTERVAL_MS
+        try:
+            self._disk.make_folder(self._folder)
+            self._recovery_points = self._read(RECOVERY_POINTS)
+            self._log_starts = self._read(LOG_START_OFFSETS)
+            self._high_watermarks = self._read(HIGH_WATERMARKS)
+            self.last_broker_epoch = take_clean_shutdown(self._disk, self._folder)
+            self._clean = self.last_broker_epoch is not None
+            for name in self._disk.list_folder(self._folder):
+                if name.endswith(DELETE_SUFFIX):
+                    self._disk.remove_folder(self._folder / name)
+        except OSError as error:
+            raise self._storage_error(error) from error
+
+    def _read(self, name: str) -> dict[TopicPartition, Offset]:
+        try:
+            return read_offsets(self._disk, self._folder / name)
+        except CorruptFile as error:
+            # Without recovery points everything is scanned; high watermarks come again from replication.
+            self._say("warning", f"{error}; it is taken for empty")
+            return {}
+
+    # ---- logs
+
+    def metadata_log(self, now: TimestampMs) -> Log:
+        """The quorum's log, `__cluster_metadata-0`. Errors: as for `get_or_create`."""
+        return self.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now)
+
+    def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
+        """The log of a partition: opened and, after a crash, recovered, or made.
+
+        A folder of an earlier topic of this name makes way. Errors: StorageError, CorruptFile.
+        """
+        key = (topic, partition)
+        log = self.logs.get(key)
+        if log is None:
+            log = self._open(key, topic_id, config, now)
+            if log.topic_id != topic_id:
+                self._say("warning", f"{log.folder.name} belongs to topic id {log.topic_id}, not {topic_id}: deleted")
+                self.logs[key] = log
+                self.delete(topic, partition, now)
+                log = self._open(key, topic_id, config, now)
+            self.logs[key] = log
+        return log
+
+    def _open(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
+        topic, partition = key
+        log = Log(
+            self._disk, self._folder / folder_name(topic, partition), config, now,
+            topic=topic, partition=partition, topic_id=topic_id, log_start=self._log_starts.get(key, 0),
+            recovery_point=self._recovery_points.get(key, 0), clean=self._clean,
+            producer_expiration_ms=self.producer_expiration_ms, expiry_check_ms=self.expiry_check_ms,
+            checkpoint=self._checkpoint,
+        )  # fmt: skip
+        log.run_flush = lambda flush: self.run_flush(flush)
+        if log.recovered_bytes or log.lost_bytes:
+            self._say(
+                "warning" if log.lost_bytes else "info",
+                f"{log.folder.name}: recovered {log.recovered_bytes} bytes, cut off {log.lost_bytes}",
+            )
+        return log
+
+    def high_watermark(self, topic: str, partition: int) -> Offset:
+        """The checkpointed high watermark; 0 where there is none."""
+        return self._high_watermarks.get((topic, partition), 0)
+
+    def delete(self, topic: str, partition: int, now: TimestampMs) -> None:
+        """Delete a log: its folder is renamed now and removed by `tick` after file.delete.delay.ms.
+
+        Who reads a slice of it may go on. Errors: StorageError.
+        """
+        key = (topic, partition)
+        log = self.logs.pop(key)
+        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+            offsets.pop(key, None)
+        # Names may have 255 characters, of which a topic's may be 249.
+        suffix = f".{log.topic_id.hex}{DELETE_SUFFIX}"
+        name = f"{topic[: 255 - len(str(partition)) - 1 - len(suffix)]}-{partition}{suffix}"
+        try:
+            self._disk.remove_folder(self._folder / name)
+            self._disk.rename(log.folder, self._folder / name)
+            self._disk.sync_folder(self._folder)
+        except OSError as error:
+            raise self._storage_error(error) from error
+        self._deleted.append((now + log.config.file_delete_delay_ms, self._folder / name))
+
+    # ---- upkeep
+
+    def tick(self, now: TimestampMs) -> None:
+        """Upkeep of the logs, removal of deleted ones, checkpoints. A log whose disk fails is reported, not raised."""
+        if now < self._next_upkeep:
+            return
+        due = now + UPKEEP_INTERVAL_MS
+        for log in self.logs.values():
+            try:
+                log.tick(now)
+            except StorageError as error:
+                self._say("error", str(error))
+            due = min(due, log.next_deadline())
+        self._next_upkeep = max(due, now + MIN_UPKEEP_INTERVAL_MS)
+        try:
+            while self._deleted and self._deleted[0][0] <= now:
+                self._disk.remove_folder(self._deleted[0][1])
+                del self._deleted[0]
+            if now >= self._next_checkpoint:
+                self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
+                self._checkpoint()
+        except OSError as error:
+            self._say("error", str(self._storage_error(error)))
+
+    def next_deadline(self) -> TimestampMs:
+        """When `tick` has something to do next."""
+        return self._next_upkeep
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+        """Write high watermarks; those of logs that were not opened stay as they were. Errors: StorageError."""
+        self._high_watermarks.update(high_watermarks)
+        try:
+            write_offsets(self._disk, self._folder / HIGH_WATERMARKS, self._high_watermarks)
+        except OSError as error:
+            raise self._storage_error(error) from error
+
+    def _checkpoint(self) -> None:
+        """Write recovery points and log starts. Errors: OSError."""
+        for key, log in self.logs.items():
+            self._recovery_points[key] = log.recovery_point
+            self._log_starts[key] = log.log_start_offset
+        write_offsets(self._disk, self._folder / RECOVERY_POINTS, self._recovery_points)
+        write_offsets(self._disk, self._folder / LOG_START_OFFSETS, self._log_starts)
+
+    def shut_down(self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs) -> None:
+        """A clean end: all logs closed, checkpoints written, and a note that it was clean unless a log failed.
+
+        Errors: StorageError.
+        """
+        failures: list[StorageError] = []
+        for log in self.logs.values():
+            try:
+                log.close()
+            except StorageError as error:
+                failures.append(error)
+        self.checkpoint_high_watermarks(high_watermarks)
+        try:
+            self._checkpoint()
+            for _, path in self._deleted:
+                self._disk.remove_folder(path)
+            if not failures and (self._clean or not self._unopened()):
+                write_clean_shutdown(self._disk, self._folder, self.broker_epoch)
+        except OSError as error:
+            raise self._storage_error(error) from error
+        if failures:
+            raise failures[0]
+
+    def _unopened(self) -> bool:
+        """Whether there are logs that a crash left and nobody has recovered."""
+        opened = {log.folder.name for log in self.logs.values()}
+        return any(
+            name not in opened and self._disk.is_folder(self._folder / name)
+            for name in self._disk.list_folder(self._folder)
+        )
+
+    def _storage_error(self, error: OSError) -> StorageError:
+        return StorageError(f"{self._folder}: {error.strerror or error}")

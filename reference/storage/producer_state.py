@@ -1,0 +1,310 @@
+"""What a partition remembers of its idempotent and transactional producers (KIP-98), and the `.snapshot` files of it.
+
+Of each producer: its epoch, its last five batches (to know a repeated one again), and where its open transaction began.
+The state is a function of the log. A snapshot, written at each roll and at a clean end, saves reading all of it again: it
+holds the last batch of each producer only.
+
+The last stable offset is where the oldest undecided transaction begins. A transaction counts as undecided until the high
+watermark has passed its marker: until then it could still be decided otherwise, by another leader.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from reference.protocol.records.batch import (
+    CONTROL,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    records_of,
+)
+from reference.protocol.records.control import EndTransaction, read_end_transaction
+from reference.protocol.records.validate import Origin
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile, RefusedByProducerState
+from reference.storage.sequence_check import check_sequence
+from reference.storage.transaction_index import AbortedTransaction
+
+CACHED_BATCHES = 5
+"""How many batches of a producer are known again; it may have as many in flight."""
+SNAPSHOT_SUFFIX = ".snapshot"
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class CachedBatch(NamedTuple):
+    """A batch that would be known again."""
+
+    first_sequence: Sequence
+    last_sequence: Sequence
+    first_offset: Offset
+    last_offset: Offset
+    timestamp: TimestampMs
+
+
+class Producer:
+    """One producer id in one partition."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_start")
+
+    def __init__(self, epoch: ProducerEpoch = NO_PRODUCER_EPOCH) -> None:
+        self.epoch = epoch
+        self.batches: deque[CachedBatch] = deque(maxlen=CACHED_BATCHES)
+        self.last_timestamp: TimestampMs = -1
+        self.coordinator_epoch: Epoch = -1
+        self.transaction_start: Offset = -1
+        """First offset of the open transaction; -1 when none is open."""
+
+    @property
+    def last_sequence(self) -> Sequence:
+        """Sequence number of the last record of this epoch; -1 when none is remembered."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ProducerState:
+    """All producers of one partition, up to `end_offset` of its log."""
+
+    def __init__(self, disk: Disk, folder: Path, end_offset: Offset = 0) -> None:
+        self._disk = disk
+        self._folder = folder
+        self.producers: dict[ProducerId, Producer] = {}
+        self.end_offset = end_offset
+        self._ongoing: OrderedDict[Offset, ProducerId] = OrderedDict()
+        """Open transactions by first offset, oldest first."""
+        self._undecided: deque[tuple[Offset, Offset]] = deque()
+        """First offset and marker of transactions whose marker the high watermark had not passed, in markers' order."""
+
+    # ---- checks, before an append
+
+    def find_duplicate(self, header: BatchHeader) -> CachedBatch | None:
+        """The batch that this one repeats: same producer, epoch and sequence numbers, one of the last five."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in producer.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
+
+    def check_data(self, header: BatchHeader, origin: Origin) -> None:
+        """Whether a data batch may be appended. Errors: RefusedByProducerState."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return
+        code = ErrorCode.NONE
+        if origin is Origin.CLIENT:
+            code = check_sequence(producer.epoch, producer.last_sequence, header.producer_epoch, header.base_sequence)
+        elif header.producer_epoch < producer.epoch:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        if code is not ErrorCode.NONE:
+            raise RefusedByProducerState(code, _why(code, header, producer))
+        if producer.transaction_start >= 0 and not header.attributes & TRANSACTIONAL:
+            raise RefusedByProducerState(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} wrote outside of its open transaction",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: EndTransaction, transaction_version: int) -> None:
+        """Whether a marker may be appended; `transaction_version` 2 bumps the epoch with each (KIP-890).
+
+        Errors: RefusedByProducerState.
+        """
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return
+        repeats = header.producer_epoch == producer.epoch and producer.transaction_start < 0
+        if header.producer_epoch < producer.epoch or (
+            transaction_version >= 2 and header.producer_epoch == producer.epoch and not repeats
+        ):
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+            raise RefusedByProducerState(code, _why(code, header, producer))
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise RefusedByProducerState(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker of coordinator epoch {marker.coordinator_epoch} after one of {producer.coordinator_epoch}",
+            )
+
+    # ---- effects of an append
+
+    def append(
+        self, header: BatchHeader, marker: EndTransaction | None, first_offset: Offset, max_timestamp: TimestampMs
+    ) -> AbortedTransaction | None:
+        """Remember a batch that was written, and the marker that it is; gives the transaction that it aborted."""
+        self.end_offset = first_offset + header.last_offset_delta + 1
+        if header.producer_id <= NO_PRODUCER_ID:
+            return None
+        if marker is not None:
+            return self._append_marker(header, marker, first_offset, max_timestamp)
+        if not header.attributes & CONTROL:
+            self._append_data(header, first_offset, max_timestamp)
+        return None
+
+    def _append_data(self, header: BatchHeader, first_offset: Offset, max_timestamp: TimestampMs) -> None:
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            producer = self.producers[header.producer_id] = Producer(header.producer_epoch)
+        elif producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        last_offset = first_offset + header.last_offset_delta
+        producer.batches.append(
+            CachedBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, max_timestamp)
+        )
+        producer.last_timestamp = max_timestamp
+        if header.attributes & TRANSACTIONAL and producer.transaction_start < 0:
+            producer.transaction_start = first_offset
+            self._ongoing[first_offset] = header.producer_id
+
+    def _append_marker(
+        self, header: BatchHeader, marker: EndTransaction, offset: Offset, timestamp: TimestampMs
+    ) -> AbortedTransaction | None:
+        producer = self.producers.setdefault(header.producer_id, Producer())
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = timestamp
+        start, producer.transaction_start = producer.transaction_start, -1
+        if start < 0:
+            return None
+        self._ongoing.pop(start, None)
+        self._undecided.append((start, offset))
+        if marker.committed:
+            return None
+        return AbortedTransaction(header.producer_id, start, offset, next(iter(self._ongoing), offset + 1))
+
+    # ---- questions
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether some transaction may be undecided."""
+        return bool(self._ongoing or self._undecided)
+
+    def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
+        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
+        undecided = self._undecided
+        while undecided and undecided[0][1] < high_watermark:
+            undecided.popleft()
+        first = min(undecided)[0] if undecided else None
+        oldest = next(iter(self._ongoing), None)
+        if first is None or (oldest is not None and oldest < first):
+            return oldest
+        return first
+
+    # ---- upkeep
+
+    def expire(self, now: TimestampMs, expiration_ms: int) -> None:
+        """Forget producers that wrote nothing for so long and have no open transaction (IDM-13)."""
+        for producer_id, producer in list(self.producers.items()):
+            if producer.transaction_start < 0 and now - producer.last_timestamp >= expiration_ms:
+                del self.producers[producer_id]
+
+    def clear(self, end_offset: Offset) -> None:
+        """Forget everything; the log goes on from `end_offset`."""
+        self.producers.clear()
+        self._ongoing.clear()
+        self._undecided.clear()
+        self.end_offset = end_offset
+
+    # ---- snapshots
+
+    def snapshot_path(self, offset: Offset) -> Path:
+        """The file that holds the state up to this offset."""
+        return self._folder / f"{offset:020d}{SNAPSHOT_SUFFIX}"
+
+    def snapshot_offsets(self) -> list[Offset]:
+        """Offsets of the snapshots on disk, ascending."""
+        names = self._disk.list_folder(self._folder)
+        return [int(name[: -len(SNAPSHOT_SUFFIX)]) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+
+    def take_snapshot(self) -> None:
+        """Write the state, in place of an older idea of it. Errors: OSError."""
+        self._disk.write_file(self.snapshot_path(self.end_offset), _written_snapshot(self.producers.items()))
+
+    def load(self, log_start: Offset, log_end: Offset) -> None:
+        """Fall back to the newest whole snapshot within the log; from `end_offset` on the log must be applied."""
+        self.clear(log_start)
+        for offset in reversed(self.snapshot_offsets()):
+            if not log_start <= offset <= log_end:
+                continue
+            try:
+                loaded = dict(_read_snapshot(self._disk.read_file(self.snapshot_path(offset))))
+            except CorruptFile:
+                self.remove_snapshot(offset)
+                continue
+            self.producers = loaded
+            started = sorted((p.transaction_start, i) for i, p in loaded.items() if p.transaction_start >= 0)
+            self._ongoing = OrderedDict(started)
+            self.end_offset = offset
+            return
+
+    def remove_snapshot(self, offset: Offset) -> None:
+        """Remove one snapshot, if it is there."""
+        self._disk.remove(self.snapshot_path(offset))
+
+
+def marker_of(header: BatchHeader, batch: memoryview) -> EndTransaction | None:
+    """The marker that a producer's control batch is; compaction may have left none in it. Errors: RecordsError."""
+    if header.producer_id <= NO_PRODUCER_ID or not header.attributes & CONTROL:
+        return None
+    record = next(records_of(batch), None)
+    return None if record is None else read_end_transaction(record)
+
+
+def _why(code: ErrorCode, header: BatchHeader, producer: Producer) -> str:
+    if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return f"epoch {header.producer_epoch} of producer {header.producer_id} is over: {producer.epoch} was seen"
+    return (
+        f"sequence number {header.base_sequence} (epoch {header.producer_epoch}) of producer {header.producer_id} does "
+        f"not follow {producer.last_sequence} (epoch {producer.epoch})"
+    )
+
+
+def _written_snapshot(producers: Iterable[tuple[ProducerId, Producer]]) -> bytes:
+    """Version 1, checksum of what follows it, number of producers, and of each its last batch."""
+    entries: list[bytes] = []
+    for producer_id, producer in producers:
+        last = producer.batches[-1] if producer.batches else None
+        entries.append(
+            _SNAPSHOT_ENTRY.pack(
+                producer_id, producer.epoch, last.last_sequence if last else NO_SEQUENCE, last.last_offset if last else -1,
+                last.last_offset - last.first_offset if last else 0, producer.last_timestamp,
+                producer.coordinator_epoch, producer.transaction_start,
+            )
+        )  # fmt: skip
+    body = struct.pack(">i", len(entries)) + b"".join(entries)
+    return struct.pack(">hI", 1, crc32c(body)) + body
+
+
+def _read_snapshot(data: bytes) -> Iterator[tuple[ProducerId, Producer]]:
+    """Errors: CorruptFile."""
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise CorruptFile(f"a producer snapshot of {len(data)} bytes")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != 1 or crc != crc32c(memoryview(data)[6:]):
+        raise CorruptFile("a producer snapshot of another version, or with a wrong checksum")
+    if len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
+        raise CorruptFile(f"a producer snapshot of {len(data)} bytes for {count} producers")
+    for fields in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :]):
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, start = fields
+        producer = Producer(epoch)
+        producer.last_timestamp = timestamp
+        producer.coordinator_epoch = coordinator_epoch
+        producer.transaction_start = start
+        if last_offset >= 0:
+            first_sequence = (last_sequence - delta) & 0x7FFFFFFF if last_sequence >= 0 else NO_SEQUENCE
+            batch = CachedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
+            producer.batches.append(batch)
+        yield producer_id, producer

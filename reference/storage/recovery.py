@@ -1,0 +1,226 @@
+"""Opening a partition's folder: what a start makes of the files that the last end left.
+
+After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each log. After a crash, the
+segments from the recovery point on are read: their indexes are built again from their batches, and the log is cut at the
+first batch that is not whole, or before the first one that is missing. Older segments were flushed, with their indexes,
+before the recovery point moved past them.
+
+Nothing here depends on the order in which a crash let things reach the disk, but for the promises of `Disk`. A gap between
+two segments is a loss, for a log begins each segment where the last one ends; except in a compacted log, whose segments
+have gaps of their own, and are flushed before the next one begins.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.records.batch import check_crc
+from reference.protocol.records.errors import RecordsError
+from reference.storage.config import LogConfig
+from reference.storage.disk import TEMPORARY, Disk
+from reference.storage.epoch_cache import EpochCache
+from reference.storage.errors import CorruptFile
+from reference.storage.index_search import last_slot_up_to
+from reference.storage.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from reference.storage.producer_state import ProducerState, marker_of
+from reference.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+from reference.storage.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
+
+CLEANED_SUFFIX = ".cleaned"
+"""Ending of what an unfinished compaction wrote."""
+
+
+class Loaded(NamedTuple):
+    """A log as it was found, its last segment active."""
+
+    segments: list[Segment]
+    log_start: Offset
+    log_end: Offset
+    recovered_bytes: int
+    """How much was read to recover."""
+    lost_bytes: int
+    """How much was cut off."""
+
+
+def load(
+    disk: Disk, folder: Path, config: LogConfig, epochs: EpochCache, producers: ProducerState, *,
+    log_start: Offset, recovery_point: Offset, clean: bool, now: TimestampMs,
+) -> Loaded:  # fmt: skip
+    """Open the segments of a folder, recovering what the last end left unfinished.
+
+    `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing).
+    Errors: OSError.
+    """
+    remove_rubbish(disk, folder)
+    bases = [int(name[: -len(LOG_SUFFIX)]) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
+    recovery = _Recovery(disk, folder, config, epochs, producers, log_start, now)
+    segments = recovery.open_segments(bases, recovery_point, clean)
+    log_end = segments[-1].next_offset() if segments else log_start
+    if log_end < log_start:
+        # What the log was is older than where it starts: a crash took the newer part.
+        for segment in segments:
+            recovery.remove(segment)
+        segments, log_end = [], log_start
+    if not segments:
+        segments = [Segment(disk, folder, log_start, now)]
+    log_start = max(log_start, segments[0].base_offset)
+    recovery.remove_stray_snapshots(segments, log_end)
+    if not clean:
+        disk.sync_folder(folder)
+    epochs.truncate_from_end(log_end)
+    epochs.truncate_from_start(log_start)
+    recovery.rebuild_producers(segments, log_end)
+    segments[-1].activate(config.segment_index_bytes)
+    return Loaded(segments, log_start, log_end, recovery.recovered_bytes, recovery.lost_bytes)
+
+
+def remove_rubbish(disk: Disk, folder: Path) -> None:
+    """Remove what was being written or deleted when the last run ended, and indexes without a log."""
+    names = disk.list_folder(folder)
+    for name in names:
+        stem = name.partition(".")[0]
+        orphan = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)) and (
+            stem + LOG_SUFFIX not in names
+        )
+        if orphan or name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX)):
+            disk.remove(folder / name)
+
+
+def _ends_well(segment: Segment) -> bool:
+    """Whether the batches behind the last index entry are whole, as a clean end or a flush left them."""
+    try:
+        segment.next_offset()
+    except RecordsError:
+        return False
+    return True
+
+
+class _Recovery:
+    """One load's work."""
+
+    def __init__(
+        self, disk: Disk, folder: Path, config: LogConfig, epochs: EpochCache, producers: ProducerState,
+        log_start: Offset, now: TimestampMs,
+    ) -> None:  # fmt: skip
+        self.disk = disk
+        self.folder = folder
+        self.config = config
+        self.epochs = epochs
+        self.producers = producers
+        self.log_start = log_start
+        self.now = now
+        self.recovered_bytes = 0
+        self.lost_bytes = 0
+
+    def open_segments(self, bases: list[Offset], recovery_point: Offset, clean: bool) -> list[Segment]:
+        """The segments of a folder up to the first damage or gap; what lies behind it is removed."""
+        first_unflushed = last_slot_up_to(bases.__getitem__, len(bases), recovery_point)
+        segments: list[Segment] = []
+        for slot, base in enumerate(bases):
+            trusted = (clean or slot < first_unflushed) and self._indexes_fit(base)
+            segment = self._open(base)
+            whole = (trusted and _ends_well(segment)) or self._recover(segment, segments)
+            segments.append(segment)
+            follower = bases[slot + 1] if slot + 1 < len(bases) else None
+            if follower is None:
+                break
+            if not whole or (not trusted and not self.config.compacts and follower != segment.next_offset()):
+                for later in bases[slot + 1 :]:
+                    self.remove(self._open(later))
+                break
+        return segments
+
+    def _indexes_fit(self, base: Offset) -> bool:
+        for suffix, entry_bytes in ((INDEX_SUFFIX, INDEX_ENTRY_BYTES), (TIME_INDEX_SUFFIX, TIME_INDEX_ENTRY_BYTES)):
+            path = self.folder / file_name(base, suffix)
+            if not self.disk.exists(path) or self.disk.size_of(path) % entry_bytes:
+                return False
+        return True
+
+    def _open(self, base: Offset) -> Segment:
+        try:
+            return Segment(self.disk, self.folder, base, self.now)
+        except CorruptFile:
+            self.disk.remove(self.folder / file_name(base, TRANSACTION_INDEX_SUFFIX))
+            return Segment(self.disk, self.folder, base, self.now)
+
+    def _recover(self, segment: Segment, before: list[Segment]) -> bool:
+        """Read a segment, build its indexes again and cut it behind its last good batch; False when there was damage."""
+        self._rebuild_to(segment.base_offset, before)
+        segment.clear_indexes(self.config.segment_index_bytes)
+        position, expected = 0, segment.base_offset
+        whole = True
+        try:
+            for batch in segment.batches():
+                header = batch.header
+                check_crc(batch.data, header)
+                if header.base_offset < expected or header.last_offset_delta < 0:
+                    raise CorruptFile(f"offset {header.base_offset} after {expected - 1}")
+                segment.index(
+                    header.base_offset, header.last_offset, batch.position, len(batch.data), header.max_timestamp,
+                    self.config.index_interval_bytes,
+                )  # fmt: skip
+                if header.leader_epoch > self.epochs.latest:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+                marker = marker_of(header, batch.data)
+                aborted = self.producers.append(header, marker, header.base_offset, header.max_timestamp)
+                if aborted is not None:
+                    segment.transaction_index.append(aborted)
+                position, expected = batch.position + len(batch.data), header.next_offset
+        except (RecordsError, CorruptFile):
+            whole = False
+            self.lost_bytes += segment.size - position
+            segment.file.truncate(position)
+        self.recovered_bytes += position
+        segment.close()
+        return whole
+
+    def remove(self, segment: Segment) -> None:
+        """Remove a segment's files for good."""
+        self.lost_bytes += segment.size
+        segment.remove()
+
+    # ---- producers
+
+    def remove_stray_snapshots(self, segments: list[Segment], log_end: Offset) -> None:
+        """Those behind the log's end tell of what is lost; of the others those at segments' starts, and the newest, stay."""
+        kept = {segment.base_offset for segment in segments} | {log_end}
+        offsets = self.producers.snapshot_offsets()
+        for offset in offsets:
+            if offset > log_end or (offset not in kept and offset != offsets[-1]):
+                self.producers.remove_snapshot(offset)
+
+    def rebuild_producers(self, segments: list[Segment], log_end: Offset) -> None:
+        """Bring the producers' state to the log's end, from the newest snapshot on."""
+        self._rebuild_to(log_end, segments)
+        if self.recovered_bytes:
+            self.producers.take_snapshot()
+
+    def _rebuild_to(self, offset: Offset, segments: list[Segment]) -> None:
+        if self.producers.end_offset != offset or not segments:
+            self.producers.load(self.log_start, offset)
+            replay(self.producers, segments, offset)
+
+
+def replay(producers: ProducerState, segments: list[Segment], log_end: Offset) -> None:
+    """Apply the batches between the end of a state and an offset. Errors: RecordsError."""
+    for slot, segment in enumerate(segments):
+        if slot + 1 < len(segments) and segments[slot + 1].base_offset <= producers.end_offset:
+            continue
+        found = segment.find(max(producers.end_offset, segment.base_offset))
+        for batch in segment.batches(found.position) if found is not None else ():
+            if batch.header.base_offset >= log_end:
+                break
+            header = batch.header
+            producers.append(header, marker_of(header, batch.data), header.base_offset, header.max_timestamp)
+    producers.end_offset = log_end

@@ -1,0 +1,51 @@
+"""Which segments are old enough to go: by time, by size, and by the log's start (requirements RET-01 to RET-06)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.storage.config import LogConfig
+
+
+class AgingSegment(Protocol):
+    """What retention asks of a segment."""
+
+    @property
+    def base_offset(self) -> Offset:
+        """First offset that the segment may hold."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of its log file."""
+        ...
+
+    @property
+    def largest_timestamp(self) -> TimestampMs:
+        """The youngest record's, or when the file last changed if records have none."""
+        ...
+
+
+def breaching_segments(
+    segments: Sequence[AgingSegment], config: LogConfig, log_start: Offset, log_end: Offset, high_watermark: Offset,
+    now: TimestampMs,
+) -> int:  # fmt: skip
+    """How many of the oldest segments are due; all of them only if the active one, too, holds something that is due.
+
+    A segment goes if everything in it is below the high watermark, and it is older than retention.ms, or the rest would
+    still have retention.bytes, or it ends at or before the log's start. The first two need cleanup.policy=delete.
+    """
+    excess = sum(segment.size for segment in segments) - config.retention_bytes
+    for slot, segment in enumerate(segments):
+        end = segments[slot + 1].base_offset if slot + 1 < len(segments) else log_end
+        is_active = slot + 1 == len(segments)
+        if end > high_watermark or (is_active and segment.size == 0):
+            return slot
+        excess -= segment.size
+        due = end <= log_start and not is_active
+        if config.deletes:
+            due = due or 0 <= config.retention_ms < now - segment.largest_timestamp
+            due = due or (config.retention_bytes >= 0 and excess >= 0)
+        if not due:
+            return slot
+    return len(segments)

@@ -1,0 +1,320 @@
+"""One segment of a log: a file of batches and its three indexes, all named by the segment's base offset.
+
+Only the last segment of a log, the active one, grows. Its indexes have their full length until it is closed. The batches
+since the last index entry are remembered in memory, so that the reader at the log's end never searches.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.records.batch import HEADER_BYTES, LENGTH_END, BatchHeader, read_header, records_of
+from reference.protocol.records.errors import CorruptBatch
+from reference.storage.config import LogConfig
+from reference.storage.disk import Disk, File
+from reference.storage.offset_index import OffsetIndex
+from reference.storage.time_index import TimeIndex
+from reference.storage.transaction_index import TransactionIndex
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+"""Ending of a file that is to be removed; one that is found at a start is removed then."""
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_OFFSET = 2**63 - 1
+
+SCAN_BYTES = 4096
+"""How much is read at once to step from header to header."""
+_STEP = struct.Struct(">qi")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+
+
+def file_name(base_offset: Offset, suffix: str) -> str:
+    """Kafka's names: twenty digits and a suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Position(NamedTuple):
+    """Where a batch stands in its segment's file."""
+
+    position: int
+    size: int
+
+
+class StoredBatch(NamedTuple):
+    """A batch read from a segment."""
+
+    header: BatchHeader
+    position: int
+    data: memoryview
+
+
+class Segment:
+    """A segment's files. Opening reads no records: who opens one says whether its indexes can be trusted."""
+
+    def __init__(self, disk: Disk, folder: Path, base_offset: Offset, now: TimestampMs) -> None:
+        """Open a segment, making what files are missing. Errors: OSError, CorruptFile (transaction index)."""
+        self._disk = disk
+        self._folder = folder
+        self.base_offset = base_offset
+        self.created_at = now
+        self.file: File = disk.open_file(self.path(LOG_SUFFIX))
+        self.offset_index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset)
+        self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset)
+        self.transaction_index = TransactionIndex(disk, self.path(TRANSACTION_INDEX_SUFFIX))
+        self.max_timestamp = self.time_index.last_timestamp
+        self.max_timestamp_offset = self.time_index.last_offset
+        self.first_timestamp: TimestampMs | None = None
+        """Max timestamp of the first batch, once somebody has looked."""
+        self._bytes_since_entry = 0
+        self._recent_last_offsets: list[Offset] = []
+        self._recent_positions: list[int] = []
+        self._recent_from: Offset | None = None
+        """Lowest offset for which the batches in memory answer; None when there are none."""
+
+    def path(self, suffix: str) -> Path:
+        """The path of one of the segment's files."""
+        return self._folder / file_name(self.base_offset, suffix)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log file."""
+        return self.file.size
+
+    # ---- growing
+
+    def activate(self, index_bytes: int) -> None:
+        """Give the indexes the room that the active segment's have. Errors: OSError."""
+        self.offset_index.reserve(index_bytes)
+        self.time_index.reserve(index_bytes)
+        self.forget_from(MAX_OFFSET)
+        self.read_first_timestamp()
+
+    def append(
+        self,
+        data: memoryview,
+        first_offset: Offset,
+        last_offset: Offset,
+        max_timestamp: TimestampMs,
+        index_interval: int,
+    ) -> None:
+        """Write one batch at the end. Errors: OSError, and the segment is as it was."""
+        file = self.file
+        position = file.size
+        file.append(data)
+        try:
+            self.index(first_offset, last_offset, position, len(data), max_timestamp, index_interval)
+        except OSError:
+            self.cut(position, first_offset)
+            raise
+
+    def index(
+        self,
+        first_offset: Offset,
+        last_offset: Offset,
+        position: int,
+        size: int,
+        max_timestamp: TimestampMs,
+        interval: int,
+    ) -> None:
+        """Remember a batch that stands in the file; note it in the indexes when the last entry is far enough behind."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if self._bytes_since_entry > interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._bytes_since_entry = 0
+            self._recent_from = None
+        if self._recent_from is None:
+            self._recent_from = first_offset
+            self._recent_last_offsets = []
+            self._recent_positions = []
+            if position == 0:
+                self.first_timestamp = max_timestamp
+        self._recent_last_offsets.append(last_offset)
+        self._recent_positions.append(position)
+        self._bytes_since_entry += size
+
+    def is_over(self, last_offset: Offset, max_timestamp: TimestampMs, now: TimestampMs, config: LogConfig) -> bool:
+        """Whether a batch must go into a new segment: indexes are full, offsets too far, or the segment is too old.
+
+        Age is that of records where they have timestamps: the batch's against the first batch's.
+        """
+        first = self.first_timestamp
+        age = now - self.created_at if first is None or first < 0 else max_timestamp - first
+        return (
+            age > config.segment_ms - config.segment_jitter_ms
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+            or self.offset_index.is_full
+            or self.time_index.is_full
+        )
+
+    @property
+    def largest_timestamp(self) -> TimestampMs:
+        """The youngest record's timestamp, or when the file last changed if records have none."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._disk.modified_at(self.path(LOG_SUFFIX))
+
+    def close(self) -> None:
+        """Note the greatest timestamp and trim the indexes: nothing is appended any more. Errors: OSError."""
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    def flush(self) -> None:
+        """Make the segment durable."""
+        self.file.flush()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.transaction_index.flush()
+
+    # ---- searching
+
+    def find(self, offset: Offset) -> Position | None:
+        """The first batch whose last offset is at least this; None when the segment ends before it."""
+        if self._recent_from is not None and offset >= self._recent_from:
+            slot = bisect_left(self._recent_last_offsets, offset)
+            positions = self._recent_positions
+            if slot == len(positions):
+                return None
+            end = positions[slot + 1] if slot + 1 < len(positions) else self.file.size
+            return Position(positions[slot], end - positions[slot])
+        return self._scan(self.offset_index.lookup(offset), offset)
+
+    def _scan(self, position: int, offset: Offset) -> Position | None:
+        """Step from header to header from a position on until a batch reaches the offset."""
+        read, end = self.file.read, self.file.size
+        chunk, chunk_from = b"", position
+        while position + HEADER_BYTES <= end:
+            at = position - chunk_from
+            if at + HEADER_BYTES > len(chunk):
+                chunk, chunk_from, at = read(position, SCAN_BYTES), position, 0
+            base_offset, length = _STEP.unpack_from(chunk, at)
+            if length < HEADER_BYTES - LENGTH_END:
+                raise CorruptBatch(f"{self.path(LOG_SUFFIX).name} holds no batch at {position}")
+            size = LENGTH_END + length
+            if base_offset + _LAST_OFFSET_DELTA.unpack_from(chunk, at + 23)[0] >= offset:
+                return Position(position, size)
+            position += size
+        return None
+
+    def batches(self, position: int = 0) -> Iterator[StoredBatch]:
+        """The batches from a position on, up to the first that is not whole. Errors: CorruptBatch."""
+        while position < self.file.size:
+            prefix = self.file.read(position, LENGTH_END)
+            if len(prefix) < LENGTH_END:
+                raise CorruptBatch(f"{len(prefix)} bytes at the end of a log file")
+            size = LENGTH_END + _STEP.unpack(prefix)[1]
+            if not HEADER_BYTES <= size <= self.file.size - position:
+                raise CorruptBatch(f"a batch of {size} bytes at {position} of a log file of {self.file.size}")
+            data = memoryview(self.file.read(position, size))
+            yield StoredBatch(read_header(data), position, data)
+            position += size
+
+    def next_offset(self) -> Offset:
+        """The offset behind the last batch; reads from the last index entry on. Errors: CorruptBatch."""
+        count = self.offset_index.count
+        position = self.offset_index.entry(count - 1)[1] if count else 0
+        offset = self.base_offset
+        for header in self._headers(position):
+            offset = header.next_offset
+        return offset
+
+    def _headers(self, position: int) -> Iterator[BatchHeader]:
+        while position < self.file.size:
+            header_bytes = self.file.read(position, HEADER_BYTES)
+            size = LENGTH_END + _STEP.unpack_from(header_bytes)[1] if len(header_bytes) == HEADER_BYTES else 0
+            if not HEADER_BYTES <= size <= self.file.size - position:
+                raise CorruptBatch(f"{self.path(LOG_SUFFIX).name} holds no batch at {position}")
+            yield BatchHeader(*_HEADER.unpack(header_bytes))
+            position += size
+
+    def read_first_timestamp(self) -> TimestampMs | None:
+        """Max timestamp of the first batch; None for an empty segment."""
+        if self.first_timestamp is None and self.file.size:
+            self.first_timestamp = next(self._headers(0)).max_timestamp
+        return self.first_timestamp
+
+    def find_timestamp(self, timestamp: TimestampMs, from_offset: Offset) -> tuple[TimestampMs, Offset, int] | None:
+        """Timestamp, offset and leader epoch of the first record from an offset on that is at least so young."""
+        start = max(self.time_index.lookup(timestamp), from_offset)
+        position = self.offset_index.lookup(start)
+        for batch in self.batches(position):
+            if batch.header.max_timestamp < timestamp or batch.header.last_offset < from_offset:
+                continue
+            for record in records_of(batch.data):
+                if record.timestamp >= timestamp and record.offset >= from_offset:
+                    return record.timestamp, record.offset, batch.header.leader_epoch
+        return None
+
+    # ---- shrinking and vanishing
+
+    def truncate_to(self, offset: Offset) -> Offset:
+        """Drop the batches from the one that holds `offset` on; gives the segment's new end. Errors: OSError."""
+        if (found := self.find(offset)) is not None:
+            header = next(self._headers(found.position))
+            offset = min(offset, header.base_offset)
+            self.file.truncate(found.position)
+        self.forget_from(offset)
+        return offset
+
+    def cut(self, position: int, offset: Offset) -> None:
+        """Drop everything from a position on, which is where `offset` would begin. Errors: OSError."""
+        self.file.truncate(position)
+        self.forget_from(offset)
+
+    def clear_indexes(self, index_bytes: int) -> None:
+        """Empty the indexes, to fill them again from the log file. Errors: OSError."""
+        for index in (self.offset_index, self.time_index):
+            index.clear()
+            index.reserve(index_bytes)
+        self.transaction_index.truncate_to(0)
+        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        self._bytes_since_entry = 0
+        self._recent_from = None
+
+    def forget_from(self, offset: Offset) -> None:
+        """Take offsets from this one on out of the indexes and the memory, after the file was cut there."""
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.max_timestamp = self.time_index.last_timestamp
+        self.max_timestamp_offset = self.time_index.last_offset
+        position = self.offset_index.entry(self.offset_index.count - 1)[1] if self.offset_index.count else 0
+        self._bytes_since_entry = self.file.size - position
+        for header in self._headers(position):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        self._recent_from = None
+        if self.file.size == 0:
+            self.first_timestamp = None
+
+    def remove(self) -> None:
+        """Remove the files, the log first: indexes without one are removed at the next start. Errors: OSError."""
+        for suffix in SUFFIXES:
+            self._disk.remove(self.path(suffix))
+
+    def mark_deleted(self) -> None:
+        """Rename the files so that no start takes them for a segment. Errors: OSError."""
+        for suffix in SUFFIXES:
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                self._disk.rename(path, path.with_name(path.name + DELETED_SUFFIX))
+
+    def remove_deleted(self) -> None:
+        """Remove the renamed files; who reads one keeps it. Errors: OSError."""
+        for suffix in SUFFIXES:
+            path = self.path(suffix)
+            self._disk.remove(path.with_name(path.name + DELETED_SUFFIX))
+
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")

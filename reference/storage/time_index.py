@@ -1,0 +1,89 @@
+"""The sparse time index of a segment: `.timeindex`.
+
+Entries of 12 bytes, big-endian: a timestamp and an offset relative to the segment's base offset: no batch up to the one
+with this last offset has a greater max timestamp. Timestamps and offsets grow from entry to entry. Length and mapping as in
+`offset_index`.
+"""
+
+import struct
+from pathlib import Path
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.storage.disk import Disk
+from reference.storage.index_search import last_slot_up_to
+
+ENTRY_BYTES = 12
+_ENTRY = struct.Struct(">qi")
+_KEY = struct.Struct(">q")
+_RELATIVE_OFFSET = struct.Struct(">i")
+
+
+class TimeIndex:
+    """One segment's timestamps and offsets. Opening reads the last entry only: all of the file's entries count."""
+
+    def __init__(self, disk: Disk, path: Path, base_offset: Offset) -> None:
+        self.path = path
+        self._file = disk.map_file(path)
+        self._base_offset = base_offset
+        self.capacity = disk.size_of(path) // ENTRY_BYTES
+        self.count = self.capacity
+        self.last_timestamp, self.last_offset = self._last()
+
+    def _last(self) -> tuple[TimestampMs, Offset]:
+        return self.entry(self.count - 1) if self.count else (-1, self._base_offset)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for more than the entry that a roll adds."""
+        return self.count >= self.capacity - 1
+
+    def reserve(self, max_bytes: int) -> None:
+        """Give the file the length that the active segment's has; entries stay."""
+        self.capacity = max(self.count, max_bytes // ENTRY_BYTES)
+        self._file.resize(self.capacity * ENTRY_BYTES)
+
+    def trim(self) -> None:
+        """Cut the file behind its entries."""
+        self.capacity = self.count
+        self._file.resize(self.count * ENTRY_BYTES)
+
+    def clear(self) -> None:
+        """Forget all entries. Errors: OSError."""
+        self.count = 0
+        self.trim()
+        self.last_timestamp, self.last_offset = self._last()
+
+    def append(self, timestamp: TimestampMs, offset: Offset) -> None:
+        """Note the greatest timestamp so far and its batch's last offset, if it is greater than the last noted.
+
+        Errors: OSError, and nothing is noted.
+        """
+        if timestamp > self.last_timestamp and self.count < self.capacity:
+            self._file.write_at(self.count * ENTRY_BYTES, _ENTRY.pack(timestamp, offset - self._base_offset))
+            self.count += 1
+            self.last_timestamp, self.last_offset = timestamp, offset
+
+    def entry(self, slot: int) -> tuple[TimestampMs, Offset]:
+        """One entry: timestamp and offset."""
+        timestamp, relative = _ENTRY.unpack_from(self._file.buffer, slot * ENTRY_BYTES)
+        return timestamp, self._base_offset + relative
+
+    def lookup(self, timestamp: TimestampMs) -> Offset:
+        """An offset at or before the first record with at least this timestamp."""
+        buffer = self._file.buffer
+        slot = last_slot_up_to(lambda slot: _KEY.unpack_from(buffer, slot * ENTRY_BYTES)[0], self.count, timestamp - 1)
+        return self._base_offset if slot < 0 else self.entry(slot)[1]
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget entries from this offset on."""
+        buffer = self._file.buffer
+        self.count = 1 + last_slot_up_to(
+            lambda slot: _RELATIVE_OFFSET.unpack_from(buffer, slot * ENTRY_BYTES + 8)[0],
+            self.count,
+            offset - self._base_offset - 1,
+        )
+        self.last_timestamp, self.last_offset = self._last()
+
+    def flush(self) -> None:
+        """Make the entries durable."""
+        self._file.flush()

@@ -1,0 +1,72 @@
+"""The aborted transactions of a segment: `.txnindex`, which is there only once there is one.
+
+Entries of 34 bytes, in the order in which the transactions were decided: version 0, producer id, first and last offset of
+the transaction (the last is its marker's), and the last stable offset when the marker was written.
+"""
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from reference.protocol.primitives import Offset, ProducerId
+from reference.storage.disk import Disk, File
+from reference.storage.errors import CorruptFile
+
+ENTRY_BYTES = 34
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was rolled back in this partition."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+    """Below it everything was decided when the marker was written."""
+
+
+class TransactionIndex:
+    """One segment's aborted transactions; they are held in memory, for they are few."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self.path = path
+        self._disk = disk
+        self._file: File | None = None
+        self.entries: list[AbortedTransaction] = []
+        if disk.exists(path):
+            self._file = disk.open_file(path)
+            self.entries = _read_entries(self._file)
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Note one more. Errors: OSError, and nothing is noted."""
+        if self._file is None:
+            self._file = self._disk.open_file(self.path)
+        self._file.append(_ENTRY.pack(0, *aborted))
+        self.entries.append(aborted)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget transactions whose markers lie at this offset or later."""
+        kept = [entry for entry in self.entries if entry.last_offset < offset]
+        if self._file is not None and len(kept) < len(self.entries):
+            self._file.truncate(len(kept) * ENTRY_BYTES)
+        self.entries = kept
+
+    def flush(self) -> None:
+        """Make the entries durable."""
+        if self._file is not None:
+            self._file.flush()
+
+
+def _read_entries(file: File) -> list[AbortedTransaction]:
+    """Errors: CorruptFile."""
+    data = file.read(0, file.size)
+    if len(data) % ENTRY_BYTES:
+        raise CorruptFile(f"a transaction index of {len(data)} bytes")
+    entries: list[AbortedTransaction] = []
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != 0 or entry.first_offset > entry.last_offset:
+            raise CorruptFile(f"an entry {version}: {entry} in a transaction index")
+        entries.append(entry)
+    return entries

@@ -1,0 +1,36 @@
+"""Where a follower cuts its log after its leader has said how an epoch ended (KIP-101, KIP-279)."""
+
+from typing import NamedTuple
+
+from reference.protocol.primitives import Epoch, Offset
+
+NONE = -1
+
+
+class Truncation(NamedTuple):
+    """Where to cut, and whether the two logs agree below it; if not, the follower asks again for the epoch before."""
+
+    offset: Offset
+    is_final: bool
+
+
+def truncation_point(
+    leader_epoch: Epoch, leader_end: Offset, own_epoch: Epoch, own_end: Offset, log_end: Offset, high_watermark: Offset
+) -> Truncation:
+    """The answer to the leader's (epoch, end offset).
+
+    `own_epoch` and `own_end` are what the follower's own cache answers for the leader's epoch (-1, -1 when nothing).
+
+    pre: 0 <= high_watermark <= log_end and leader_epoch >= -1 and leader_end >= -1
+    pre: -1 <= own_epoch <= leader_epoch and -1 <= own_end <= log_end
+    post: 0 <= _.offset <= log_end
+    post: leader_end < 0 or not _.is_final or _.offset <= leader_end
+    post: leader_end >= 0 or _.offset == high_watermark
+    """
+    if leader_end == NONE:
+        return Truncation(high_watermark, True)
+    if leader_epoch == NONE or own_end == NONE:
+        return Truncation(min(leader_end, log_end), True)
+    if own_epoch != leader_epoch:
+        return Truncation(min(own_end, log_end), False)
+    return Truncation(min(own_end, leader_end, log_end), True)

@@ -1,0 +1,503 @@
+"""A log beside a model of it: a list of batches that knows no files.
+
+Hypothesis draws the steps: appends, transactions, reads, rolls, retention, truncation, flushes, full disks, crashes, power
+failures. After each step the log answers what the model answers; after a crash it holds everything, after a power failure a
+prefix, at least up to the last flush.
+"""
+
+import contextlib
+import random
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from reference.protocol.records.batch import build, check_crc, read_batches, records_of
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.control import EndTransaction, build_end_transaction
+from reference.protocol.records.record import Record
+from reference.protocol.records.validate import Origin
+from reference.storage.config import LogConfig
+from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
+from reference.storage.errors import OffsetOutOfRange, RefusedByProducerState, StorageError
+from reference.storage.log import Log
+
+START = 1_700_000_000_000
+
+
+BATCH = st.tuples(
+    st.integers(1, 4),
+    st.sampled_from([0, 10, 90]),
+    st.sampled_from([Codec.NONE, Codec.NONE, Codec.LZ4]),
+    st.sampled_from([-1, -1, 1, 2]),
+    st.booleans(),
+    st.integers(-20, 50),
+)
+"""Records, their size, codec, producer (-1: none), whether in a transaction, how their timestamps jump."""
+
+
+class Stored(NamedTuple):
+    """A batch as the model keeps it."""
+
+    base: int
+    last: int
+    data: bytes
+    epoch: int
+    timestamps: tuple[int, ...]
+    producer: int = -1
+    transactional: bool = False
+    marker: bool | None = None
+    """True for a commit, False for an abort."""
+
+
+class LogMachine(RuleBasedStateMachine):
+    """The steps that both disks know."""
+
+    def make_disk(self) -> Disk:
+        raise NotImplementedError
+
+    @initialize(
+        segment_bytes=st.sampled_from([500, 1000, 5000]),
+        interval=st.sampled_from([0, 100, 4096]),
+        index_bytes=st.sampled_from([64, 160, 4096]),
+        policy=st.sampled_from(["delete", "compact,delete"]),
+        keeps=st.booleans(),
+    )
+    def open_first(self, segment_bytes: int, interval: int, index_bytes: int, policy: str, keeps: bool) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegauge-log-"))
+        self.disk = self.make_disk()
+        self.disk.make_folder(self.folder)
+        self.sync_parents()
+        self.config = LogConfig(
+            cleanup_policy=policy, segment_bytes=segment_bytes, index_interval_bytes=interval,
+            segment_index_bytes=index_bytes, file_delete_delay_ms=50,
+        )  # fmt: skip
+        self.keeps = keeps
+        """Nothing is deleted in this life, so that all transactions stay comparable."""
+        self.now = START
+        self.history: list[Stored] = []
+        """All batches up to the end, those below the log's start among them."""
+        self.start = self.end = 0
+        self.epoch = 0
+        self.sequences: dict[int, int] = {}
+        self.high_watermark = 0
+        """The highest that the log was told of; after a reload of its state it must not hear of a lower one than its end."""
+        self.deleted_below = 0
+        """The highest start that the log ever had: after a crash it may start lower, with what is forgotten of that."""
+        self.started_over = False
+        """Records below the log's start have gone: producers whose state went with them are not compared."""
+        self.checkpoint = (0, 0)
+        self.open(clean=False)
+
+    def open(self, clean: bool) -> None:
+        recovery_point, log_start = self.checkpoint
+        self.log = Log(
+            self.disk, self.folder / "t-0", self.config, self.now, topic="t", partition=0, recovery_point=recovery_point,
+            log_start=log_start, clean=clean, checkpoint=self.write_checkpoint,
+        )  # fmt: skip
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            del self.log
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- growing
+
+    @rule(batches=st.lists(BATCH, min_size=1, max_size=5))
+    def append(self, batches: list[tuple[int, int, Codec, int, bool, int]]) -> None:
+        for batch in batches:
+            self.append_one(*batch)
+
+    @rule(batches=st.lists(BATCH, min_size=1, max_size=3), producer=st.sampled_from([1, 2]), commit=st.booleans())
+    def transaction(self, batches: list[tuple[int, int, Codec, int, bool, int]], producer: int, commit: bool) -> None:
+        for count, size, codec, _, _, jump in batches:
+            self.append_one(count, size, codec, producer, True, jump)
+        self.end_transaction(producer, commit)
+
+    def append_one(self, count: int, size: int, codec: Codec, producer: int, transactional: bool, jump: int) -> None:
+        self.now += 1
+        times = tuple(self.now + jump * index for index in range(count))
+        records = [Record(index, time, b"k", bytes(size)) for index, time in enumerate(times)]
+        open_transactions = {stored.producer for stored in self.undecided()}
+        transactional = (transactional or producer in open_transactions) and producer >= 0
+        sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
+        epoch = 0 if producer >= 0 else -1
+        batch = build(
+            records,
+            codec=codec,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        size_before = self.log.size_bytes
+        try:
+            info = self.log.append_as_leader(batch, self.epoch, self.now)
+        except StorageError:
+            assert self.disk_is_full(), "only a full disk refuses"
+            assert self.log.size_bytes == size_before
+            return
+        assert (info.first_offset, info.last_offset) == (self.end, self.end + count - 1)
+        assert not info.is_duplicate
+        self.take(Stored(info.first_offset, info.last_offset, bytes(batch), self.epoch, times, producer, transactional))
+        if producer >= 0:
+            self.sequences[producer] = sequence + count
+            again = self.log.append_as_leader(bytearray(8) + batch[8:], self.epoch, self.now)
+            assert again.is_duplicate
+            assert (again.first_offset, again.last_offset) == (info.first_offset, info.last_offset)
+
+    @rule(producer=st.sampled_from([1, 2]), commit=st.booleans())
+    def end_transaction(self, producer: int, commit: bool) -> None:
+        self.now += 1
+        batch = build_end_transaction(EndTransaction(commit, 0), producer, 0, self.now)
+        try:
+            info = self.log.append_as_leader(batch, self.epoch, self.now, Origin.COORDINATOR)
+        except StorageError:
+            assert self.disk_is_full()
+            return
+        self.take(
+            Stored(info.first_offset, info.last_offset, bytes(batch), self.epoch, (self.now,), producer, True, commit)
+        )
+
+    @rule(gap=st.integers(0, 3), count=st.integers(1, 3))
+    def append_as_follower(self, gap: int, count: int) -> None:
+        """What a leader sends whose log was compacted: offsets may have gaps."""
+        self.now += 1
+        base = self.end + (gap if self.config.compacts else 0)
+        records = [Record(base + index, self.now, b"k", b"v") for index in range(count)]
+        batch = build(records, leader_epoch=self.epoch)
+        try:
+            info = self.log.append_as_follower(bytes(batch) + bytes(batch)[:40], self.now)
+        except StorageError:
+            assert self.disk_is_full()
+            return
+        assert (info.first_offset, info.last_offset) == (base, base + count - 1)
+        self.take(Stored(base, base + count - 1, bytes(batch), self.epoch, (self.now,) * count))
+
+    def reloaded(self) -> None:
+        self.high_watermark = self.end
+
+    def take(self, stored: Stored) -> None:
+        self.history.append(stored)
+        self.end = stored.last + 1
+
+    @rule()
+    def append_out_of_sequence(self) -> None:
+        batch = build(
+            [Record(0, self.now, b"k", b"v")],
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=self.sequences.get(1, 0) + 7,
+        )
+        known = {producer.producer_id for producer in self.log.active_producers()}
+        if 1 in known:
+            with pytest.raises(RefusedByProducerState):
+                self.log.append_as_leader(batch, self.epoch, self.now)
+
+    @rule()
+    def new_epoch(self) -> None:
+        self.epoch += 1
+        with contextlib.suppress(StorageError):
+            self.log.assign_epoch_start(self.epoch, self.end)
+
+    @rule()
+    def roll(self) -> None:
+        with contextlib.suppress(StorageError):
+            self.log.roll(self.now)
+
+    @rule(ms=st.sampled_from([1, 60, 700_000]))
+    def tick(self, ms: int) -> None:
+        self.now += ms
+        self.log.tick(self.now)
+
+    @rule()
+    def flush(self) -> None:
+        self.log.flush(self.now)
+        assert self.log.recovery_point == self.end
+
+    @rule()
+    def write_checkpoint(self) -> None:
+        if hasattr(self, "log"):
+            self.checkpoint = (self.log.recovery_point, self.log.log_start_offset)
+
+    # ---- shrinking
+
+    @precondition(lambda self: not self.keeps)
+    @rule(retention=st.sampled_from([0, 300, 2000]), below=st.integers(0, 30))
+    def delete_by_size(self, retention: int, below: int) -> None:
+        """Retention may take any number of whole old segments, but nothing at or above the high watermark."""
+        high_watermark = max(self.start, self.end - below)
+        self.log.config = replace(self.config, retention_bytes=retention)
+        with contextlib.suppress(StorageError):
+            self.log.delete_old_segments(self.now, high_watermark)
+        self.log.config = self.config
+        assert self.start <= self.log.log_start_offset <= high_watermark
+        if self.log.log_start_offset > self.start:
+            self.start = self.log.log_start_offset
+            self.deleted_below = max(self.deleted_below, self.start)
+            self.started_over = True
+
+    @precondition(lambda self: not self.keeps)
+    @rule(ahead=st.integers(1, 10))
+    def delete_records(self, ahead: int) -> None:
+        target = self.start + ahead
+        if target > self.end:
+            with pytest.raises(OffsetOutOfRange):
+                self.log.advance_log_start_offset(target)
+            return
+        with contextlib.suppress(StorageError):
+            self.log.advance_log_start_offset(target)
+        self.start, self.deleted_below = target, max(self.deleted_below, target)
+        self.started_over = True
+
+    @precondition(lambda self: not self.disk_is_full())
+    @rule(back=st.integers(0, 12))
+    def truncate(self, back: int) -> None:
+        target = self.end - back
+        if target < self.start:
+            return
+        assert self.log.truncate_to(target, self.now) == (target < self.end)
+        while self.history and self.history[-1].last >= target:
+            target = min(target, self.history.pop().base)
+        self.end = target
+        self.start = min(self.start, target)
+        self.reloaded()
+        self.sequences = {}
+        for stored in self.history:
+            if stored.producer >= 0 and stored.marker is None:
+                first = self.sequences.get(stored.producer, 0)
+                self.sequences[stored.producer] = first + stored.last - stored.base + 1
+
+    @precondition(lambda self: not self.disk_is_full())
+    @rule(offset=st.integers(0, 100))
+    def start_over(self, offset: int) -> None:
+        self.log.truncate_fully_and_start_at(offset, self.now)
+        self.history, self.sequences, self.started_over = [], {}, False
+        self.start = self.end = self.deleted_below = offset
+        self.reloaded()
+
+    # ---- ends
+
+    @precondition(lambda self: not self.disk_is_full())
+    @rule()
+    def restart(self) -> None:
+        """A clean end and a new start."""
+        producers = sorted(self.log.active_producers())
+        self.log.close()
+        self.write_checkpoint()
+        self.open(clean=True)
+        assert self.log.recovered_bytes == 0
+        assert sorted(self.log.active_producers()) == producers
+        self.reopened()
+
+    @precondition(lambda self: not self.disk_is_full())
+    @rule()
+    def crash(self) -> None:
+        """The process dies; everything that was written is there."""
+        self.open(clean=False)
+        assert self.log.lost_bytes == 0
+        self.reopened()
+
+    def reopened(self) -> None:
+        """All batches are there. An end in a gap is forgotten, and so is a start that was not in the checkpoint."""
+        written = self.history[-1].last + 1 if self.history else 0
+        assert min(written, self.end) <= self.log.log_end_offset <= self.end
+        assert self.log.log_start_offset <= self.start
+        self.start, self.end = self.log.log_start_offset, self.log.log_end_offset
+        self.reloaded()
+
+    # ---- what holds after every step
+
+    def sync_parents(self) -> None:
+        """The data folder itself was made long ago."""
+
+    def disk_is_full(self) -> bool:
+        return False
+
+    def check_end(self) -> None:
+        assert self.log.log_end_offset == self.end
+
+    def visible(self) -> list[Stored]:
+        return [stored for stored in self.history if stored.last >= self.start]
+
+    def undecided(self) -> list[Stored]:
+        """The first batch of each open transaction."""
+        opened: dict[int, Stored] = {}
+        for stored in self.history:
+            if stored.marker is not None:
+                opened.pop(stored.producer, None)
+            elif stored.transactional:
+                opened.setdefault(stored.producer, stored)
+        return list(opened.values())
+
+    @invariant()
+    def ends_agree(self) -> None:
+        if hasattr(self, "log"):
+            self.check_end()
+            assert self.log.log_start_offset == self.start
+
+    @rule(
+        chance=st.randoms(use_true_random=False), max_bytes=st.sampled_from([0, 100, 700, 1 << 20]), one=st.booleans()
+    )
+    def read(self, chance: random.Random, max_bytes: int, one: bool) -> None:
+        offset = chance.randint(self.start, self.end)
+        bound = chance.randint(offset, self.end)
+        wanted = [stored for stored in self.visible() if stored.last >= offset and stored.base < bound]
+        if wanted and wanted[-1].last >= bound:
+            wanted.pop()  # a bound inside of a batch keeps all of it back
+        found = self.log.read(offset, max_bytes, bound, one).records
+        data = found if isinstance(found, bytes) else found.read()
+        assert len(data) == len(found)
+        everything = b"".join(stored.data for stored in wanted)
+        assert everything.startswith(data)
+        if wanted and (one or max_bytes >= len(wanted[0].data)):
+            assert len(data) >= min(len(wanted[0].data), max(max_bytes, len(wanted[0].data)))
+            assert len(data) <= max(max_bytes, len(wanted[0].data))
+        for header, _, batch in read_batches(data):
+            check_crc(batch, header)
+
+    @rule()
+    def read_everything(self) -> None:
+        offset, found = self.start, b""
+        while offset < self.end:
+            records = self.log.read(offset, 500).records
+            data = records if isinstance(records, bytes) else records.read()
+            whole = list(read_batches(data))
+            if not whole:
+                break
+            offset = whole[-1].header.next_offset
+            found += b"".join(bytes(batch.data) for batch in whole)
+        assert found == b"".join(stored.data for stored in self.visible())
+
+    @rule(offset=st.integers(-3, 300))
+    def read_out_of_range(self, offset: int) -> None:
+        if not self.start <= offset <= self.end:
+            with pytest.raises(OffsetOutOfRange):
+                self.log.read(offset, 100)
+
+    @rule(back=st.integers(-10, 60))
+    def find_timestamp(self, back: int) -> None:
+        wanted = self.now - back
+        records = [
+            (time, stored.base + index)
+            for stored in self.visible()
+            for index, time in enumerate(stored.timestamps)
+            if stored.base + index >= self.start
+        ]
+        found = self.log.offset_for_timestamp(wanted)
+        expected = next(((time, offset) for time, offset in records if time >= wanted), None)
+        assert (found and found[:2]) == expected
+        newest = self.log.latest_timestamp()
+        if newest is not None and not self.started_over:
+            most = max(time for time, _ in records)
+            assert newest[:2] == next((time, offset) for time, offset in records if time == most)
+
+    @invariant()
+    def epochs_agree(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        known = [stored for stored in self.visible() if stored.base >= self.deleted_below]
+        for stored in known:
+            assert self.log.epoch_at(stored.base) == stored.epoch
+        for epoch in {stored.epoch for stored in known}:
+            later = [stored.base for stored in self.history if stored.epoch > epoch]
+            found = self.log.end_offset_for_epoch(epoch)
+            assert found.leader_epoch == epoch
+            last = max(stored.last for stored in self.history if stored.epoch == epoch) + 1
+            assert last <= found.end_offset <= (later[0] if later else self.end)
+
+    @invariant()
+    def transactions_agree(self) -> None:
+        """What is undecided below a high watermark that follows the end at some distance, and all that was aborted."""
+        if not hasattr(self, "log"):
+            return
+        behind = (0, 1, 3, 8)[self.now % 4]
+        if self.started_over:
+            return
+        high_watermark = self.high_watermark = max(self.high_watermark, self.end - behind)
+        open_at = [stored.base for stored in self.undecided()]
+        first: dict[int, int] = {}
+        aborted: list[tuple[int, int]] = []
+        for stored in self.history:
+            if stored.marker is None and stored.transactional:
+                first.setdefault(stored.producer, stored.base)
+            elif stored.marker is not None and stored.producer in first:
+                begun = first.pop(stored.producer)
+                if stored.base >= high_watermark:
+                    open_at.append(begun)
+                if not stored.marker:
+                    aborted.append((stored.producer, begun))
+        assert self.log.last_stable_offset(high_watermark) == min([high_watermark, *open_at])
+        assert [row[:2] for row in self.log.aborted_transactions(0, self.end + 1)] == aborted
+
+    @invariant()
+    def producers_agree(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        found = {row.producer_id: row.last_sequence for row in self.log.active_producers()}
+        for producer, following in self.sequences.items():
+            written = [
+                s for s in self.visible() if s.producer == producer and s.marker is None and s.base >= self.start
+            ]
+            if written or not self.started_over:
+                assert found[producer] == following - 1
+
+
+class PosixLogMachine(LogMachine):
+    """On the operating system's files."""
+
+    def make_disk(self) -> Disk:
+        return PosixDisk()
+
+
+class SimulatedLogMachine(LogMachine):
+    """In memory, where power fails and disks are full."""
+
+    def make_disk(self) -> Disk:
+        self.simulated = SimulatedDisk()
+        return self.simulated
+
+    def sync_parents(self) -> None:
+        for parent in self.folder.parents:
+            self.disk.sync_folder(parent)
+
+    def disk_is_full(self) -> bool:
+        return self.simulated.capacity_bytes is not None
+
+    @rule(left=st.sampled_from([0, 50, 200, 1000]))
+    def fill_disk(self, left: int) -> None:
+        self.simulated.capacity_bytes = self.simulated.used_bytes + left
+
+    @rule()
+    def free_disk(self) -> None:
+        self.simulated.capacity_bytes = None
+
+    @precondition(lambda self: not self.disk_is_full())
+    @rule(seed=st.integers(0, 1 << 32))
+    def lose_power(self, seed: int) -> None:
+        """A prefix is left, at least up to the last flush; the checkpoint was durable when it was written."""
+        written = self.history[-1].last + 1 if self.history else 0
+        flushed, old_start = min(self.log.recovery_point, written), self.start
+        self.simulated.lose_power(random.Random(seed))
+        self.open(clean=False)
+        assert flushed <= self.log.log_end_offset <= self.end
+        assert self.log.log_start_offset <= old_start
+        self.start, self.end = self.log.log_start_offset, self.log.log_end_offset
+        self.reloaded()
+        while self.history and self.history[-1].last >= self.end:
+            self.history.pop()
+        if self.history:
+            assert self.history[-1].last < self.end
+        self.sequences = {}
+        for stored in self.history:
+            if stored.producer >= 0 and stored.marker is None:
+                first = self.sequences.get(stored.producer, 0)
+                self.sequences[stored.producer] = first + stored.last - stored.base + 1
+        self.read_everything()
+        for stored in self.visible():
+            assert len(list(records_of(memoryview(stored.data)))) == len(stored.timestamps)

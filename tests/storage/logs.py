@@ -1,0 +1,66 @@
+"""Logs for tests, on a simulated disk."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reference.protocol.records.batch import build, read_all_records
+from reference.protocol.records.control import EndTransaction, build_end_transaction
+from reference.protocol.records.record import Record
+from reference.protocol.records.validate import Origin
+from reference.storage.config import LogConfig
+from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.log import AppendInfo, Log
+
+NOW = 1_700_000_000_000
+FOLDER = Path("/data/t-0")
+
+
+def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: int = NOW, **arguments: Any) -> Log:
+    """A log `t-0` in /data."""
+    disk = disk or SimulatedDisk()
+    disk.make_folder(FOLDER.parent)
+    disk.sync_folder(Path("/"))
+    return Log(disk, FOLDER, config or LogConfig(), now, topic="t", partition=0, **arguments)
+
+
+def batch(count: int = 1, *, time: int = NOW, size: int = 10, **arguments: Any) -> bytearray:
+    """A batch as a producer sends it."""
+    return build([Record(index, time, b"k", bytes(size)) for index in range(count)], **arguments)
+
+
+def append(log: Log, count: int = 1, *, epoch: int = 0, now: int = NOW, **arguments: Any) -> AppendInfo:
+    return log.append_as_leader(batch(count, **arguments), epoch, now)
+
+
+def append_as(
+    log: Log, producer: int, sequence: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
+) -> AppendInfo:
+    return append(
+        log, count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+    )
+
+
+def end_transaction(
+    log: Log, producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0, version: int = 0
+) -> AppendInfo:
+    marker = build_end_transaction(EndTransaction(commit, coordinator_epoch), producer, epoch, NOW)
+    return log.append_as_leader(marker, 0, NOW, Origin.COORDINATOR, version)
+
+
+def offsets(log: Log, start: int | None = None) -> Sequence[int]:
+    """The offsets of all records that the log gives."""
+    at, found = log.log_start_offset if start is None else start, list[int]()
+    while at < log.log_end_offset:
+        data = log.read(at, 1 << 20).records
+        read = [record.offset for record in read_all_records(data if isinstance(data, bytes) else data.read())]
+        if not read:
+            break
+        found += [offset for offset in read if offset >= at]
+        at = read[-1] + 1
+    return found
+
+
+def names(log: Log, suffix: str) -> list[str]:
+    """The files of a log with an ending."""
+    return [name for name in log._disk.list_folder(log.folder) if name.endswith(suffix)]

@@ -1,0 +1,164 @@
+"""What both disks promise, and what the simulated one forgets."""
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
+
+
+@pytest.fixture(params=["posix", "simulated"])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    return PosixDisk() if request.param == "posix" else SimulatedDisk()
+
+
+@pytest.fixture
+def folder(disk: Disk, tmp_path: Path) -> Path:
+    disk.make_folder(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_a_file_grows_and_is_cut(disk: Disk, folder: Path) -> None:
+    file = disk.open_file(folder / "a")
+    file.append(b"hello ")
+    file.append(memoryview(b"world"))
+    assert file.size == disk.size_of(folder / "a") == 11
+    assert file.read(6, 99) == b"world"
+    file.truncate(5)
+    file.append(b"!")
+    assert disk.read_file(folder / "a") == b"hello!"
+    assert disk.open_file(folder / "a").size == 6
+
+
+def test_a_mapped_file_reads_zeros_where_nothing_was_written(disk: Disk, folder: Path) -> None:
+    file = disk.map_file(folder / "index")
+    file.resize(16)
+    file.write_at(8, b"12345678")
+    assert bytes(file.buffer) == bytes(8) + b"12345678"
+    file.resize(12)
+    assert bytes(file.buffer) == bytes(8) + b"1234"
+    file.resize(0)
+    assert bytes(file.buffer) == b""
+    file.flush()
+
+
+def test_a_small_file_is_replaced_as_a_whole(disk: Disk, folder: Path) -> None:
+    disk.write_file(folder / "f", b"one")
+    disk.write_file(folder / "f", b"two")
+    assert disk.read_file(folder / "f") == b"two"
+    assert disk.list_folder(folder) == ["f"]
+    with pytest.raises(FileNotFoundError):
+        disk.read_file(folder / "other")
+
+
+def test_names(disk: Disk, folder: Path) -> None:
+    disk.make_folder(folder / "b" / "c")
+    disk.open_file(folder / "b" / "x").append(b"1")
+    assert disk.is_folder(folder / "b")
+    assert not disk.is_folder(folder / "b" / "x")
+    assert disk.list_folder(folder / "b") == ["c", "x"]
+    disk.rename(folder / "b", folder / "d")
+    assert not disk.exists(folder / "b")
+    assert disk.read_file(folder / "d" / "x") == b"1"
+    disk.remove(folder / "d" / "x")
+    disk.remove(folder / "d" / "x")
+    disk.remove_folder(folder / "d")
+    disk.remove_folder(folder / "d")
+    assert disk.list_folder(folder) == []
+
+
+def test_who_reads_a_file_keeps_it_when_it_is_removed(disk: Disk, folder: Path) -> None:
+    file = disk.open_file(folder / "a")
+    file.append(b"still here")
+    disk.remove(folder / "a")
+    disk.open_file(folder / "a").append(b"another")
+    assert file.read(0, 99) == b"still here"
+
+
+def test_descriptors_are_closed(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    disk = PosixDisk()
+    for number in range(50):
+        disk.open_file(tmp_path / str(number)).append(b"x")
+        mapped = disk.map_file(tmp_path / str(number))
+        assert mapped.buffer[0:1] == b"x"
+    del mapped
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+# ---- power
+
+
+def survivors(flush: bool, sync: bool) -> set[bytes | None]:
+    """What a file with two writes may be after a power failure; None when its name is gone."""
+    found: set[bytes | None] = set()
+    for seed in range(300):
+        disk = SimulatedDisk()
+        disk.make_folder(Path("/d"))
+        disk.sync_folder(Path("/"))
+        file = disk.open_file(Path("/d/f"))
+        if sync:
+            disk.sync_folder(Path("/d"))
+        file.append(b"ab")
+        if flush:
+            file.flush()
+        file.append(b"cd")
+        disk.lose_power(random.Random(seed))
+        found.add(disk.read_file(Path("/d/f")) if disk.exists(Path("/d/f")) else None)
+    return found
+
+
+def test_what_was_flushed_stays_and_a_prefix_of_the_rest() -> None:
+    flushed = survivors(flush=True, sync=True)
+    assert flushed == {b"ab", b"abc", b"abcd", b"ab\0\0", b"abc\0"}
+    assert survivors(flush=False, sync=True) > flushed | {b"", b"a"}
+    assert None in survivors(flush=True, sync=False)
+
+
+def test_a_rename_is_one_step() -> None:
+    for seed in range(50):
+        disk = SimulatedDisk()
+        disk.write_file(Path("/f"), b"old")
+        disk.write_file(Path("/new"), b"new")
+        disk.rename(Path("/new"), Path("/f"))
+        disk.lose_power(random.Random(seed))
+        kept = {name: disk.read_file(Path("/") / name) for name in disk.list_folder(Path("/"))}
+        assert kept in ({"f": b"old", "new": b"new"}, {"f": b"new"})
+
+
+def test_what_survived_one_failure_survives_the_next() -> None:
+    disk = SimulatedDisk()
+    disk.open_file(Path("/f")).append(b"abcdef")
+    disk.lose_power(random.Random(1))
+    kept = disk.list_folder(Path("/")), [disk.read_file(Path("/") / name) for name in disk.list_folder(Path("/"))]
+    disk.lose_power(random.Random(2))
+    assert kept == (
+        disk.list_folder(Path("/")),
+        [disk.read_file(Path("/") / name) for name in disk.list_folder(Path("/"))],
+    )
+
+
+def test_a_full_disk_and_a_read_only_one() -> None:
+    disk = SimulatedDisk(capacity_bytes=10)
+    file = disk.open_file(Path("/f"))
+    file.append(b"12345678")
+    with pytest.raises(OSError, match="full") as full:
+        file.append(b"abc")
+    assert full.value.errno == errno.ENOSPC
+    assert file.size == 8
+    file.append(b"ab")
+    disk.read_only = True
+    for change in (
+        lambda: file.append(b"x"),
+        lambda: file.truncate(0),
+        lambda: disk.open_file(Path("/g")),
+        lambda: disk.remove(Path("/f")),
+        lambda: disk.rename(Path("/f"), Path("/g")),
+        lambda: disk.make_folder(Path("/h")),
+    ):
+        with pytest.raises(OSError, match="read-only") as refused:
+            change()
+        assert refused.value.errno == errno.EROFS
+    assert file.read(0, 10) == b"12345678ab"

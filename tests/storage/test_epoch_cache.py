@@ -1,0 +1,87 @@
+"""Leader epochs of a log, in memory and on disk (KIP-101)."""
+
+from pathlib import Path
+
+import pytest
+
+from reference.storage.disk import SimulatedDisk
+from reference.storage.epoch_cache import EpochCache
+from reference.storage.errors import CorruptFile
+
+FOLDER = Path("/t-0")
+
+
+def cache(*entries: tuple[int, int]) -> EpochCache:
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    made = EpochCache(disk, FOLDER)
+    for epoch, start in entries:
+        made.assign(epoch, start)
+    return made
+
+
+def again(made: EpochCache) -> list[tuple[int, int]]:
+    return EpochCache(made._disk, FOLDER).entries
+
+
+def test_ends_of_epochs() -> None:
+    epochs = cache((1, 0), (2, 10), (5, 30))
+    answers = {asked: epochs.end_offset_for(asked, 42) for asked in range(-1, 7)}
+    assert answers == {
+        -1: (-1, -1),
+        0: (0, 0),
+        1: (1, 10),
+        2: (2, 30),
+        3: (2, 30),
+        4: (2, 30),
+        5: (5, 42),
+        6: (-1, -1),
+    }
+
+
+def test_nothing_is_known_of_an_empty_log() -> None:
+    epochs = cache()
+    assert epochs.latest == -1
+    assert epochs.end_offset_for(0, 0) == (-1, -1)
+    assert epochs.epoch_at(0) == -1
+
+
+def test_epoch_of_an_offset() -> None:
+    epochs = cache((1, 5), (2, 10))
+    assert [epochs.epoch_at(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 2, 2]
+
+
+def test_entries_that_contradict_a_new_one_go() -> None:
+    epochs = cache((1, 0), (2, 10), (5, 30))
+    epochs.assign(3, 10)
+    assert epochs.entries == [(1, 0), (3, 10)]
+    epochs.assign(3, 20)
+    assert epochs.entries == [(1, 0), (3, 10)]
+    epochs.assign(3, 4)
+    assert epochs.entries == again(epochs) == [(1, 0), (3, 4)]
+    assert (epochs.latest, epochs.latest_start) == (3, 4)
+
+
+def test_truncation_at_both_ends() -> None:
+    epochs = cache((1, 0), (2, 10), (5, 30))
+    epochs.truncate_from_end(30)
+    assert epochs.entries == [(1, 0), (2, 10)]
+    epochs.truncate_from_start(4)
+    assert epochs.entries == [(1, 4), (2, 10)]
+    epochs.truncate_from_start(15)
+    assert epochs.entries == again(epochs) == [(2, 15)]
+    epochs.clear()
+    assert epochs.entries == again(epochs) == []
+
+
+def test_the_file_is_kafkas() -> None:
+    epochs = cache((1, 0), (2, 10))
+    assert epochs._disk.read_file(FOLDER / "leader-epoch-checkpoint") == b"0\n2\n1 0\n2 10\n"
+
+
+@pytest.mark.parametrize("text", [b"1\n0\n", b"0\n2\n1 0\n", b"0\n1\nx y\n", b"0\n1\n1 0 0\n", b"\xff\n0\n", b""])
+def test_a_damaged_file_is_named(text: bytes) -> None:
+    epochs = cache()
+    epochs._disk.write_file(FOLDER / "leader-epoch-checkpoint", text)
+    with pytest.raises(CorruptFile, match="leader-epoch-checkpoint"):
+        EpochCache(epochs._disk, FOLDER)

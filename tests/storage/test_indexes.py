@@ -1,0 +1,123 @@
+"""The three index files of a segment: bytes, look-ups, truncation."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.storage.disk import PosixDisk, SimulatedDisk
+from reference.storage.errors import CorruptFile
+from reference.storage.offset_index import OffsetIndex
+from reference.storage.time_index import TimeIndex
+from reference.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+INDEX = Path("/00000000000000001000.index")
+TIMES = Path("/00000000000000001000.timeindex")
+ABORTED = Path("/00000000000000001000.txnindex")
+
+
+def test_offset_index_is_kafkas_bytes() -> None:
+    disk = SimulatedDisk()
+    index = OffsetIndex(disk, INDEX, 1000)
+    index.reserve(100)
+    index.append(1007, 4200)
+    index.append(1300, 9000)
+    assert disk.size_of(INDEX) == 96
+    index.trim()
+    assert disk.read_file(INDEX).hex() == "00000007000010680000012c00002328"
+    again = OffsetIndex(disk, INDEX, 1000)
+    assert [again.entry(slot) for slot in range(again.count)] == [(1007, 4200), (1300, 9000)]
+
+
+@given(st.lists(st.integers(0, 500), unique=True).map(sorted), st.integers(-5, 510), st.integers(-5, 510))
+def test_offset_index_finds_the_last_entry_up_to(offsets: list[int], wanted: int, cut: int) -> None:
+    index = OffsetIndex(SimulatedDisk(), INDEX, 1000)
+    index.reserve(8 * 600)
+    for offset in offsets:
+        index.append(1000 + offset, offset * 10)
+    assert index.lookup(1000 + wanted) == max((10 * offset for offset in offsets if offset <= wanted), default=0)
+    index.truncate_to(1000 + cut)
+    assert index.count == sum(offset < cut for offset in offsets)
+
+
+def test_indexes_are_full_in_time() -> None:
+    disk = SimulatedDisk()
+    index, times = OffsetIndex(disk, INDEX, 0), TimeIndex(disk, TIMES, 0)
+    for each in (index, times):
+        each.reserve(36)
+    for step in range(4):
+        assert not index.is_full
+        index.append(step, step)
+    assert index.is_full
+    for step in range(2):
+        assert not times.is_full
+        times.append(step, step)
+    assert times.is_full, "the last slot is kept for the entry that a roll adds"
+    times.append(7, 7)
+    times.append(8, 8)
+    assert times.count == 3
+
+
+def test_time_index_is_kafkas_bytes_and_grows_only() -> None:
+    disk = SimulatedDisk()
+    times = TimeIndex(disk, TIMES, 1000)
+    times.reserve(120)
+    times.append(0x0102030405, 1007)
+    times.append(0x0102030405, 1020)
+    times.append(0x0102030404, 1030)
+    times.append(0x0102030406, 1040)
+    times.trim()
+    assert disk.read_file(TIMES).hex() == "000000010203040500000007000000010203040600000028"
+    assert (times.last_timestamp, times.last_offset) == (0x0102030406, 1040)
+    times.truncate_to(1040)
+    assert (times.last_timestamp, times.last_offset) == (0x0102030405, 1007)
+    times.truncate_to(0)
+    assert (times.last_timestamp, times.last_offset) == (-1, 1000)
+
+
+def test_time_index_never_looks_too_far() -> None:
+    times = TimeIndex(SimulatedDisk(), TIMES, 0)
+    times.reserve(1200)
+    for step in range(10):
+        times.append(step * 10, step * 5)
+    assert [times.lookup(timestamp) for timestamp in (-1, 0, 1, 10, 11, 1000)] == [0, 0, 0, 0, 5, 45]
+
+
+def test_mapped_index_on_a_real_disk(tmp_path: Path) -> None:
+    path = tmp_path / INDEX.name
+    index = OffsetIndex(PosixDisk(), path, 0)
+    index.reserve(10 * 1024 * 1024)
+    for step in range(1000):
+        index.append(step * 10 + 9, step * 4096)
+    assert index.lookup(5000) == 499 * 4096
+    assert path.stat().st_blocks * 512 < 100_000, "what was never written takes no room"
+    index.trim()
+    assert path.stat().st_size == 8000
+    assert index.lookup(5000) == 499 * 4096
+
+
+# ---- aborted transactions
+
+
+def test_transaction_index_is_kafkas_bytes() -> None:
+    disk = SimulatedDisk()
+    index = TransactionIndex(disk, ABORTED)
+    assert not disk.exists(ABORTED)
+    rows = [AbortedTransaction(7, 10, 20, 15), AbortedTransaction(8, 15, 30, 31)]
+    for row in rows:
+        index.append(row)
+    assert disk.read_file(ABORTED)[:34].hex() == "0000" + "".join(f"{number:016x}" for number in (7, 10, 20, 15))
+    assert TransactionIndex(disk, ABORTED).entries == rows
+    index.truncate_to(30)
+    assert TransactionIndex(disk, ABORTED).entries == rows[:1]
+
+
+@pytest.mark.parametrize(
+    "data", [b"x", bytes(35), b"\x00\x01" + bytes(32), b"\x00\x00" + bytes(15) + b"\x09" + bytes(16)]
+)
+def test_a_damaged_transaction_index_is_named(data: bytes) -> None:
+    disk = SimulatedDisk()
+    disk.write_file(ABORTED, data)
+    with pytest.raises(CorruptFile):
+        TransactionIndex(disk, ABORTED)

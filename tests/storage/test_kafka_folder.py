@@ -1,0 +1,210 @@
+"""One folder, two brokers: we open what Apache Kafka wrote, and Apache Kafka serves what we wrote."""
+
+import contextlib
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from linearizability.targets import open_target
+from linearizability.targets.kafka import KafkaCluster
+from reference.protocol.records.batch import build, read_all_records, read_batches
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.record import Record
+from reference.storage.checkpoints import read_meta_properties, read_topic_id
+from reference.storage.config import LogConfig
+from reference.storage.disk import PosixDisk
+from reference.storage.log import Log
+from reference.storage.log_manager import METADATA_TOPIC, LogManager
+from tests.protocol.records.random_records import random_records
+from tests.storage.dump import complaints, dump
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+
+RELEASE = "4.3.1"
+TOPIC = "shared"
+Read = tuple[int, int, bytes | None, bytes | None]
+
+
+@contextlib.contextmanager
+def kafka(folder: Path) -> Iterator[KafkaCluster]:
+    config = {"log.segment.bytes": str(1 << 20), "num.partitions": "1", "log.index.interval.bytes": "1000"}
+    with open_target(f"kafka:{RELEASE}", folder=folder, config=config) as target:
+        yield cast(KafkaCluster, target)
+
+
+def create(target: KafkaCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": target.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+
+
+def produce_everything(target: KafkaCluster) -> None:
+    """Each codec, idempotent and not, a committed and an aborted transaction; three segments' worth."""
+    chance = random.Random(3)
+    common = {"bootstrap.servers": target.bootstrap, "linger.ms": 20, "acks": "all"}
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = Producer(common | {"compression.type": codec, "enable.idempotence": codec != "gzip"})
+        for index in range(150):
+            producer.produce(
+                TOPIC, key=f"{codec}{index}", value=chance.randbytes(3000), headers=[("h", b"x"), ("n", None)]
+            )
+        assert producer.flush(30) == 0
+    for committed in (True, False, True):
+        producer = Producer(common | {"transactional.id": f"t{committed}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for index in range(50):
+            producer.produce(TOPIC, key=f"t{index}", value=b"in a transaction")
+        assert producer.flush(30) == 0
+        producer.commit_transaction(30) if committed else producer.abort_transaction(30)
+
+
+def consume(target: KafkaCluster, isolation: str) -> list[Read]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": target.bootstrap, "group.id": "g", "isolation.level": isolation,
+            "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    found: list[Read] = []
+    try:
+        for _ in range(100_000):
+            message: Any = consumer.poll(20)
+            assert message is not None, "the end was not reached within 20 s"
+            if message.error():
+                if message.error().name() == "_PARTITION_EOF":
+                    return found
+                raise KafkaException(message.error())
+            found.append((message.offset(), message.timestamp()[1], message.key(), message.value()))
+        raise AssertionError("no end")
+    finally:
+        consumer.close()
+
+
+def all_records(log: Log) -> list[Read]:
+    """The records that an application would see, in batches read one after another from many places."""
+    found: list[Read] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        records = log.read(offset, 100_000).records
+        data = records if isinstance(records, bytes) else records.read()
+        for batch in read_batches(data):
+            offset = batch.header.next_offset
+            if not batch.header.is_control:
+                found += [
+                    (r.offset, r.timestamp, r.key and bytes(r.key), r.value and bytes(r.value))
+                    for r in read_all_records(batch.data)
+                ]
+    return found
+
+
+def without_aborted(log: Log, records: list[Read]) -> list[Read]:
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    return [r for r in records if not any(a.first_offset <= r[0] <= a.last_offset for a in aborted)]
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
+    disk = PosixDisk()
+    with kafka(tmp_path / "kafka") as target:
+        create(target)
+        produce_everything(target)
+        uncommitted, committed = consume(target, "read_uncommitted"), consume(target, "read_committed")
+        member = target.members[0]
+        target.stop(1) if ending == "stop" else target.kill(1)
+        data = tmp_path / "data"
+        shutil.copytree(member.data, data)
+        shutil.copytree(member.data, tmp_path / "kafkas")
+    assert len(uncommitted) == 900
+    meta = read_meta_properties(disk, data)
+    assert meta is not None
+    assert meta.node_id == member.node.id
+    manager = LogManager(disk, data)
+    manager.load(0)
+    assert (manager.last_broker_epoch is not None) == (ending == "stop")
+    topic_id = read_topic_id(disk, data / f"{TOPIC}-0")
+    assert topic_id is not None
+    log = manager.get_or_create(TOPIC, 0, topic_id, LogConfig(segment_bytes=1 << 20), 0)
+    assert log.lost_bytes == 0
+    assert (log.recovered_bytes > 0) == (ending == "kill")
+    assert log.segment_count >= 2
+    assert all_records(log) == uncommitted
+    assert without_aborted(log, uncommitted) == committed
+    assert len(committed) == 850
+    assert len(log.active_producers()) >= 5
+    assert log.leader_epoch == 0
+    for offset, timestamp, _, _ in uncommitted[::37]:
+        found = log.read(offset, 1).records
+        assert not isinstance(found, bytes)
+        assert any(record.offset == offset for record in read_all_records(found.read()))
+        later = log.offset_for_timestamp(timestamp)
+        assert later is not None
+        assert later[:2] == next((t, o) for o, t, _, _ in uncommitted if t >= timestamp)
+    if ending == "stop":
+        rebuilt = rebuild_indexes(disk, tmp_path / "kafkas", tmp_path / "again")
+        assert rebuilt == {name: (tmp_path / "kafkas" / f"{TOPIC}-0" / name).read_bytes() for name in rebuilt}
+    # The quorum's own log is one like any other.
+    metadata = manager.metadata_log(0)
+    assert metadata.lost_bytes == 0
+    assert len(all_records(metadata)) > 0
+    assert metadata.folder.name == f"{METADATA_TOPIC}-0"
+
+
+def rebuild_indexes(disk: PosixDisk, data: Path, folder: Path) -> dict[str, bytes]:
+    """The indexes that we make of Kafka's log files; they must be those that Kafka made."""
+    shutil.copytree(data / f"{TOPIC}-0", folder)
+    names = [path.name for path in folder.iterdir() if path.suffix in (".index", ".timeindex", ".txnindex")]
+    assert len(names) >= 5
+    for name in names:
+        (folder / name).unlink()
+    Log(disk, folder, LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000), 0, topic=TOPIC, partition=0).close()
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+@pytest.mark.parametrize("ending", ["closed", "crashed"])
+def test_kafka_serves_what_we_wrote(tmp_path: Path, ending: str) -> None:
+    disk = PosixDisk()
+    with kafka(tmp_path / "kafka") as target:
+        create(target)
+        target.stop(1)
+        folder = target.members[0].data / f"{TOPIC}-0"
+        topic_id = read_topic_id(disk, folder)
+        shutil.rmtree(folder)
+        config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000)
+        log = Log(disk, folder, config, 0, topic=TOPIC, partition=0, topic_id=topic_id)
+        written = fill(log)
+        if ending == "closed":
+            log.close()
+        else:
+            # Kafka's own note of a clean end must not speak for our log.
+            (target.members[0].data / ".kafka_cleanshutdown").unlink()
+        assert complaints(dump(sorted(folder.glob("*.log")), "--deep-iteration")) == []
+        target.restart(1)
+        assert consume(target, "read_uncommitted") == written
+        produce_everything(target)
+        assert len(consume(target, "read_uncommitted")) == len(written) + 900
+        said = "\n".join(path.read_text() for path in target.logs(1))
+    assert "ERROR" not in said
+    assert "Corrupt" not in said
+
+
+def fill(log: Log) -> list[Read]:
+    chance = random.Random(5)
+    now = 1_700_000_000_000
+    written: list[Read] = []
+    for step in range(120):
+        records: list[Record] = random_records(chance)[:40]
+        info = log.append_as_leader(build(records, codec=chance.choice(list(Codec))), 0, now)
+        written += [
+            (info.first_offset + i, r.timestamp, r.key and bytes(r.key), r.value and bytes(r.value))
+            for i, r in enumerate(records)
+        ]
+        if step == 60:
+            log.flush()
+    return written

@@ -1,0 +1,401 @@
+"""One partition's log: appending, rolling, reading, cutting, keeping."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.records.batch import BatchHeader, build, read_all_records, read_batches, read_header
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.record import Record
+from reference.storage.config import LogConfig
+from reference.storage.disk import PosixDisk, SimulatedDisk
+from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
+from reference.storage.log import Log, PendingFlush
+from tests.storage.logs import FOLDER, NOW, append, batch, names, offsets, open_log
+
+
+def headers(log: Log) -> list[BatchHeader]:
+    data = log.read(log.log_start_offset, 1 << 20).records
+    return [found.header for found in read_batches(data if isinstance(data, bytes) else data.read())]
+
+
+# ---- appending
+
+
+def test_offsets_follow_one_another() -> None:
+    log = open_log()
+    assert append(log, 3)[:2] == (0, 2)
+    assert append(log, 1)[:2] == (3, 3)
+    assert offsets(log) == [0, 1, 2, 3]
+    assert [header.leader_epoch for header in headers(log)] == [0, 0]
+
+
+def test_only_place_and_epoch_of_a_batch_change() -> None:
+    """FET-15, FET-16."""
+    log = open_log()
+    append(log, 5)
+    sent = batch(3, codec=Codec.ZSTD)
+    before = bytes(sent)
+    log.append_as_leader(sent, 9, NOW)
+    data = log.read(5, 1 << 20).records
+    assert not isinstance(data, bytes)
+    stored = data.read()
+    assert stored[16:] == before[16:]
+    assert read_header(stored)[:3] == (5, len(before) - 12, 9)
+
+
+def test_bytes_that_must_not_change_are_copied() -> None:
+    log = open_log()
+    append(log)
+    sent = bytes(batch(2))
+    log.append_as_leader(sent, 4, NOW)
+    assert read_header(sent).base_offset == 0
+    assert offsets(log) == [0, 1, 2]
+
+
+def test_log_append_time() -> None:
+    """ACK-10."""
+    log = open_log(config=LogConfig(message_timestamp_type="LogAppendTime"))
+    info = append(log, 2, time=5, now=NOW + 7)
+    assert (info.log_append_time, info.max_timestamp) == (NOW + 7, NOW + 7)
+    data = log.read(0, 1 << 20).records
+    assert not isinstance(data, bytes)
+    assert {record.timestamp for record in read_all_records(data.read())} == {NOW + 7}
+    assert append(open_log(), time=NOW - 5).log_append_time == -1
+
+
+def test_configuration_changes_while_running() -> None:
+    """ACK-11, PRD-13."""
+    log = open_log()
+    append(log)
+    log.config = replace(log.config, compression_type="gzip")
+    append(log)
+    log.config = replace(log.config, cleanup_policy="compact")
+    keyless = build([Record(0, NOW, None, b"v")])
+    with pytest.raises(RecordsError) as refused:
+        log.append_as_leader(keyless, 0, NOW)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert [header.codec for header in headers(log)] == [Codec.NONE, Codec.GZIP]
+
+
+def test_a_batch_that_fits_no_segment() -> None:
+    """PRD-08."""
+    log = open_log(config=LogConfig(segment_bytes=200))
+    with pytest.raises(LogError) as refused:
+        append(log, size=200)
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.log_end_offset == 0
+
+
+def test_a_follower_keeps_what_the_leader_gave() -> None:
+    leader, follower = open_log(), open_log()
+    for epoch in (0, 0, 3):
+        append(leader, 2, epoch=epoch)
+    data = leader.read(0, 1 << 20).records
+    assert not isinstance(data, bytes)
+    sent = data.read()
+    info = follower.append_as_follower(sent + sent[:30], NOW)
+    assert (info.first_offset, info.last_offset) == (0, 5)
+    again = follower.read(0, 1 << 20).records
+    assert not isinstance(again, bytes)
+    assert again.read() == sent
+    assert follower.end_offset_for_epoch(2) == (0, 4)
+    assert follower.leader_epoch == 3
+
+
+def test_a_follower_refuses_what_does_not_follow() -> None:
+    log = open_log()
+    log.append_as_follower(build([Record(10, NOW, None, b"v")], leader_epoch=0), NOW)
+    with pytest.raises(LogError):
+        log.append_as_follower(build([Record(10, NOW, None, b"v")], leader_epoch=0), NOW)
+    damaged = build([Record(11, NOW, None, b"v")], leader_epoch=0)
+    damaged[-1] ^= 1
+    with pytest.raises(RecordsError):
+        log.append_as_follower(damaged, NOW)
+    assert log.log_end_offset == 11
+
+
+# ---- rolling
+
+
+def test_a_segment_ends_at_its_size() -> None:
+    size = len(batch())
+    log = open_log(config=LogConfig(segment_bytes=2 * size))
+    for _ in range(5):
+        append(log)
+    assert names(log, ".log") == [f"{base:020d}.log" for base in (0, 2, 4)]
+    assert offsets(log) == [0, 1, 2, 3, 4]
+
+
+def test_a_segment_ends_at_its_age_by_records() -> None:
+    log = open_log(config=LogConfig(segment_ms=100))
+    for time in (0, 100, 101, 150):
+        append(log, time=NOW + time, now=NOW)
+    assert names(log, ".log") == [f"{base:020d}.log" for base in (0, 2)]
+
+
+def test_a_segment_without_timestamps_ends_by_the_clock() -> None:
+    log = open_log(config=LogConfig(segment_ms=100))
+    for now in (0, 100, 101):
+        append(log, time=-1, now=NOW + now)
+    assert names(log, ".log") == [f"{base:020d}.log" for base in (0, 2)]
+
+
+def test_a_segment_ends_with_its_index() -> None:
+    log = open_log(config=LogConfig(segment_index_bytes=36, index_interval_bytes=0))
+    for _ in range(7):
+        append(log)
+    # Four entries fit the offset index; the first batch of a segment has none.
+    assert names(log, ".log") == [f"{base:020d}.log" for base in (0, 5)]
+
+
+def test_relative_offsets_have_31_bits() -> None:
+    log = open_log()
+    append(log)
+    for base in (2**31 - 1, 2**31):
+        log.append_as_follower(build([Record(base, NOW, None, b"v")], leader_epoch=0), NOW)
+    assert log.segment_count == 2
+    assert offsets(log) == [0, 2**31 - 1, 2**31]
+
+
+def test_closed_indexes_are_trimmed() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, LogConfig(index_interval_bytes=0, segment_index_bytes=1200))
+    for step in range(3):
+        append(log, time=NOW + step)
+    assert disk.size_of(FOLDER / f"{0:020d}.index") == 1200
+    log.roll(NOW)
+    assert disk.size_of(FOLDER / f"{0:020d}.index") == 16
+    assert disk.size_of(FOLDER / f"{0:020d}.timeindex") == 24
+    log.roll(NOW)
+    assert log.segment_count == 2, "an empty segment is not rolled"
+
+
+# ---- reading
+
+
+def test_reading_stops_below_the_bound() -> None:
+    log = open_log()
+    for _ in range(4):
+        append(log, 2)
+    size = len(batch(2))
+    assert len(log.read(3, 1 << 20).records) == 3 * size
+    assert len(log.read(3, 1 << 20, 4).records) == size
+    assert len(log.read(3, 1 << 20, 3).records) == 0
+    assert len(log.read(3, 1 << 20, 6).records) == 2 * size
+    assert len(log.read(8, 1 << 20).records) == 0
+    for outside in (-1, 9):
+        with pytest.raises(OffsetOutOfRange):
+            log.read(outside, 1)
+
+
+def test_limits_may_cut_the_last_batch_but_not_the_first() -> None:
+    """FET-08, FET-09."""
+    log = open_log()
+    append(log, 2)
+    append(log, 2)
+    size = len(batch(2))
+    assert len(log.read(0, size + 5).records) == size + 5
+    assert len(log.read(0, 5).records) == size
+    assert len(log.read(0, 5, minimum_one_message=False).records) == 0
+
+
+def test_reading_far_back_and_near_the_end() -> None:
+    log = open_log(config=LogConfig(index_interval_bytes=500))
+    for _ in range(200):
+        append(log, 3)
+    for offset in range(0, 600, 7):
+        data = log.read(offset, 1).records
+        assert not isinstance(data, bytes)
+        assert offset in [record.offset for record in read_all_records(data.read())]
+
+
+def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
+    log = Log(
+        PosixDisk(), tmp_path / "t-0", LogConfig(retention_ms=0, file_delete_delay_ms=0), NOW, topic="t", partition=0
+    )
+    append(log, 2)
+    held = log.read(0, 1 << 20).records
+    assert not isinstance(held, bytes)
+    before = held.read()
+    log.delete_old_segments(NOW + 10, 2)
+    log.tick(NOW + 20)
+    assert names(log, ".log") == [f"{2:020d}.log"]
+    assert held.read() == before
+    assert held.fileno() > 0
+    held.release()
+    with pytest.raises(ValueError, match="released"):
+        held.read()
+
+
+def test_timestamps_are_found_by_position_not_by_order() -> None:
+    """LOF-03, LOF-04, LOF-12."""
+    log = open_log(config=LogConfig(segment_bytes=300, index_interval_bytes=0))
+    for time in (10, 50, 20, 50, 30, 70, 70):
+        append(log, time=NOW + time)
+    found = {time: log.offset_for_timestamp(NOW + time) for time in (0, 11, 50, 51, 71)}
+    assert {time: answer and answer[:2] for time, answer in found.items()} == {
+        0: (NOW + 10, 0),
+        11: (NOW + 50, 1),
+        50: (NOW + 50, 1),
+        51: (NOW + 70, 5),
+        71: None,
+    }
+    newest = log.latest_timestamp()
+    assert newest is not None
+    assert newest == (NOW + 70, 5, 0)
+    assert open_log().latest_timestamp() is None
+
+
+# ---- cutting and keeping
+
+
+def test_truncation_drops_whole_batches_and_what_belongs_to_them() -> None:
+    log = open_log(config=LogConfig(segment_bytes=300, index_interval_bytes=0))
+    for epoch in (0, 0, 1, 1, 2, 2):
+        append(log, 2, epoch=epoch)
+    assert log.segment_count == 2 or log.segment_count == 3
+    assert log.truncate_to(5)
+    assert log.log_end_offset == 4, "the batch that holds the offset goes as a whole"
+    assert (log.leader_epoch, log.end_offset_for_epoch(1)) == (0, (-1, -1))
+    assert append(log, 2, epoch=3)[:2] == (4, 5)
+    assert offsets(log) == [0, 1, 2, 3, 4, 5]
+    assert not log.truncate_to(6)
+
+
+def test_starting_over() -> None:
+    log = open_log(config=LogConfig(segment_bytes=200))
+    for _ in range(6):
+        append(log)
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset, log.leader_epoch) == (100, 100, -1)
+    assert names(log, ".log") == [f"{100:020d}.log"]
+    assert append(log)[:2] == (100, 100)
+
+
+def test_deleted_records_are_out_of_range_and_go_with_their_segments() -> None:
+    log = open_log(config=LogConfig(segment_bytes=200, retention_ms=-1))
+    for _ in range(6):
+        append(log)
+    assert log.advance_log_start_offset(5)
+    assert not log.advance_log_start_offset(3)
+    assert offsets(log) == [5]
+    with pytest.raises(OffsetOutOfRange):
+        log.read(4, 1)
+    with pytest.raises(OffsetOutOfRange):
+        log.advance_log_start_offset(7)
+    assert log.delete_old_segments(NOW, 6) == 2
+    assert names(log, ".log") == [f"{4:020d}.log"]
+    assert log.log_start_offset == 5
+
+
+def test_retention_closes_the_active_segment_first() -> None:
+    """RET-01."""
+    log = open_log(config=LogConfig(retention_ms=100))
+    append(log, 3)
+    assert log.delete_old_segments(NOW + 100, 3) == 0
+    assert log.delete_old_segments(NOW + 101, 2) == 0, "the high watermark is below it (RET-06)"
+    assert log.delete_old_segments(NOW + 101, 3) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count, log.size_bytes) == (3, 3, 1, 0)
+    assert append(log)[:2] == (3, 3)
+
+
+def test_deleted_files_wait_for_their_delay() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, LogConfig(retention_ms=0, file_delete_delay_ms=60_000))
+    append(log)
+    log.delete_old_segments(NOW + 1, 1)
+    assert f"{0:020d}.log.deleted" in disk.list_folder(FOLDER)
+    assert log.next_deadline() <= NOW + 60_001
+    log.tick(NOW + 60_000)
+    assert names(log, ".deleted")
+    log.tick(NOW + 60_001)
+    assert not names(log, ".deleted")
+
+
+# ---- flushing
+
+
+def test_flush_by_messages() -> None:
+    log = open_log(config=LogConfig(flush_messages=3))
+    append(log, 2)
+    assert log.recovery_point == 0
+    append(log, 1)
+    assert log.recovery_point == 3
+
+
+def test_flush_by_time() -> None:
+    log = open_log(config=LogConfig(flush_ms=50))
+    append(log)
+    assert log.next_deadline() == NOW + 50
+    log.tick(NOW + 49)
+    assert log.recovery_point == 0
+    log.tick(NOW + 50)
+    assert log.recovery_point == 1
+
+
+def test_closed_segments_are_flushed_and_may_be_so_elsewhere() -> None:
+    log = open_log()
+    waiting: list[PendingFlush] = []
+    log.run_flush = waiting.append
+    append(log, 2)
+    log.roll(NOW)
+    append(log)
+    log.tick(NOW)
+    log.tick(NOW)
+    assert len(waiting) == 1
+    assert log.recovery_point == 0
+    waiting[0].run()
+    waiting[0].finish()
+    assert log.recovery_point == 2
+
+
+def test_a_truncation_outruns_a_flush() -> None:
+    log = open_log()
+    waiting: list[PendingFlush] = []
+    log.run_flush = waiting.append
+    append(log, 2)
+    log.roll(NOW)
+    log.tick(NOW)
+    log.truncate_to(0)
+    waiting[0].finish()
+    assert log.recovery_point == 0
+
+
+# ---- a disk that refuses
+
+
+@pytest.mark.parametrize("left", range(0, 700, 50))
+def test_a_full_disk_leaves_the_log_as_it_was(left: int) -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, LogConfig(segment_bytes=300, index_interval_bytes=0, segment_index_bytes=96))
+    disk.capacity_bytes = disk.used_bytes + left
+    written = 0
+    for _ in range(20):
+        size, end = log.size_bytes, log.log_end_offset
+        try:
+            append(log, 1, epoch=written)
+            written += 1
+        except StorageError as error:
+            assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert (log.size_bytes, log.log_end_offset) == (size, end)
+    assert written < 20
+    assert offsets(log) == list(range(written))
+    disk.capacity_bytes = None
+    append(log)
+    assert offsets(log) == list(range(written + 1))
+    assert offsets(open_log(disk)) == list(range(written + 1))
+
+
+def test_a_read_only_disk_still_reads() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append(log, 2)
+    disk.read_only = True
+    for change in (lambda: append(log), lambda: log.roll(NOW), lambda: log.truncate_to(0), lambda: open_log(disk)):
+        with pytest.raises(StorageError):
+            change()
+    assert offsets(log) == [0, 1]

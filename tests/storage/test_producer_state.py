@@ -1,0 +1,194 @@
+"""Idempotence and transactions of one partition (IDM, TXN, TXV)."""
+
+import pytest
+
+from reference.protocol.errors import ErrorCode
+from reference.storage.disk import SimulatedDisk
+from reference.storage.errors import CorruptFile, RefusedByProducerState
+from reference.storage.log import ActiveProducer
+from reference.storage.producer_state import ProducerState, _read_snapshot
+from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, open_log
+
+
+def refused(code: ErrorCode) -> "pytest.RaisesExc[RefusedByProducerState]":
+    return pytest.raises(RefusedByProducerState, check=lambda error: error.code is code)
+
+
+def test_a_repeated_batch_is_known_again_five_batches_back() -> None:
+    """IDM-05 and IDM-06."""
+    log = open_log()
+    first = [append_as(log, 7, sequence, 2) for sequence in range(0, 12, 2)]
+    for info, sequence in zip(first[1:], range(2, 12, 2), strict=True):
+        again = append_as(log, 7, sequence, 2)
+        assert again.is_duplicate
+        assert again[:2] == info[:2]
+    assert log.log_end_offset == 12
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append_as(log, 7, 0, 2)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append_as(log, 7, 10, 3)  # the same first sequence, another length (IDM-07)
+    assert log.log_end_offset == 12
+
+
+def test_sequences_wrap() -> None:
+    log = open_log()
+    append_as(log, 7, 2**31 - 2, 3)
+    assert append_as(log, 7, 2**31 - 2, 3).is_duplicate
+    append_as(log, 7, 1)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append_as(log, 7, 3)
+
+
+def test_epochs_fence() -> None:
+    log = open_log()
+    append_as(log, 7, 0)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append_as(log, 7, 1, epoch=1)
+    append_as(log, 7, 0, epoch=1)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        append_as(log, 7, 1, epoch=0)
+    assert not append_as(log, 7, 1, epoch=1).is_duplicate
+
+
+def test_what_describe_producers_lists() -> None:
+    log = open_log()
+    append_as(log, 7, 4, 3)
+    append_as(log, 9, 0, transactional=True)
+    end_transaction(log, 9, commit=True, coordinator_epoch=5)
+    append_as(log, 9, 1, 2, transactional=True)
+    assert log.active_producers() == [
+        ActiveProducer(7, 0, 6, NOW, -1, -1),
+        ActiveProducer(9, 0, 2, NOW, 5, 5),
+    ]
+
+
+def test_idle_producers_are_forgotten_unless_a_transaction_is_open() -> None:
+    log = open_log(producer_expiration_ms=1000)
+    append_as(log, 7, 0)
+    append_as(log, 9, 0, transactional=True)
+    log.tick(NOW + 2_000_000)
+    assert [row.producer_id for row in log.active_producers()] == [9]
+    append_as(log, 7, 55)  # IDM-10
+
+
+# ---- transactions
+
+
+def test_the_last_stable_offset_waits_for_the_oldest_transaction() -> None:
+    log = open_log()
+    append(log, 2)
+    append_as(log, 7, 0, transactional=True)  # 2
+    append_as(log, 8, 0, transactional=True)  # 3
+    append(log)  # 4
+    assert log.last_stable_offset(5) == 2
+    assert log.last_stable_offset(1) == 1
+    end_transaction(log, 7, commit=True)  # 5
+    assert log.last_stable_offset(5) == 2, "the marker is not below the high watermark yet"
+    assert log.last_stable_offset(6) == 3
+    end_transaction(log, 8, commit=False)  # 6
+    assert log.last_stable_offset(7) == 7
+
+
+def test_aborted_transactions_are_listed_for_what_they_touch() -> None:
+    log = open_log()
+    append_as(log, 7, 0, transactional=True)  # 0
+    append_as(log, 8, 0, transactional=True)  # 1
+    end_transaction(log, 8, commit=False)  # 2
+    end_transaction(log, 7, commit=False)  # 3
+    append_as(log, 7, 1, transactional=True)  # 4
+    end_transaction(log, 7, commit=True)  # 5
+    append_as(log, 7, 2, transactional=True)  # 6
+    end_transaction(log, 7, commit=False)  # 7
+    assert [row[:3] for row in log.aborted_transactions(0, 8)] == [(8, 1, 2), (7, 0, 3), (7, 6, 7)]
+    assert [row[:3] for row in log.aborted_transactions(0, 1)] == [(7, 0, 3)]
+    assert [row[:3] for row in log.aborted_transactions(3, 6)] == [(7, 0, 3)]
+    assert [row[:3] for row in log.aborted_transactions(4, 6)] == []
+    assert [row.last_stable_offset for row in log.aborted_transactions(0, 8)] == [0, 4, 8]
+
+
+def test_a_producer_stays_inside_its_transaction() -> None:
+    log = open_log()
+    append_as(log, 7, 0, transactional=True)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        append_as(log, 7, 1)
+    end_transaction(log, 7, commit=True)
+    append_as(log, 7, 1)
+
+
+def test_markers_of_the_past_are_refused() -> None:
+    log = open_log()
+    append_as(log, 7, 0, epoch=3, transactional=True)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        end_transaction(log, 7, commit=True, epoch=2)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        end_transaction(log, 7, commit=True, epoch=3, version=2)  # KIP-890 bumps the epoch with each marker
+    end_transaction(log, 7, commit=True, epoch=4, coordinator_epoch=6, version=2)
+    end_transaction(log, 7, commit=True, epoch=4, coordinator_epoch=6, version=2)  # a retry of the same
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        end_transaction(log, 7, commit=True, epoch=4, coordinator_epoch=5)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        append_as(log, 7, 1, epoch=3, transactional=True)
+    append_as(log, 7, 0, epoch=4, transactional=True)
+
+
+def test_a_refused_batch_changes_nothing() -> None:
+    log = open_log()
+    append_as(log, 7, 0)
+    before = (log.log_end_offset, log.size_bytes, log.active_producers())
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append_as(log, 7, 5)
+    assert (log.log_end_offset, log.size_bytes, log.active_producers()) == before
+
+
+# ---- snapshots
+
+
+def test_a_snapshot_brings_the_state_back() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append_as(log, 7, 2**31 - 1, 3)
+    append_as(log, 8, 0, transactional=True)
+    end_transaction(log, 8, commit=True, coordinator_epoch=4)
+    append_as(log, 8, 1, 2, transactional=True)
+    before = log.active_producers()
+    log.close()
+    again = open_log(disk, clean=True, recovery_point=log.log_end_offset)
+    assert again.active_producers() == before
+    assert again.last_stable_offset(7) == 5
+    assert append_as(again, 7, 2**31 - 1, 3)[:2] == (0, 2)
+    assert append_as(again, 8, 1, 2, transactional=True).is_duplicate
+
+
+def test_a_damaged_snapshot_is_passed_over() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append_as(log, 7, 0)
+    log.roll(NOW)
+    append_as(log, 7, 1)
+    log.close()
+    newest = FOLDER / names(log, ".snapshot")[-1]
+    disk.write_file(newest, disk.read_file(newest)[:-1] + b"?")
+    again = open_log(disk, clean=True)
+    assert [row.last_sequence for row in again.active_producers()] == [1]
+    assert append_as(again, 7, 1).is_duplicate
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\x02" + bytes(8), bytes(9), b"\x00\x01" + bytes(8)])
+def test_what_is_no_snapshot(data: bytes) -> None:
+    with pytest.raises(CorruptFile):
+        list(_read_snapshot(data))
+
+
+def test_the_snapshot_file_is_kafkas() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append_as(log, 0x77, 3, 2, epoch=5)
+    log.close()
+    data = disk.read_file(FOLDER / names(log, ".snapshot")[0])
+    assert data[:2].hex() == "0001"
+    assert data[6:].hex() == (
+        "00000001"
+        "0000000000000077" "0005" "00000004" "0000000000000001" "00000001" f"{NOW:016x}" "ffffffff" "ffffffffffffffff"
+    )  # fmt: skip
+    assert len(batch()) > 0
+    assert ProducerState(disk, FOLDER).snapshot_offsets() == [2]

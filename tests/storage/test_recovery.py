@@ -1,0 +1,186 @@
+"""What a start makes of the files that the last end left; random ends are in test_log_machine."""
+
+import pytest
+
+from reference.protocol.records.batch import assign
+from reference.storage.checkpoints import LEADER_EPOCHS
+from reference.storage.config import LogConfig
+from reference.storage.disk import SimulatedDisk
+from reference.storage.log import Log
+from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, offsets, open_log
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=0, segment_index_bytes=1200)
+LOG, INDEX, TIMES = ".log", ".index", ".timeindex"
+
+
+def written(disk: SimulatedDisk, batches: int = 12, *, close: bool = False) -> Log:
+    log = open_log(disk, CONFIG)
+    for step in range(batches):
+        append(log, 2, epoch=step // 5, time=NOW + step)
+    if close:
+        log.close()
+    return log
+
+
+def damage(disk: SimulatedDisk, name: str, position: int, data: bytes | None = None) -> None:
+    """Overwrite bytes of a file, or cut it."""
+    file = disk.map_file(FOLDER / name)
+    file.resize(position) if data is None else file.write_at(position, data)
+
+
+def test_a_clean_start_reads_little() -> None:
+    disk = SimulatedDisk()
+    end = written(disk, close=True).log_end_offset
+    log = open_log(disk, CONFIG, clean=True, recovery_point=end)
+    assert (log.recovered_bytes, log.lost_bytes, log.log_end_offset, log.recovery_point) == (0, 0, 24, 24)
+    assert append(log)[:2] == (24, 24)
+
+
+def test_after_a_crash_only_what_was_not_flushed_is_read() -> None:
+    disk = SimulatedDisk()
+    log = written(disk, 8)
+    log.flush()
+    point = log.recovery_point
+    before = log.size_bytes
+    for _ in range(4):
+        append(log, 2)
+    again = open_log(disk, CONFIG, recovery_point=point)
+    assert 0 < again.recovered_bytes <= log.size_bytes - before + CONFIG.segment_bytes
+    assert again.recovered_bytes < log.size_bytes
+    assert offsets(again) == list(range(24))
+
+
+@pytest.mark.parametrize("cut", [1, 30, 61, 80])
+def test_a_torn_tail_is_cut_at_the_last_whole_batch(cut: int) -> None:
+    disk = SimulatedDisk()
+    log = written(disk)
+    last = names(log, LOG)[-1]
+    damage(disk, last, disk.size_of(FOLDER / last) - cut)
+    again = open_log(disk, CONFIG)
+    assert again.log_end_offset == 22
+    assert again.lost_bytes > 0
+    assert append(again, 2)[:2] == (22, 23)
+    assert offsets(again) == list(range(24))
+
+
+def test_zeros_behind_the_tail_are_cut() -> None:
+    disk = SimulatedDisk()
+    log = written(disk)
+    disk.open_file(FOLDER / names(log, LOG)[-1]).append(bytes(500))
+    assert offsets(open_log(disk, CONFIG)) == list(range(24))
+
+
+def test_what_lies_behind_damage_goes() -> None:
+    disk = SimulatedDisk()
+    log = written(disk)
+    first = names(log, LOG)[0]
+    damage(disk, first, 150, b"\x12\x34")
+    again = open_log(disk, CONFIG)
+    assert again.log_end_offset == 2
+    assert names(again, LOG) == [first]
+    assert offsets(again) == [0, 1]
+
+
+def test_a_segment_that_is_missing_ends_the_log() -> None:
+    """A gap is a loss where nothing compacts: a prefix stays."""
+    disk = SimulatedDisk()
+    log = written(disk)
+    segments = names(log, LOG)
+    assert len(segments) >= 3
+    disk.remove(FOLDER / segments[1])
+    again = open_log(disk, CONFIG)
+    assert names(again, LOG) == segments[:1]
+    assert again.log_end_offset == int(segments[1][:20])
+
+
+def test_a_batch_whose_offset_goes_back_is_damage() -> None:
+    disk = SimulatedDisk()
+    written(disk, 1)
+    stray = batch(2)
+    assign(stray, 0, 0)
+    disk.open_file(FOLDER / f"{0:020d}.log").append(stray)
+    again = open_log(disk, CONFIG)
+    assert again.log_end_offset == 2
+
+
+@pytest.mark.parametrize("suffix", [INDEX, TIMES])
+@pytest.mark.parametrize("how", ["missing", "torn"])
+def test_indexes_are_built_again(suffix: str, how: str) -> None:
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
+    name = names(log, suffix)[0]
+    if how == "missing":
+        disk.remove(FOLDER / name)
+    else:
+        damage(disk, name, 5)
+    open_log(disk, CONFIG, clean=True).close()
+    assert {name: disk.read_file(FOLDER / name) for name in before} == before
+
+
+def test_recovery_writes_the_indexes_that_appending_wrote() -> None:
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
+    for name in before:
+        disk.remove(FOLDER / name)
+    open_log(disk, CONFIG).close()
+    assert {name: disk.read_file(FOLDER / name) for name in before} == before
+
+
+def test_aborted_transactions_are_found_again() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    for turn in range(4):
+        append_as(log, 7, turn, transactional=True)
+        append_as(log, 8, turn, transactional=True)
+        end_transaction(log, 7, commit=turn % 2 == 0)
+        end_transaction(log, 8, commit=False)
+    before = log.aborted_transactions(0, log.log_end_offset)
+    assert len(before) == 6
+    for name in names(log, ".txnindex"):
+        disk.write_file(FOLDER / name, b"rubbish")
+    again = open_log(disk, CONFIG)
+    assert again.aborted_transactions(0, log.log_end_offset) == before
+    assert again.last_stable_offset(again.log_end_offset) == again.log_end_offset
+
+
+def test_epochs_are_found_again_and_those_of_lost_records_forgotten() -> None:
+    disk = SimulatedDisk()
+    log = written(disk)
+    disk.remove(FOLDER / LEADER_EPOCHS)
+    assert open_log(disk, CONFIG).end_offset_for_epoch(1) == (1, 20)
+    last = names(log, LOG)[-1]
+    damage(disk, last, 0)
+    assert open_log(disk, CONFIG).leader_epoch < 2
+
+
+def test_rubbish_is_removed() -> None:
+    disk = SimulatedDisk()
+    written(disk, close=True)
+    for name in ("00000000000000000500.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000000000.log.cleaned",
+                 "00000000000000000777.index", "00000000000000000777.timeindex"):  # fmt: skip
+        disk.open_file(FOLDER / name).append(b"x")
+    again = open_log(disk, CONFIG, clean=True)
+    assert offsets(again) == list(range(24))
+    left = disk.list_folder(FOLDER)
+    assert not [name for name in left if name.endswith((".deleted", ".tmp", ".cleaned")) or "777" in name]
+
+
+def test_a_log_that_ends_before_its_start_begins_anew() -> None:
+    """DeleteRecords moved the start, then power failed before the records below it were on disk."""
+    disk = SimulatedDisk()
+    written(disk, 3)
+    log = open_log(disk, CONFIG, log_start=50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    assert names(log, LOG) == [f"{50:020d}.log"]
+
+
+def test_an_active_segment_that_says_it_is_clean_but_is_torn() -> None:
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    last = names(log, LOG)[-1]
+    damage(disk, last, disk.size_of(FOLDER / last) - 3)
+    again = open_log(disk, CONFIG, clean=True)
+    assert again.log_end_offset == 22
+    assert again.lost_bytes > 0

@@ -1,0 +1,18 @@
+"""Who speaks from which reign: the check of leader epochs that guards every request to a partition (KIP-320)."""
+
+from __future__ import annotations
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import Epoch
+
+NO_EPOCH: Epoch = -1
+
+
+def check_leader_epoch(asked: Epoch, current: Epoch) -> ErrorCode:
+    """Compare the epoch that a request names with the partition's (EPO-01 to EPO-03); -1 asks for no check.
+
+    post: (__return__ == ErrorCode.NONE) == (asked == -1 or asked == current) or asked < -1
+    """
+    if asked in (NO_EPOCH, current):
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if asked < current else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,156 @@
+"""A partition's leader: what it lets be seen, whom it refuses, and what it tells the tracer."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.records.batch import build, records_of
+from reference.protocol.records.record import Record
+from reference.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP, Partition, Reign
+from reference.storage.config import LogConfig
+from reference.storage.disk import SimulatedDisk
+from reference.storage.errors import LogError
+from reference.storage.log import Log
+from spec.actions import ACTIONS
+
+NOW = 1_700_000_000_000
+
+
+def batch(*timestamps: int) -> bytearray:
+    return build([Record(index, time, None, b"v%d" % index) for index, time in enumerate(timestamps)])
+
+
+def partition(
+    *, leader: int = 1, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1,), config: LogConfig | None = None
+) -> Partition:
+    disk = SimulatedDisk()
+    disk.make_folder(Path("/data"))
+    topic_id = UUID(int=7)
+    log = Log(disk, Path("/data/t-0"), config or LogConfig(), NOW, topic="t", partition=0, topic_id=topic_id)
+    found = Partition("t", topic_id, 0, log, 1, Reign(-1, -1, 0, replicas, isr))
+    found.become_leader(Reign(leader, 3, 1, replicas, isr))
+    return found
+
+
+def read(found: Partition, offset: int, **changes: Any):
+    wanted: dict[str, Any] = {
+        "max_bytes": 1_000_000, "minimum_one": True, "committed": False, "asked_epoch": -1, "last_epoch": -1,
+    }  # fmt: skip
+    return found.read(offset, **{**wanted, **changes})
+
+
+def values(read_result: Any) -> list[bytes]:
+    data = read_result.records if isinstance(read_result.records, bytes) else read_result.records.read()
+    return [bytes(record.value or b"") for record in records_of(memoryview(data))] if data else []
+
+
+def test_a_leader_alone_commits_what_it_appends() -> None:
+    found = partition()
+    info = found.produce(batch(NOW, NOW + 1), NOW)
+    assert (info.first_offset, info.last_offset, found.high_watermark) == (0, 1, 2)
+    assert values(read(found, 0)) == [b"v0", b"v1"]
+
+
+def test_nothing_is_seen_before_every_in_sync_replica_has_it() -> None:
+    found = partition(isr=(1, 2), replicas=(1, 2, 3))
+    found.produce(batch(NOW), NOW, min_isr=2)
+    assert found.high_watermark == 0
+    assert values(read(found, 0)) == []
+    assert found.list_offset(LATEST, False, -1).offset == 0
+    found.follower_ends[2] = 1
+    assert found.advance_high_watermark()
+    assert values(read(found, 0)) == [b"v0"]
+
+
+def test_acks_all_needs_min_insync_replicas_and_acks_one_does_not() -> None:
+    found = partition(isr=(1,), replicas=(1, 2, 3))
+    with pytest.raises(KafkaError) as error:
+        found.produce(batch(NOW), NOW, required_acks=-1, min_isr=2)
+    assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert found.log.log_end_offset == 0
+    assert found.produce(batch(NOW), NOW, required_acks=1, min_isr=2).first_offset == 0
+
+
+def test_the_needed_isr_is_no_larger_than_the_replicas() -> None:
+    assert partition().produce(batch(NOW), NOW, required_acks=-1, min_isr=2).first_offset == 0
+
+
+def test_a_follower_refuses_clients() -> None:
+    found = partition(leader=2, isr=(1, 2), replicas=(1, 2))
+    for attempt in (lambda: found.produce(batch(NOW), NOW), lambda: read(found, 0), lambda: found.delete_records(0)):
+        with pytest.raises(KafkaError) as error:
+            attempt()
+        assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("asked", "code"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_requests_of_another_reign_are_refused(asked: int, code: ErrorCode) -> None:
+    found = partition()
+    for attempt in (lambda: read(found, 0, asked_epoch=asked), lambda: found.list_offset(EARLIEST, False, asked)):
+        with pytest.raises(KafkaError) as error:
+            attempt()
+        assert error.value.code is code
+
+
+def test_offsets_outside_of_the_log_are_refused() -> None:
+    found = partition()
+    found.produce(batch(NOW, NOW), NOW)
+    found.delete_records(1)
+    for offset in (-1, 0, 3):
+        with pytest.raises((KafkaError, LogError)) as error:
+            read(found, offset)
+        assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert values(read(found, 2)) == []
+
+
+def test_a_history_that_diverges_is_told_where() -> None:
+    found = partition()
+    found.produce(batch(NOW), NOW)
+    found.become_leader(Reign(1, 5, 2, (1,), (1,)))
+    found.produce(batch(NOW), NOW)
+    assert read(found, 2, last_epoch=3).diverging == (3, 1)
+    assert read(found, 1, last_epoch=4).diverging == (3, 1)
+    assert read(found, 1, last_epoch=3).diverging is None
+    assert found.offset_for_leader_epoch(5, -1) == (5, 2)
+    assert found.offset_for_leader_epoch(4, -1) == (3, 1)
+    assert found.offset_for_leader_epoch(6, -1) == (-1, -1)
+
+
+def test_places_and_times_are_found() -> None:
+    found = partition()
+    found.produce(batch(NOW + 5, NOW + 9, NOW + 1), NOW)
+    assert found.list_offset(EARLIEST, False, -1).offset == 0
+    assert found.list_offset(LATEST, False, -1).offset == 3
+    assert found.list_offset(NOW + 6, False, -1).offset == 1
+    assert found.list_offset(MAX_TIMESTAMP, False, -1).timestamp == NOW + 9
+    assert found.list_offset(NOW + 10, False, -1).offset == -1
+
+
+def test_delete_records_needs_the_policy_and_stays_below_the_high_watermark() -> None:
+    compacted = partition(config=LogConfig(cleanup_policy="compact"))
+    with pytest.raises(KafkaError) as error:
+        compacted.delete_records(0)
+    assert error.value.code is ErrorCode.POLICY_VIOLATION
+    found = partition()
+    found.produce(batch(NOW, NOW), NOW)
+    for offset in (-2, 3):
+        with pytest.raises(KafkaError) as error:
+            found.delete_records(offset)
+        assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert found.delete_records(-1) == 2
+
+
+def test_steps_are_traced_by_the_specifications_names() -> None:
+    steps: list[str] = []
+    found = partition()
+    found.trace = lambda action, state: steps.append(f"{action} leo={state['leo']} hw={state['hw']}")
+    found.produce(batch(NOW), NOW)
+    found.become_leader(Reign(1, 4, 2, (1,), (1,)))
+    assert steps == ["Produce leo=1 hw=0", "AdvanceHighWatermark leo=1 hw=1", "BecomeLeader leo=1 hw=1"]
+    known = {action.name for action in ACTIONS}
+    methods = {action.method for action in ACTIONS}
+    assert {step.split()[0] for step in steps} <= known
+    assert {"produce", "advance_high_watermark", "become_leader"} <= methods & set(dir(Partition))

@@ -1,0 +1,107 @@
+"""One configuration name: its type, default and bounds, and how a text becomes its value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REQUIRED = "<required>"
+"""The default of a name that must be given."""
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+_BITS = {"short": 16, "int": 32, "long": 64}
+
+
+class InvalidConfig(ValueError):
+    """A value that its name does not allow; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`type` is Kafka's: boolean, string, short, int, long, double, list, class or password."""
+
+    type: str
+    default: str | None
+    lowest: float | None = None
+    highest: float | None = None
+    also: tuple[float, ...] = ()
+    """Values outside the bounds that are allowed all the same."""
+    choices: tuple[str, ...] = ()
+    internal: bool = False
+    synonyms: tuple[str, ...] = ()
+    """The broker's names that give a topic's default, the strongest first."""
+
+    def description(self) -> str:
+        """In a sentence: what it takes, its default, and where a topic's default comes from (DescribeConfigs v3+)."""
+        if self.choices:
+            takes = f"{'any' if self.type == 'list' else 'one'} of {self._choices()}"
+        else:
+            lowest = f", at least {self.lowest:g}" if self.lowest is not None else ""
+            highest = f", at most {self.highest:g}" if self.highest is not None else ""
+            takes = f"{self.type}{lowest}{highest}{''.join(f', or {value:g}' for value in self.also)}"
+        unset = "nothing" if self.default in (None, "", REQUIRED) else self.default
+        elsewhere = f", unless the broker sets {' or '.join(self.synonyms)}" if self.synonyms else ""
+        return f"Takes {takes}. The default is {unset}{elsewhere}."
+
+    def parse(self, name: str, text: str | None) -> Value:
+        """The value of a text, as Kafka reads it: white space around it does not count.
+
+        Errors: InvalidConfig when it is not of the type or outside the bounds.
+        """
+        if text is None:
+            if self.type in ("string", "class", "password", "list"):
+                return None
+            raise InvalidConfig(f"Invalid value null for configuration {name}")
+        trimmed = text.strip()
+        if self.type == "boolean":
+            return self._parse_boolean(name, trimmed)
+        if self.type in _BITS:
+            return self._parse_integer(name, trimmed)
+        if self.type == "double":
+            return self._parse_double(name, trimmed)
+        if self.type == "list":
+            return self._parse_list(name, trimmed)
+        if self.choices and trimmed not in self.choices:
+            raise InvalidConfig(f"Invalid value {trimmed} for configuration {name}: must be one of {self._choices()}")
+        return trimmed
+
+    def _choices(self) -> str:
+        return ", ".join(self.choices)
+
+    def _parse_boolean(self, name: str, text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise InvalidConfig(f"Invalid value {text} for configuration {name}: expected true or false")
+        return text.lower() == "true"
+
+    def _parse_integer(self, name: str, text: str) -> int:
+        bits = _BITS[self.type]
+        digits = text[1:] if text[:1] in "+-" else text
+        if not digits.isascii() or not digits.isdigit() or not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+            raise InvalidConfig(
+                f"Invalid value {text} for configuration {name}: not a number of type {self.type.upper()}"
+            )
+        return int(self._bounded(name, int(text)))
+
+    def _parse_double(self, name: str, text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise InvalidConfig(f"Invalid value {text} for configuration {name}: not a number of type DOUBLE") from None
+        return self._bounded(name, value)
+
+    def _bounded(self, name: str, value: float) -> float:
+        if value not in self.also:
+            if self.lowest is not None and value < self.lowest:
+                raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be at least {self.lowest}")
+            if self.highest is not None and value > self.highest:
+                raise InvalidConfig(
+                    f"Invalid value {value} for configuration {name}: must be no more than {self.highest}"
+                )
+        return value
+
+    def _parse_list(self, name: str, text: str) -> tuple[str, ...]:
+        items = tuple(item.strip() for item in text.split(",")) if text else ()
+        for item in items:
+            if self.choices and item not in self.choices:
+                raise InvalidConfig(f"Invalid value {item} for configuration {name}: must be among {self._choices()}")
+        return items

@@ -1,0 +1,264 @@
+"""What is configured where: defaults, the broker's own file, dynamic settings, a topic's own; and how they are changed.
+
+A value is the strongest of, in this order: set for the topic, set for this broker, set for all brokers, in the broker's
+file, Kafka's default. The numbers of the sources are the wire's (DescribeConfigsResponse.ConfigSource).
+Source: KIP-226, KIP-339; requirements CFG-*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from reference.controller.config_definition import REQUIRED, Definition, InvalidConfig, Value
+from reference.controller.config_table import BROKER, TOPIC
+from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.primitives import NodeId, TopicName
+
+UNKNOWN_SOURCE, DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = range(6)
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+"""Operations of IncrementalAlterConfigs."""
+
+CONFIG_TYPES = {
+    "boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7, "class": 8, "password": 9,
+}  # fmt: skip
+"""Types as DescribeConfigs v3 numbers them."""
+
+_MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
+
+DYNAMIC_BROKER_NAMES = frozenset(name for table in TOPIC.values() for name in table.synonyms)
+"""Broker settings that may change while it runs: those that are the defaults of topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value and where it comes from; `synonyms` are the weaker ones behind it, itself first."""
+
+    name: str
+    value: str | None
+    source: int
+    definition: Definition
+    synonyms: tuple[tuple[str, str | None, int], ...]
+
+
+class Configuration:
+    """The effective settings of one broker and of the topics, from its file and the cluster's metadata."""
+
+    def __init__(self, node: NodeId, static: Mapping[str, str], image: MetadataImage) -> None:
+        self.node = node
+        self.static = static
+        self.image = image
+
+    def broker(self, name: str) -> Value:
+        """A broker setting's value. Errors: KeyError for a name that Kafka does not know."""
+        setting = self.broker_setting(name)
+        return setting.definition.parse(name, setting.value)
+
+    def topic(self, topic: TopicName, name: str) -> Value:
+        """A topic setting's value. Errors: KeyError for a name that Kafka does not know."""
+        setting = self.topic_setting(self.image.topic_config(topic), name)
+        return setting.definition.parse(name, setting.value)
+
+    def integer(self, name: str) -> int:
+        """A numeric broker setting."""
+        value = self.broker(name)
+        assert isinstance(value, int)
+        return value
+
+    def broker_setting(self, name: str) -> Setting:
+        definition = BROKER[name]
+        found = [*self._broker_values(name, name)]
+        default = definition.default
+        if default != REQUIRED:
+            found.append((name, default, DEFAULT))
+        if not found:
+            found.append((name, None, DEFAULT))
+        return Setting(name, found[0][1], found[0][2], definition, tuple(found))
+
+    def topic_setting(self, own: Mapping[str, str], name: str) -> Setting:
+        """The setting of a topic whose own values are `own`."""
+        definition = TOPIC[name]
+        found: list[tuple[str, str | None, int]] = []
+        if name in own:
+            found.append((name, own[name], DYNAMIC_TOPIC))
+        for synonym in definition.synonyms:
+            found += self._broker_values(synonym, name)
+        default_name = definition.synonyms[0] if definition.synonyms else name
+        found.append((default_name, definition.default, DEFAULT))
+        return Setting(name, found[0][1], found[0][2], definition, tuple(found))
+
+    def topic_settings(self, own: Mapping[str, str]) -> list[Setting]:
+        """All settings of a topic whose own values are `own`, in the order of their names."""
+        return [self.topic_setting(own, name) for name, each in TOPIC.items() if not each.internal or name in own]
+
+    def _broker_values(self, name: str, meaning: str) -> Iterator[tuple[str, str | None, int]]:
+        """What was set for the broker under a name, strongest first, in the unit of the name that it stands for."""
+        dynamic = self.image.configs.get((BROKER_RESOURCE, str(self.node)), {})
+        default = self.image.configs.get((BROKER_RESOURCE, ""), {})
+        for values, source in (
+            (dynamic, DYNAMIC_BROKER),
+            (default, DYNAMIC_DEFAULT_BROKER),
+            (self.static, STATIC_BROKER),
+        ):
+            if name in values:
+                yield name, _in_unit_of(meaning, name, values[name]), source
+
+
+def _in_unit_of(meaning: str, name: str, text: str) -> str:
+    """`log.retention.hours=1` stands for `retention.ms=3600000`; -1 stays -1."""
+    unit = name.rpartition(".")[2]
+    if meaning == name or unit not in _MILLISECONDS or text.strip().startswith("-"):
+        return text
+    return str(int(text) * _MILLISECONDS[unit])
+
+
+def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
+    """Refuse what a topic may not have.
+
+    Errors: KafkaError INVALID_CONFIG that names the first wrong one (CFG-05, TOP-08).
+    """
+    for name, text in configs.items():
+        definition = TOPIC.get(name)
+        if definition is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        if text is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+        _parse(definition, name, text)
+    lags = [
+        int(configs.get(name) or TOPIC[name].default or 0)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    ]
+    if lags[0] > lags[1]:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting min.compaction.lag.ms ({lags[0]}) > max.compaction.lag.ms ({lags[1]})",
+        )
+    if configs.get("remote.storage.enable", "false") == "true":
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "Tiered Storage functionality is disabled in the broker.")
+
+
+def _parse(definition: Definition, name: str, text: str) -> Value:
+    try:
+        return definition.parse(name, text)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One change of one name, as both Alter APIs ask for it."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def alter_configs(
+    image: MetadataImage, resource_type: int, resource_name: str, changes: Iterable[Alteration]
+) -> list[ConfigRecord]:
+    """The records that change a resource's settings one by one (IncrementalAlterConfigs).
+
+    Errors: KafkaError, and nothing changes: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG for an unknown name or a bad
+    value (CFG-05) or a list operation on what is no list (CFG-04), INVALID_REQUEST for a resource that cannot be changed.
+    """
+    table = _table_of(image, resource_type, resource_name)
+    own = image.configs.get((resource_type, resource_name), {})
+    after: dict[str, str | None] = dict(own)
+    touched: dict[str, str | None] = {}
+    for change in changes:
+        if change.name in touched:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {change.name}")
+        value = _altered(table, after, change)
+        touched[change.name] = value
+        if value is None:
+            after.pop(change.name, None)
+        else:
+            after[change.name] = value
+    _validate(resource_type, after)
+    return _records(resource_type, resource_name, own, touched)
+
+
+def replace_configs(
+    image: MetadataImage, resource_type: int, resource_name: str, configs: Mapping[str, str | None]
+) -> list[ConfigRecord]:
+    """The records that make a resource's settings exactly these (legacy AlterConfigs, CFG-07). Errors: as `alter_configs`."""
+    table = _table_of(image, resource_type, resource_name)
+    for name, value in configs.items():
+        if value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+        _require_known(table, name)
+    _validate(resource_type, configs)
+    own = image.configs.get((resource_type, resource_name), {})
+    touched: dict[str, str | None] = {name: None for name in own if name not in configs}
+    touched.update(configs)
+    return _records(resource_type, resource_name, own, touched)
+
+
+def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> Mapping[str, Definition]:
+    if resource_type == TOPIC_RESOURCE:
+        if resource_name not in image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
+        return TOPIC
+    if resource_type == BROKER_RESOURCE:
+        if resource_name and not (resource_name.isdigit() and int(resource_name) in image.brokers):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"No broker with id {resource_name} found.")
+        return {name: BROKER[name] for name in DYNAMIC_BROKER_NAMES}
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}.")
+
+
+def _require_known(table: Mapping[str, Definition], name: str) -> Definition:
+    definition = table.get(name)
+    if definition is None:
+        if table is not TOPIC and name in BROKER:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    return definition
+
+
+def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], change: Alteration) -> str | None:
+    """The new text of a name; None removes it."""
+    if change.operation == DELETE:
+        return None  # also of an unknown name (CFG-13): what an older version knew can be taken away
+    if change.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+    definition = _require_known(table, change.name)
+    if change.operation == SET:
+        return change.value
+    if change.operation not in (APPEND, SUBTRACT):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.operation}")
+    if definition.type != "list":
+        word = "append to" if change.operation == APPEND else "subtract from"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {word} key {change.name} because its type is not LIST.")
+    items = _items(own.get(change.name) or definition.default or "")
+    asked = _items(change.value)
+    if change.operation == APPEND:
+        items += [item for item in asked if item not in items]
+    else:
+        items = [item for item in items if item not in asked]
+    return ",".join(items)
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _validate(resource_type: int, configs: Mapping[str, str | None]) -> None:
+    if resource_type == TOPIC_RESOURCE:
+        validate_topic_configs(configs)
+        return
+    for name, text in configs.items():
+        if text is not None:
+            _parse(BROKER[name], name, text)
+
+
+def _records(
+    resource_type: int, resource_name: str, own: Mapping[str, str], touched: Mapping[str, str | None]
+) -> list[ConfigRecord]:
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+        for name, value in touched.items()
+        if own.get(name) != value
+    ]

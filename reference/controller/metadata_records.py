@@ -1,0 +1,70 @@
+"""How a metadata record lies in the `__cluster_metadata` log: a frame version, its type, its version, its fields.
+
+Source: KIP-631; org.apache.kafka.server.common.serialization.AbstractApiMessageSerde.
+"""
+
+from __future__ import annotations
+
+from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
+from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
+from reference.protocol.messages.begin_transaction_record import BeginTransactionRecord
+from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from reference.protocol.messages.clear_elr_record import ClearElrRecord
+from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.messages.end_transaction_record import EndTransactionRecord
+from reference.protocol.messages.feature_level_record import FeatureLevelRecord
+from reference.protocol.messages.fence_broker_record import FenceBrokerRecord
+from reference.protocol.messages.no_op_record import NoOpRecord
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.messages.partition_record import PartitionRecord
+from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
+from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.register_controller_record import RegisterControllerRecord
+from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
+from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
+from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from reference.protocol.primitives import Buffer
+from reference.protocol.schema import Message
+
+FRAME_VERSION = 1
+
+RECORDS: dict[int, type[Message]] = {
+    table.KEY: table
+    for table in (
+        AbortTransactionRecord, BeginTransactionRecord, BrokerRegistrationChangeRecord, ClearElrRecord, ConfigRecord,
+        EndTransactionRecord, FeatureLevelRecord, FenceBrokerRecord, NoOpRecord, PartitionChangeRecord,
+        PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RegisterControllerRecord, RemoveTopicRecord,
+        TopicRecord, UnfenceBrokerRecord, UnregisterBrokerRecord,
+    )
+}  # fmt: skip
+"""Metadata records that this node understands, by their type. Others (ACLs, quotas, tokens) are out of scope."""
+
+
+def encode_metadata_record(record: Message) -> bytes:
+    """The value of one record of the metadata log, in the newest version of the record."""
+    version = record.VERSIONS.highest
+    return write_varint(FRAME_VERSION) + write_varint(record.KEY) + write_varint(version) + encode(record, version)
+
+
+def decode_metadata_record(value: Buffer) -> Message | None:
+    """Read the value of one record; None for a type that this node does not understand.
+
+    Errors: CodecError when the bytes are no metadata record.
+    """
+    view = memoryview(value)
+    try:
+        frame, position = read_varint(view, 0)
+        if frame != FRAME_VERSION:
+            raise CodecError(f"a metadata record of frame version {frame}")
+        kind, position = read_varint(view, position)
+        version, position = read_varint(view, position)
+    except IndexError as error:
+        raise CodecError("a metadata record that ends in its frame") from error
+    table = RECORDS.get(kind)
+    if table is None:
+        return None
+    record, end = decode_from(table, version, view, position)
+    if end != len(view):
+        raise CodecError(f"{table.__name__} v{version}: {len(view) - end} bytes after the end")
+    return record

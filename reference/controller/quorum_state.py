@@ -1,0 +1,49 @@
+"""What a voter must never forget: the epoch, and for whom it voted in it. The file `quorum-state`.
+
+Source: KIP-595; org.apache.kafka.raft.FileQuorumStateStore (JSON, data_version 1).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reference.protocol.primitives import NO_UUID, Epoch, NodeId
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile
+
+DATA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    leader: NodeId = -1
+    leader_epoch: Epoch = 0
+    voted: NodeId = -1
+
+
+def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
+    """The stored state; epoch 0 where none was stored. Errors: CorruptFile."""
+    path = folder / "quorum-state"
+    if not disk.exists(path):
+        return QuorumState()
+    try:
+        data: dict[str, Any] = json.loads(disk.read_file(path))
+        return QuorumState(int(data["leaderId"]), int(data["leaderEpoch"]), int(data["votedId"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFile(f"{path}: no quorum state: {error}") from error
+
+
+def write_quorum_state(disk: Disk, folder: Path, state: QuorumState) -> None:
+    """Store the state durably, before anybody is told of it. Errors: OSError."""
+    data = {
+        "leaderId": state.leader,
+        "leaderEpoch": state.leader_epoch,
+        "votedId": state.voted,
+        "votedDirectoryId": base64.urlsafe_b64encode(NO_UUID.bytes).decode().rstrip("="),
+        "data_version": DATA_VERSION,
+    }
+    disk.write_file(folder / "quorum-state", json.dumps(data).encode())

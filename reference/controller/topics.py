@@ -1,0 +1,299 @@
+"""Creating, growing and deleting topics: from a request and the cluster's metadata to records, or to a refusal.
+
+Nothing here changes anything: each function gives the records that would, for the caller to append to the metadata log.
+Source: requirements TOP-*; org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from reference.controller.configs import validate_topic_configs
+from reference.controller.image import TOPIC_RESOURCE, MetadataImage, TopicImage
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.messages.create_partitions import CreatePartitionsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.partition_record import PartitionRecord
+from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
+from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.primitives import NO_UUID, NodeId, TopicId, TopicName
+from reference.protocol.schema import Message
+
+MAX_NAME_LENGTH = 249
+MAX_PARTITIONS = 10_000
+"""Limit on the partitions of one topic that one request may make, so that no request fills the metadata log."""
+
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+METADATA_TOPIC = "__cluster_metadata"
+
+UNASSIGNED_DIRECTORY = UUID(int=0)
+"""Directory of a replica whose broker has not said where it put it (org.apache.kafka.common.DirectoryId)."""
+
+
+class Chance(Protocol):
+    """The seeded generator that the node was given."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+    def randrange(self, stop: int, /) -> int: ...
+
+
+def validate_topic_name(name: TopicName) -> None:
+    """Errors: KafkaError INVALID_TOPIC_EXCEPTION that says what is wrong with the name (TOP-01)."""
+    reason = None
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    elif not LEGAL_NAME.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if reason:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def collision_key(name: TopicName) -> str:
+    """Names that differ only in '.' and '_' collide in the names of metrics (TOP-02)."""
+    return name.replace(".", "_")
+
+
+def new_topic_id(chance: Chance) -> TopicId:
+    """A random id; the ids that Kafka reserves (0, 1 and the metadata topic's) cannot come out by version 4's fixed bits."""
+    return UUID(int=chance.getrandbits(128), version=4)
+
+
+@dataclass(slots=True)
+class Created:
+    """A topic about to be: its records, and what the response tells of it."""
+
+    name: TopicName
+    id: TopicId
+    assignments: list[list[NodeId]]
+    configs: dict[str, str]
+    records: list[Message] = field(default_factory=list[Message])
+
+
+def create_topic(
+    image: MetadataImage,
+    topic: CreateTopicsRequest.CreatableTopic,
+    *,
+    default_partitions: int,
+    default_replication: int,
+    chance: Chance,
+) -> Created:
+    """Plan one topic.
+
+    Errors: KafkaError with INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT,
+    INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG (TOP-01 to TOP-08).
+    """
+    if topic.name in image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    validate_topic_name(topic.name)
+    if topic.name == METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name '{topic.name}' is reserved.")
+    for other in image.topics:
+        if collision_key(other) == collision_key(topic.name):
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"
+            )
+    configs: dict[str, str | None] = {}
+    for config in topic.configs:
+        configs[config.name] = config.value
+    validate_topic_configs(configs)
+    if topic.assignments:
+        assignments = _manual_assignments(image, topic)
+    else:
+        assignments = _automatic_assignments(image, topic, default_partitions, default_replication, chance)
+    values = {name: value for name, value in configs.items() if value is not None}
+    created = Created(topic.name, new_topic_id(chance), assignments, values)
+    created.records = [TopicRecord(name=topic.name, topic_id=created.id)]
+    created.records += [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
+        for name, value in values.items()
+    ]
+    created.records += [
+        partition_record(image, created.id, index, replicas) for index, replicas in enumerate(assignments)
+    ]
+    return created
+
+
+def partition_record(image: MetadataImage, topic: TopicId, index: int, replicas: list[NodeId]) -> PartitionRecord:
+    """A new partition: its live replicas are in sync, the first of them leads."""
+    alive = {broker.id for broker in image.live_brokers()}
+    isr = [replica for replica in replicas if replica in alive] or replicas[:1]
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic,
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0] if isr[0] in alive else -1,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[UNASSIGNED_DIRECTORY] * len(replicas),
+    )
+
+
+def _automatic_assignments(
+    image: MetadataImage,
+    topic: CreateTopicsRequest.CreatableTopic,
+    default_partitions: int,
+    default_replication: int,
+    chance: Chance,
+) -> list[list[NodeId]]:
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    if topic.replication_factor == 0 or topic.replication_factor < -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    partitions = default_partitions if topic.num_partitions == -1 else topic.num_partitions
+    replication = default_replication if topic.replication_factor == -1 else topic.replication_factor
+    if partitions > MAX_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {partitions} > {MAX_PARTITIONS}",
+        )
+    return place_replicas(image, 0, partitions, replication, chance)
+
+
+def place_replicas(
+    image: MetadataImage, first: int, partitions: int, replication: int, chance: Chance
+) -> list[list[NodeId]]:
+    """Replicas of new partitions: round robin over the live brokers from a random start, followers shifted each round.
+
+    Errors: KafkaError INVALID_REPLICATION_FACTOR when fewer brokers live than each partition needs.
+    """
+    brokers = [broker.id for broker in image.live_brokers()]
+    if replication > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
+            f"cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+    start = chance.randrange(len(brokers))
+    placed: list[list[NodeId]] = []
+    for index in range(first, first + partitions):
+        leader = (start + index) % len(brokers)
+        shift = 1 + (index // len(brokers)) % max(1, len(brokers) - 1)
+        others = [brokers[(leader + shift + step) % len(brokers)] for step in range(len(brokers) - 1)]
+        rest = [broker for broker in [*others, *brokers] if broker != brokers[leader]]
+        placed.append([brokers[leader], *dict.fromkeys(rest)][:replication])
+    return placed
+
+
+def _manual_assignments(image: MetadataImage, topic: CreateTopicsRequest.CreatableTopic) -> list[list[NodeId]]:
+    if topic.replication_factor != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    by_index: dict[int, list[NodeId]] = {}
+    for assignment in topic.assignments:
+        if assignment.partition_index in by_index:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
+            )
+        by_index[assignment.partition_index] = assignment.broker_ids
+    if sorted(by_index) != list(range(len(by_index))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    assignments = [by_index[index] for index in range(len(by_index))]
+    for replicas in assignments:
+        validate_assignment(image, replicas, len(assignments[0]))
+    return assignments
+
+
+def validate_assignment(image: MetadataImage, replicas: Sequence[NodeId], factor: int) -> None:
+    """Errors: KafkaError INVALID_REPLICA_ASSIGNMENT for none, doubled or unknown brokers, or another factor (TOP-07)."""
+    if not replicas:
+        problem = "The manual partition assignment includes an empty replica list."
+    elif len(set(replicas)) != len(replicas):
+        double = next(replica for replica, times in Counter(replicas).items() if times > 1)
+        problem = f"The manual partition assignment includes the broker {double} more than once."
+    elif unknown := [replica for replica in replicas if replica not in image.brokers]:
+        problem = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+    elif len(replicas) != factor:
+        problem = (
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def create_partitions(
+    image: MetadataImage, topic: CreatePartitionsRequest.CreatePartitionsTopic, chance: Chance
+) -> list[Message]:
+    """Plan the growth of one topic.
+
+    Errors: KafkaError with UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT (TOP-17).
+    """
+    found = image.topics.get(topic.name)
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    present = len(found.partitions)
+    if topic.count == present:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if topic.count < present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase.",
+        )
+    added = topic.count - present
+    if added > MAX_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {added} > {MAX_PARTITIONS}",
+        )
+    factor = len(found.partitions[0].replicas)
+    if topic.assignments is None:
+        assignments = place_replicas(image, present, added, factor, chance)
+    else:
+        if len(topic.assignments) != added:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {added} additional partition(s), but only {len(topic.assignments)} assignment(s) were "
+                "specified.",
+            )
+        assignments = [assignment.broker_ids for assignment in topic.assignments]
+        for replicas in assignments:
+            validate_assignment(image, replicas, factor)
+    return [partition_record(image, found.id, present + index, replicas) for index, replicas in enumerate(assignments)]
+
+
+def find_topic_to_delete(image: MetadataImage, name: TopicName | None, topic_id: TopicId) -> TopicImage:
+    """The topic that a name or an id means.
+
+    Errors: KafkaError INVALID_REQUEST for both or neither, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (TOP-14).
+    """
+    if name is not None and topic_id != NO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is None and topic_id == NO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    found = image.topics.get(name) if name is not None else image.topics_by_id.get(topic_id)
+    if found is not None:
+        return found
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+def delete_topic(topic: TopicImage) -> list[Message]:
+    """The record that removes a topic with its partitions and settings."""
+    return [RemoveTopicRecord(topic_id=topic.id)]

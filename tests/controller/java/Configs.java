@@ -1,0 +1,31 @@
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.storage.internals.log.LogConfig;
+
+/** Prints what Apache Kafka declares of its topic and broker configurations: kind, name, type, default, validator. */
+public class Configs {
+    static void print(String kind, ConfigDef definitions) {
+        for (Map.Entry<String, ConfigDef.ConfigKey> entry : new TreeMap<>(definitions.configKeys()).entrySet()) {
+            ConfigDef.ConfigKey key = entry.getValue();
+            String value;
+            if (key.defaultValue == ConfigDef.NO_DEFAULT_VALUE) {
+                value = "<required>";
+            } else if (key.defaultValue == null) {
+                value = "<null>";
+            } else if (key.defaultValue instanceof List<?> list) {
+                value = String.join(",", list.stream().map(Object::toString).toList());
+            } else {
+                value = key.defaultValue.toString();
+            }
+            String validator = key.validator == null ? "" : key.validator.toString().replace('\n', ' ');
+            System.out.println(String.join("\t", kind, entry.getKey(), key.type.toString().toLowerCase(), value, validator));
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        print("topic", LogConfig.configDefCopy());
+        print("broker", (ConfigDef) Class.forName("kafka.server.KafkaConfig").getMethod("configDef").invoke(null));
+    }
+}

@@ -1,0 +1,56 @@
+"""The table of configurations says what Apache Kafka 4.3.1 declares."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from linearizability.targets.artifacts import java, kafka_jars
+from reference.controller.config_definition import InvalidConfig
+from reference.controller.config_table import BROKER, TOPIC
+
+SOURCE = Path(__file__).parent / "java" / "Configs.java"
+
+
+@pytest.mark.java
+def test_names_types_and_defaults_are_kafkas() -> None:
+    class_path = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
+    done = subprocess.run(
+        [str(java()), "-cp", class_path, str(SOURCE)], capture_output=True, text=True, timeout=120, check=True
+    )
+    declared = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(declared) == len(TOPIC) + len(BROKER) > 350
+    for kind, name, type_, default, validator in declared:
+        ours = (TOPIC if kind == "topic" else BROKER)[name]
+        assert ours.type == type_, name
+        assert ("<null>" if ours.default is None else ours.default) == default, name
+        bounds = re.match(r"\[(-?[\d.]+),\.\.\.", validator)
+        if bounds:
+            assert ours.lowest == float(bounds[1]), name
+        if ours.default not in (None, "<required>"):
+            ours.parse(name, ours.default)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "x"), ("retention.ms", "-2"), ("retention.ms", "9223372036854775808"), ("retention.ms", ""),
+        ("cleanup.policy", "shred"), ("min.cleanable.dirty.ratio", "1.5"), ("preallocate", "perhaps"),
+        ("compression.type", "rar"), ("compression.gzip.level", "0"), ("segment.bytes", "1e6"), ("retention.ms", "１"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_refused(name: str, text: str) -> None:
+    with pytest.raises(InvalidConfig, match=name):
+        TOPIC[name].parse(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", " 5 ", 5), ("retention.ms", "+5", 5), ("cleanup.policy", "compact, delete", ("compact", "delete")),
+        ("compression.gzip.level", "-1", -1), ("min.cleanable.dirty.ratio", "0.25", 0.25), ("preallocate", "TRUE", True),
+    ],
+)  # fmt: skip
+def test_right_values_are_understood(name: str, text: str, value: object) -> None:
+    assert TOPIC[name].parse(name, text) == value

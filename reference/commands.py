@@ -1,0 +1,76 @@
+"""`tidegauge format` and `tidegauge serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ENGINE_ERROR = 3
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="Kafka's server.properties.")]
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.echo(message, err=True)
+    return typer.Exit(ENGINE_ERROR)
+
+
+@app.command(
+    "format",
+    epilog="Examples:  tidegauge format server.properties  |  tidegauge format server.properties --cluster-id $ID",
+)
+def format_(
+    config: ConfigPath,
+    cluster_id: Annotated[
+        str | None, typer.Option(help="The cluster's id; a new one is made where none is given.")
+    ] = None,
+    ignore_formatted: Annotated[bool, typer.Option(help="A folder of the same cluster is fine as it is.")] = False,
+) -> None:
+    """Prepare a data folder and give the cluster its id; prints the id."""
+    from reference.runtime.configuration import ConfigurationError, load_configuration
+    from reference.runtime.process import format_folder, new_cluster_id, validate_cluster_id
+
+    try:
+        configuration = load_configuration(config)
+        wanted = validate_cluster_id(cluster_id) if cluster_id else new_cluster_id()
+        meta = format_folder(configuration, wanted, ignore_formatted=ignore_formatted)
+    except ConfigurationError as error:
+        raise _fail(str(error)) from None
+    typer.echo(meta.cluster_id)
+
+
+@app.command(
+    epilog="Examples:  tidegauge serve server.properties  |  tidegauge serve server.properties --set log.dirs=data",
+)
+def serve(
+    config: ConfigPath,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Overrides one line of the file; may repeat."),
+    ] = None,
+) -> None:
+    """Run one broker until SIGTERM or Ctrl-C. A wrong configuration is named in one line, and the exit code is 3."""
+    from reference.runtime.configuration import (
+        ConfigurationError,
+        check_configuration,
+        parse_properties,
+    )
+    from reference.runtime.process import run_broker
+
+    try:
+        try:
+            properties = parse_properties(config.read_text(encoding="utf-8"), str(config))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{config}: {getattr(error, 'strerror', None) or error}") from error
+        for pair in set_ or ():
+            name, equals, value = pair.partition("=")
+            if not equals:
+                raise ConfigurationError(f"--set {pair}: NAME=VALUE is needed")
+            properties[name.strip()] = value.strip()
+        run_broker(check_configuration(properties, str(config)))
+    except ConfigurationError as error:
+        raise _fail(str(error)) from None

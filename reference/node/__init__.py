@@ -1,0 +1,12 @@
+"""One node of the cluster as a deterministic state machine: requests and ticks in, effects out.
+
+    node            the node: its state, its start, its routing
+    apis            which API goes to which handler, and what is advertised
+    effects         what a node wants done
+    requests        a request, and the parking lot for those that must wait
+    metadata, produce, fetch, fetch_sessions, offsets, topics, configs, producers, groups, log_dirs
+                    the handlers, one module for what a client would call one subject
+
+A handler reads in one order: decode (done before it), validate, fence, apply, respond. It returns the response, or None
+when it has parked the request or has said itself what happens to the connection.
+"""

@@ -1,0 +1,174 @@
+"""Describing and altering configurations. (CFG-*)"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from reference.controller import configs
+from reference.controller.config_table import BROKER
+from reference.controller.configs import Alteration, Setting
+from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from reference.controller.topics import validate_topic_name
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from reference.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from reference.protocol.primitives import TimestampMs
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+Result = DescribeConfigsResponse.DescribeConfigsResult
+Described = DescribeConfigsResponse.DescribeConfigsResourceResult
+Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
+
+def describe_configs(
+    node: Node, request: Request, body: DescribeConfigsRequest, now: TimestampMs
+) -> DescribeConfigsResponse:
+    """The settings of topics and of this broker, with their sources (CFG-01, CFG-02)."""
+    return DescribeConfigsResponse(results=[_describe(node, resource, body) for resource in body.resources])
+
+
+def _describe(
+    node: Node, resource: DescribeConfigsRequest.DescribeConfigsResource, body: DescribeConfigsRequest
+) -> Result:
+    result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None)
+    try:
+        settings = _settings(node, resource.resource_type, resource.resource_name)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    keys = resource.configuration_keys
+    result.configs = [
+        _described(setting, resource.resource_type, body) for setting in settings if not keys or setting.name in keys
+    ]
+    return result
+
+
+def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
+    configuration = node.configuration
+    if resource_type == TOPIC_RESOURCE:
+        validate_topic_name(name)
+        if name not in node.image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return configuration.topic_settings(node.image.topic_config(name))
+    if resource_type == BROKER_RESOURCE:
+        if not name:
+            given = node.image.configs.get((BROKER_RESOURCE, ""), {})
+            return [
+                Setting(key, value, configs.DYNAMIC_DEFAULT_BROKER, BROKER[key], ()) for key, value in given.items()
+            ]
+        if name != str(node.id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {node.id} or empty string, but received {name}"
+                if name.isdigit()
+                else f"Broker id must be an integer, but it is: {name}",
+            )
+        return [configuration.broker_setting(key) for key, each in BROKER.items() if not each.internal]
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def _described(setting: Setting, resource_type: int, body: DescribeConfigsRequest) -> Described:
+    sensitive = setting.definition.type == "password"
+    synonyms = [Synonym(name=name, value=value, source=source) for name, value, source in setting.synonyms]
+    read_only = resource_type == BROKER_RESOURCE and setting.name not in configs.DYNAMIC_BROKER_NAMES
+    return Described(
+        name=setting.name,
+        value=None if sensitive else setting.value,
+        read_only=read_only,
+        config_source=setting.source,
+        is_sensitive=sensitive,
+        synonyms=synonyms if body.include_synonyms and not sensitive else [],
+        config_type=configs.CONFIG_TYPES[setting.definition.type],
+        documentation=setting.definition.description() if body.include_documentation else None,
+    )
+
+
+# ---- altering
+
+
+def incremental_alter_configs(
+    node: Node, request: Request, body: IncrementalAlterConfigsRequest, now: TimestampMs
+) -> IncrementalAlterConfigsResponse:
+    """Change single settings (CFG-03 to CFG-06, CFG-08)."""
+
+    def plan(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
+        changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
+        return configs.alter_configs(node.image, resource.resource_type, resource.resource_name, changes)
+
+    answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    response = IncrementalAlterConfigsResponse()
+    for resource, code, message in _alter(node, body.resources, plan, body.validate_only, now):
+        response.responses.append(
+            answer(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return response
+
+
+def alter_configs(node: Node, request: Request, body: AlterConfigsRequest, now: TimestampMs) -> AlterConfigsResponse:
+    """Replace all settings of a resource (CFG-07)."""
+
+    def plan(resource: AlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
+        values = {each.name: each.value for each in resource.configs}
+        return configs.replace_configs(node.image, resource.resource_type, resource.resource_name, values)
+
+    answer = AlterConfigsResponse.AlterConfigsResourceResponse
+    response = AlterConfigsResponse()
+    for resource, code, message in _alter(node, body.resources, plan, body.validate_only, now):
+        response.responses.append(
+            answer(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return response
+
+
+AnyResource = IncrementalAlterConfigsRequest.AlterConfigsResource | AlterConfigsRequest.AlterConfigsResource
+R = TypeVar("R", bound=AnyResource)
+
+
+def _alter(
+    node: Node, resources: list[R], plan: Callable[[R], list[ConfigRecord]], validate_only: bool, now: TimestampMs
+) -> Iterable[tuple[R, ErrorCode, str | None]]:
+    """Each resource by itself; one that stands there twice is refused in both places (CFG-08)."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    for resource in resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            names = Counter(each.name for each in resource.configs)
+            double = next((name for name, count in names.items() if count > 1), None)
+            if double is not None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {double}")
+            _require_legal(resource)
+            records = plan(resource)
+            if records and not validate_only:
+                node.commit_metadata([*records], now)
+            yield resource, ErrorCode.NONE, None
+        except KafkaError as error:
+            yield resource, error.code, error.message
+
+
+def _require_legal(resource: AnyResource) -> None:
+    """Errors: KafkaError for a name that no topic can have (CFG-05)."""
+    if resource.resource_type == TOPIC_RESOURCE:
+        if not resource.resource_name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        validate_topic_name(resource.resource_name)

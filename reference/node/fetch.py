@@ -1,0 +1,159 @@
+"""Fetch: records from an offset on, now or when there are enough. (FET-*, FSS-*, EPO-*)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from reference.node.effects import ConnectionId
+from reference.node.fetch_sessions import FetchContext, Wanted
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.primitives import TimestampMs, TopicName
+from reference.storage.errors import LogError
+from reference.storage.log import LogSlice
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+READ_COMMITTED = 1
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+PartitionData = FetchResponse.PartitionData
+
+
+def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
+    """Serve a consumer's fetch (FET-01 to FET-21).
+
+    It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, or when it
+    does not want to wait; else it is parked until an append wakes it or its time is over.
+    """
+    context = node.fetch_sessions.context(body, request.version, now)
+    if context.error is not ErrorCode.NONE:
+        return FetchResponse(error_code=context.error)
+    serving = Serving(node, request, body, context)
+    results, size, urgent = serving.read(now)
+    if urgent or size >= body.min_bytes or body.max_wait_ms <= 0:
+        return node.fetch_sessions.finish(context, request.version, results, now)
+    release(results)
+    node.fetches.park(serving, serving.keys(), now + body.max_wait_ms)
+    return None
+
+
+class Serving:
+    """One fetch request, read as often as needed until it is answered."""
+
+    __slots__ = ("_body", "_context", "_node", "_request")
+
+    def __init__(self, node: Node, request: Request, body: FetchRequest, context: FetchContext) -> None:
+        self._node = node
+        self._request = request
+        self._body = body
+        self._context = context
+
+    @property
+    def connection(self) -> ConnectionId:
+        return self._request.client.connection
+
+    def keys(self) -> Iterable[tuple[TopicName, int]]:
+        """The partitions whose appends wake this fetch."""
+        return [(name, each.partition) for each in self._context.wanted if (name := self._name_of(each)) is not None]
+
+    def _name_of(self, wanted: Wanted) -> TopicName | None:
+        by_id = self._request.version >= FIRST_VERSION_WITH_TOPIC_IDS
+        return self._node.topic_name(wanted.topic_id) if by_id else wanted.topic
+
+    def read(self, now: TimestampMs) -> tuple[list[PartitionData], int, bool]:
+        """Read all partitions in order: the results, the bytes of their records, and whether to answer at once.
+
+        The first partition that has records gives at least one whole batch, whatever the limits (FET-08, KIP-74).
+        """
+        body = self._body
+        left = min(body.max_bytes, self._node.fetch_max_bytes)
+        committed = body.isolation_level == READ_COMMITTED
+        size, urgent, waiting = 0, False, False
+        results: list[PartitionData] = []
+        for wanted in self._context.wanted:
+            result = self._read_one(wanted, min(wanted.max_bytes, left), size == 0, committed)
+            results.append(result)
+            if result.error_code in UNKNOWN:
+                pass  # the others go on waiting (FET-21)
+            elif result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0:
+                urgent = True
+            else:
+                waiting = True
+            records = result.records
+            if records is not None:
+                size += len(records)
+                left = max(0, left - len(records))
+        return results, size, urgent or not waiting
+
+    def _read_one(self, wanted: Wanted, max_bytes: int, minimum_one: bool, committed: bool) -> PartitionData:
+        result = PartitionData(partition_index=wanted.partition, records=b"")
+        name = self._name_of(wanted)
+        try:
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            partition = self._node.partition(name, wanted.partition)
+            read = partition.read(
+                wanted.fetch_offset,
+                max_bytes=max_bytes,
+                minimum_one=minimum_one,
+                committed=committed,
+                asked_epoch=wanted.current_leader_epoch,
+                last_epoch=wanted.last_fetched_epoch,
+            )
+        except (KafkaError, LogError) as error:
+            return self._refuse(name, result, error)
+        result.high_watermark = read.high_watermark
+        result.last_stable_offset = read.last_stable_offset
+        result.log_start_offset = read.log_start_offset
+        result.records = read.records
+        result.aborted_transactions = None
+        if read.aborted is not None:
+            result.aborted_transactions = [
+                FetchResponse.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in read.aborted
+            ]
+        if read.diverging is not None:
+            epoch, end = read.diverging
+            result.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+        return result
+
+    def _refuse(self, name: TopicName | None, result: PartitionData, error: KafkaError | LogError) -> PartitionData:
+        """An error's result: where the log is, is not told, as Kafka does not (FET-02)."""
+        result.error_code = error.code
+        result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
+        result.aborted_transactions = None
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self._node.storage_failed(f"{name}-{result.partition_index}", error)
+        return result
+
+    # ---- while parked
+
+    def try_complete(self, now: TimestampMs) -> bool:
+        results, size, urgent = self.read(now)
+        if urgent or size >= self._body.min_bytes:
+            self._respond(results, now)
+            return True
+        release(results)
+        return False
+
+    def expire(self, now: TimestampMs) -> None:
+        results, _, _ = self.read(now)
+        self._respond(results, now)
+
+    def _respond(self, results: list[PartitionData], now: TimestampMs) -> None:
+        response = self._node.fetch_sessions.finish(self._context, self._request.version, results, now)
+        self._node.respond(self._request, response)
+
+    def abandon(self) -> None:
+        """Nothing is held while a fetch waits."""
+
+
+def release(results: Iterable[PartitionData]) -> None:
+    """Let go of the files that results pin and that will not be sent."""
+    for result in results:
+        if isinstance(result.records, LogSlice):
+            result.records.release()

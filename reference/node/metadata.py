@@ -1,0 +1,281 @@
+"""What a client asks first: which APIs there are, which brokers, which topics. (API-*, MET-*)"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from reference.controller.image import PartitionImage, TopicImage
+from reference.controller.topics import INTERNAL_TOPICS, validate_topic_name
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from reference.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from reference.protocol.primitives import NO_UUID, NodeId, TimestampMs
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client may call itself and its version (KIP-511)."""
+
+BROKER_ENDPOINT = 1
+"""DescribeCluster's endpoint types: 1 brokers, 2 controllers."""
+
+MAX_PARTITIONS_IN_RESPONSE = 2000
+"""DescribeTopicPartitions' limit on one page (max.request.partition.size.limit)."""
+
+TopicResponse = MetadataResponse.MetadataResponseTopic
+
+
+def api_versions(node: Node, request: Request, body: ApiVersionsRequest, now: TimestampMs) -> ApiVersionsResponse:
+    """List the APIs that this listener serves (API-01, API-03, API-08)."""
+    if request.version >= 3:
+        names = (body.client_software_name, body.client_software_version)
+        if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request.client.software = " ".join(names)
+    return api_versions_response(node, request.version, ErrorCode.NONE)
+
+
+def api_versions_response(node: Node, version: int, error: ErrorCode) -> ApiVersionsResponse:
+    """The list itself; features whose least level is 0 are told from version 4 on (API-10)."""
+    image = node.image
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+            for key, (lowest, highest) in node.advertised_apis.items()
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in node.supported_features.items()
+            if lowest > 0 or version >= 4
+        ],
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+            if level > 0
+        ],
+        finalized_features_epoch=image.end_offset - 1,
+    )
+
+
+# ---- brokers
+
+
+def broker_endpoints(node: Node, request: Request) -> list[tuple[NodeId, str, int, str | None, bool]]:
+    """Every broker's address on the listener that the request came in on (MET-02): id, host, port, rack, fenced."""
+    found: list[tuple[NodeId, str, int, str | None, bool]] = []
+    for _, broker in sorted(node.image.brokers.items()):
+        for endpoint in broker.endpoints:
+            if endpoint.listener == request.client.listener:
+                found.append((broker.id, endpoint.host, endpoint.port, broker.rack, broker.fenced))
+    return found
+
+
+def describe_cluster(
+    node: Node, request: Request, body: DescribeClusterRequest, now: TimestampMs
+) -> DescribeClusterResponse:
+    """Brokers and controller (MET-14)."""
+    if body.endpoint_type != BROKER_ENDPOINT:
+        known = body.endpoint_type == 2
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of the wrong type."
+            if known
+            else f"Unsupported endpoint type {body.endpoint_type}",
+        )
+    return DescribeClusterResponse(
+        endpoint_type=BROKER_ENDPOINT,
+        cluster_id=node.cluster_id,
+        controller_id=node.controller_for_clients(),
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=id, host=host, port=port, rack=rack, is_fenced=fenced
+            )
+            for id, host, port, rack, fenced in broker_endpoints(node, request)
+            if not fenced or body.include_fenced_brokers
+        ],
+        cluster_authorized_operations=node.authorized_operations("cluster")
+        if body.include_cluster_authorized_operations
+        else -(1 << 31),
+    )
+
+
+# ---- topics
+
+
+def metadata(node: Node, request: Request, body: MetadataRequest, now: TimestampMs) -> MetadataResponse | None:
+    """Brokers and topics; unknown topics may come to be (MET-01 to MET-13)."""
+    wanted = body.topics
+    if request.version < 12 and wanted is not None:
+        for topic in wanted:
+            if topic.name is None or (topic.topic_id != NO_UUID and request.version < 12):
+                return node.close(request, "Metadata below version 12 names topics by name only")
+    if wanted is None or (request.version == 0 and not wanted):
+        topics = [_describe(node, topic) for _, topic in sorted(node.image.topics.items())]
+    else:
+        allow_creation = (
+            body.allow_auto_topic_creation and node.configuration.broker("auto.create.topics.enable") is True
+        )
+        topics = [_named_or_identified(node, topic, allow_creation, now) for topic in _once(wanted)]
+    if body.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == ErrorCode.NONE:
+                topic.topic_authorized_operations = node.authorized_operations("topic")
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=id, host=host, port=port, rack=rack)
+            for id, host, port, rack, fenced in broker_endpoints(node, request)
+            if not fenced
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.controller_for_clients(),
+        topics=topics,
+        cluster_authorized_operations=node.authorized_operations("cluster")
+        if body.include_cluster_authorized_operations
+        else -(1 << 31),
+    )
+
+
+def _once(wanted: list[MetadataRequest.MetadataRequestTopic]) -> list[MetadataRequest.MetadataRequestTopic]:
+    """A topic that is named twice is answered once."""
+    return [*{(topic.name, topic.topic_id): topic for topic in wanted}.values()]
+
+
+def _named_or_identified(
+    node: Node, wanted: MetadataRequest.MetadataRequestTopic, allow_creation: bool, now: TimestampMs
+) -> TopicResponse:
+    if wanted.name is None:
+        found = node.image.topics_by_id.get(wanted.topic_id)
+        if found is None:
+            return TopicResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+        return _describe(node, found)
+    found = node.image.topics.get(wanted.name)
+    if found is not None:
+        return _describe(node, found)
+    try:
+        validate_topic_name(wanted.name)
+    except KafkaError as error:
+        return TopicResponse(error_code=error.code, name=wanted.name)
+    if allow_creation:
+        _create_automatically(node, wanted.name, now)
+    return TopicResponse(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=wanted.name, is_internal=wanted.name in INTERNAL_TOPICS
+    )
+
+
+def _create_automatically(node: Node, name: str, now: TimestampMs) -> None:
+    """The topic is there for the next request; this one is still told that it is not, as Kafka does (MET-05)."""
+    if name in INTERNAL_TOPICS:
+        node.create_internal_topic(name, now)
+        return
+    node.create_topic(
+        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1), now, quietly=True
+    )
+
+
+def _describe(node: Node, topic: TopicImage) -> TopicResponse:
+    return TopicResponse(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_describe_partition(node, index, each) for index, each in sorted(topic.partitions.items())],
+    )
+
+
+def _describe_partition(
+    node: Node, index: int, partition: PartitionImage
+) -> MetadataResponse.MetadataResponsePartition:
+    """One partition; without a live leader LEADER_NOT_AVAILABLE, its replicas still listed (MET-07, MET-08)."""
+    return MetadataResponse.MetadataResponsePartition(
+        error_code=ErrorCode.NONE if node.is_alive(partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader if node.is_alive(partition.leader) else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=[replica for replica in partition.replicas if not node.is_alive(replica)],
+    )
+
+
+def describe_topic_partitions(
+    node: Node, request: Request, body: DescribeTopicPartitionsRequest, now: TimestampMs
+) -> DescribeTopicPartitionsResponse | None:
+    """Topics page by page, in the order of their names; the cursor says where the next page begins (MET-15)."""
+    if body.cursor is not None and body.cursor.partition_index < 0:
+        return node.close(request, f"a cursor at partition {body.cursor.partition_index}")
+    names = sorted({topic.name for topic in body.topics}) or sorted(node.image.topics)
+    listed_all = not body.topics
+    first = 0
+    if body.cursor is not None:
+        cursor = body.cursor
+        names = [name for name in names if name >= cursor.topic_name]
+        first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
+    left = max(1, min(body.response_partition_limit, MAX_PARTITIONS_IN_RESPONSE))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = node.image.topics.get(name)
+        if topic is None:
+            if not listed_all:
+                response.topics.append(_missing(name))
+            first = 0
+            continue
+        indexes = sorted(index for index in topic.partitions if index >= first)
+        page = indexes[:left]
+        described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+            name=name,
+            topic_id=topic.id,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=[_describe_page_entry(node, index, topic.partitions[index]) for index in page],
+            topic_authorized_operations=node.authorized_operations("topic"),
+        )
+        response.topics.append(described)
+        left -= len(page)
+        if len(page) < len(indexes):
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                topic_name=name, partition_index=indexes[len(page)]
+            )
+            return response
+        first = 0
+        if left == 0:
+            following = [other for other in names if other > name and other in node.image.topics]
+            if following:
+                response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                    topic_name=following[0], partition_index=0
+                )
+            return response
+    return response
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
+    try:
+        validate_topic_name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _describe_page_entry(
+    node: Node, index: int, partition: PartitionImage
+) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
+    plain = _describe_partition(node, index, partition)
+    return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
+        error_code=plain.error_code,
+        partition_index=index,
+        leader_id=plain.leader_id,
+        leader_epoch=plain.leader_epoch,
+        replica_nodes=plain.replica_nodes,
+        isr_nodes=plain.isr_nodes,
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=plain.offline_replicas,
+    )

@@ -1,0 +1,94 @@
+"""Where things are in a log: by time, by place, by leader epoch. (LOF-*, EPO-*)"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from reference.protocol.primitives import TimestampMs, TopicName
+from reference.replication import partition as places
+from reference.storage.errors import LogError
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+READ_COMMITTED = 1
+
+FIRST_VERSION = {
+    places.LATEST: 1,
+    places.EARLIEST: 1,
+    places.MAX_TIMESTAMP: 7,
+    places.EARLIEST_LOCAL: 8,
+    places.LATEST_TIERED: 9,
+    places.EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version from which each special timestamp may be asked for (LOF-06)."""
+
+PartitionResponse = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+def list_offsets(node: Node, request: Request, body: ListOffsetsRequest, now: TimestampMs) -> ListOffsetsResponse:
+    """Offsets by time or place; a partition that stands there twice is refused (LOF-07)."""
+    times = Counter((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
+    response = ListOffsetsResponse()
+    for topic in body.topics:
+        results = [
+            _list_one(node, request.version, topic.name, each, body.isolation_level, times) for each in topic.partitions
+        ]
+        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    return response
+
+
+def _list_one(
+    node: Node,
+    version: int,
+    topic: TopicName,
+    wanted: ListOffsetsRequest.ListOffsetsPartition,
+    isolation_level: int,
+    times: Counter[tuple[TopicName, int]],
+) -> PartitionResponse:
+    result = PartitionResponse(partition_index=wanted.partition_index)
+    try:
+        if times[topic, wanted.partition_index] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if wanted.timestamp < 0 and version < FIRST_VERSION.get(wanted.timestamp, 1 << 15):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = node.partition(topic, wanted.partition_index)
+        found = partition.list_offset(wanted.timestamp, isolation_level == READ_COMMITTED, wanted.current_leader_epoch)
+    except (KafkaError, LogError) as error:
+        result.error_code = error.code
+        return result
+    result.offset, result.timestamp = found.offset, found.timestamp
+    if version >= 4:
+        result.leader_epoch = found.leader_epoch
+    return result
+
+
+def offset_for_leader_epoch(
+    node: Node, request: Request, body: OffsetForLeaderEpochRequest, now: TimestampMs
+) -> OffsetForLeaderEpochResponse:
+    """Where epochs end (EPO-01 to EPO-06)."""
+    response = OffsetForLeaderEpochResponse()
+    for topic in body.topics:
+        results: list[OffsetForLeaderEpochResponse.EpochEndOffset] = []
+        for wanted in topic.partitions:
+            result = OffsetForLeaderEpochResponse.EpochEndOffset(partition=wanted.partition)
+            try:
+                partition = node.partition(topic.topic, wanted.partition)
+                result.leader_epoch, result.end_offset = partition.offset_for_leader_epoch(
+                    wanted.leader_epoch, wanted.current_leader_epoch
+                )
+            except (KafkaError, LogError) as error:
+                result.error_code = error.code
+            results.append(result)
+        response.topics.append(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=results)
+        )
+    return response

@@ -1,0 +1,190 @@
+"""Produce: append what producers send, and answer when it is safe enough. (PRD-*, ACK-*, IDM-*)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from reference.controller.topics import INTERNAL_TOPICS
+from reference.node.effects import ConnectionId
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.primitives import NO_UUID, Buffer, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.validate import refuse_zstd
+from reference.replication.partition import ACKS_ALL, Partition
+from reference.storage.errors import LogError
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+FIRST_VERSION_WITH_ZSTD = 7
+VALID_ACKS = (0, 1, ACKS_ALL)
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client id that may write to internal topics (org.apache.kafka.clients.admin.AdminUtils)."""
+
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = ProduceResponse.PartitionProduceResponse
+RecordErrors = ProduceResponse.BatchIndexAndErrorMessage
+
+
+def produce(node: Node, request: Request, body: ProduceRequest, now: TimestampMs) -> ProduceResponse | None:
+    """Append each partition's batch; acks=all waits for the high watermark (ACK-01 to ACK-08)."""
+    if body.transactional_id is not None:
+        return _answer(node, request, body.acks, _refuse_all(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if body.acks not in VALID_ACKS:
+        return _refuse_all(body, ErrorCode.INVALID_REQUIRED_ACKS)
+    response = ProduceResponse()
+    waiting: list[_Awaited] = []
+    for topic in body.topic_data:
+        name = node.topic_name(topic.topic_id) if request.version >= 13 else topic.name
+        results = TopicResponse(name=topic.name, topic_id=topic.topic_id)
+        response.responses.append(results)
+        for each in topic.partition_data:
+            result = PartitionResponse(index=each.index, base_offset=-1, error_message=None)
+            results.partition_responses.append(result)
+            appended = _append(node, request, body.acks, name, topic.topic_id, each, result, now)
+            if appended is not None and body.acks == ACKS_ALL:
+                partition, end = appended
+                if partition.high_watermark < end:
+                    waiting.append(_Awaited(partition, end, result))
+    if waiting:
+        parked = ParkedProduce(node, request, response, waiting)
+        node.produces.park(
+            parked, [(each.partition.topic, each.partition.index) for each in waiting], now + body.timeout_ms
+        )
+        return None
+    return _answer(node, request, body.acks, response)
+
+
+def _answer(node: Node, request: Request, acks: int, response: ProduceResponse) -> ProduceResponse | None:
+    """With acks=0 nothing is said: the connection goes on, or is closed when something failed (ACK-02, ACK-03)."""
+    if acks != 0:
+        return response
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code != ErrorCode.NONE:
+                return node.close(
+                    request, f"acks=0 produce to {topic.name}-{result.index} failed with error {result.error_code}"
+                )
+    return node.say_nothing(request)
+
+
+def _refuse_all(body: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionResponse(index=each.index, error_code=code, base_offset=-1, error_message=None)
+                    for each in topic.partition_data
+                ],
+            )
+            for topic in body.topic_data
+        ]
+    )
+
+
+def _append(
+    node: Node,
+    request: Request,
+    acks: int,
+    topic: TopicName | None,
+    topic_id: TopicId,
+    data: ProduceRequest.PartitionProduceData,
+    result: PartitionResponse,
+    now: TimestampMs,
+) -> tuple[Partition, Offset] | None:
+    """Append one partition's batch and fill its result; gives the offset up to which it must be committed."""
+    records = cast("Buffer | None", data.records)  # decoded from a frame: never a slice of a file
+    try:
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_ID if topic_id != NO_UUID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        partition = node.partition(topic, data.index)
+        if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request needs exactly one record batch a partition.")
+        if request.version < FIRST_VERSION_WITH_ZSTD:
+            refuse_zstd(records)
+        info = partition.produce(records, now, required_acks=acks, min_isr=node.min_isr(topic))
+    except (KafkaError, RecordsError, LogError) as error:
+        return _refuse(node, partition_name=f"{topic}-{data.index}", error=error, result=result)
+    result.base_offset = info.first_offset
+    result.log_append_time_ms = info.log_append_time
+    result.log_start_offset = info.log_start_offset
+    node.on_append(partition, now)
+    return partition, info.last_offset + 1
+
+
+def _refuse(
+    node: Node, partition_name: str, error: KafkaError | RecordsError | LogError, result: PartitionResponse
+) -> None:
+    result.error_code = error.code
+    result.error_message = error.message
+    if isinstance(error, RecordsError):
+        result.record_errors = [
+            RecordErrors(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in error.record_errors
+        ]
+    if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+        node.storage_failed(partition_name, error)
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A partition whose high watermark must pass `end`."""
+
+    partition: Partition
+    end: Offset
+    result: PartitionResponse
+
+
+class ParkedProduce:
+    """An acks=all request whose records are not yet on every in-sync replica (ACK-04, ACK-06, ACK-08)."""
+
+    __slots__ = ("_awaited", "_node", "_request", "_response")
+
+    def __init__(self, node: Node, request: Request, response: ProduceResponse, awaited: list[_Awaited]) -> None:
+        self._node = node
+        self._request = request
+        self._response = response
+        self._awaited = awaited
+
+    @property
+    def connection(self) -> ConnectionId:
+        return self._request.client.connection
+
+    def try_complete(self, now: TimestampMs) -> bool:
+        self._awaited = [each for each in self._awaited if not self._is_decided(each)]
+        if self._awaited:
+            return False
+        self._node.respond(self._request, self._response)
+        return True
+
+    def _is_decided(self, awaited: _Awaited) -> bool:
+        partition = awaited.partition
+        if not self._node.leads(partition):
+            self._fail(awaited, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        if partition.high_watermark < awaited.end:
+            return False
+        if len(partition.reign.isr) < min(self._node.min_isr(partition.topic), len(partition.reign.replicas)):
+            self._fail(awaited, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return True
+
+    def _fail(self, awaited: _Awaited, code: ErrorCode) -> None:
+        awaited.result.error_code = code
+        awaited.result.base_offset = -1
+
+    def expire(self, now: TimestampMs) -> None:
+        for awaited in self._awaited:
+            self._fail(awaited, ErrorCode.REQUEST_TIMED_OUT)
+        self._node.respond(self._request, self._response)
+
+    def abandon(self) -> None:
+        self._awaited = []

@@ -1,0 +1,65 @@
+"""Producer ids, and what partitions know of producers. (IDM-*)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from reference.protocol.primitives import TimestampMs
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+
+def init_producer_id(
+    node: Node, request: Request, body: InitProducerIdRequest, now: TimestampMs
+) -> InitProducerIdResponse:
+    """A fresh producer id with epoch 0 (IDM-01, IDM-02). Transactional ids have no coordinator on this node."""
+    refused = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
+    if (body.producer_id == -1) != (body.producer_epoch == -1) or body.transactional_id == "":
+        refused.error_code = ErrorCode.INVALID_REQUEST
+        return refused
+    if body.transactional_id is not None:
+        refused.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return refused
+    try:
+        return InitProducerIdResponse(producer_id=node.next_producer_id(now), producer_epoch=0)
+    except KafkaError as error:
+        refused.error_code = error.code
+        return refused
+
+
+def describe_producers(
+    node: Node, request: Request, body: DescribeProducersRequest, now: TimestampMs
+) -> DescribeProducersResponse:
+    """The idempotent producers that a partition's leader remembers (IDM-14)."""
+    response = DescribeProducersResponse()
+    for topic in body.topics:
+        results = [_describe(node, topic.name, index) for index in topic.partition_indexes]
+        response.topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=results))
+    return response
+
+
+def _describe(node: Node, topic: str, index: int) -> DescribeProducersResponse.PartitionResponse:
+    result = DescribeProducersResponse.PartitionResponse(partition_index=index)
+    try:
+        partition = node.partition(topic, index)
+        partition.require_leader()
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    result.active_producers = [
+        DescribeProducersResponse.ProducerState(
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            last_sequence=each.last_sequence,
+            last_timestamp=each.last_timestamp,
+            coordinator_epoch=each.coordinator_epoch,
+            current_txn_start_offset=each.current_transaction_start_offset,
+        )
+        for each in partition.log.active_producers()
+    ]
+    return result

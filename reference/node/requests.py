@@ -1,0 +1,127 @@
+"""A request on its way through the node, and the ones that must wait."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Generic, Protocol, TypeVar
+
+from reference.node.effects import ConnectionId
+from reference.protocol.primitives import TimestampMs
+
+
+@dataclass(slots=True)
+class Client:
+    """A connection as the node knows it."""
+
+    connection: ConnectionId
+    host: str
+    listener: str
+    software: str = ""
+
+
+@dataclass(slots=True)
+class Request:
+    """Who asks what; the answer goes back under the same correlation id."""
+
+    client: Client
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class Parked(Protocol):
+    """A request that waits: for something to happen to one of its watch keys, or for its deadline."""
+
+    @property
+    def connection(self) -> ConnectionId: ...
+
+    def try_complete(self, now: TimestampMs) -> bool:
+        """Answer if it can be answered now; True when it was."""
+        ...
+
+    def expire(self, now: TimestampMs) -> None:
+        """Answer with what there is: its time is over."""
+        ...
+
+    def abandon(self) -> None:
+        """Its connection is gone: let go of what it holds."""
+        ...
+
+
+P = TypeVar("P", bound=Parked)
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[P]):
+    parked: P
+    keys: tuple[Hashable, ...]
+    deadline: TimestampMs
+    number: int
+    done: bool = False
+
+
+class ParkingLot(Generic[P]):
+    """Requests that wait, by what they wait for and by deadline (Kafka calls this a purgatory).
+
+    The order of completion is that of arrival, so that the same inputs give the same outputs.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, dict[int, _Waiting[P]]] = {}
+        self._by_connection: dict[ConnectionId, _Waiting[P]] = {}
+        self._deadlines: list[tuple[TimestampMs, int, _Waiting[P]]] = []
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._by_connection)
+
+    def park(self, parked: P, keys: Iterable[Hashable], deadline: TimestampMs) -> None:
+        """Keep a request; a connection has at most one, for its next is not read before."""
+        assert parked.connection not in self._by_connection, "a connection has one request at a time"
+        waiting = _Waiting(parked, tuple(keys), deadline, next(self._numbers))
+        for key in waiting.keys:
+            self._by_key.setdefault(key, {})[waiting.number] = waiting
+        self._by_connection[parked.connection] = waiting
+        heapq.heappush(self._deadlines, (deadline, waiting.number, waiting))
+
+    def wake(self, key: Hashable, now: TimestampMs) -> None:
+        """Something happened to a key: the requests that watch it look again."""
+        watching = self._by_key.get(key)
+        if watching:
+            for waiting in [*watching.values()]:
+                if not waiting.done and waiting.parked.try_complete(now):
+                    self._remove(waiting)
+
+    def tick(self, now: TimestampMs) -> None:
+        """Answer what has waited long enough."""
+        while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].done):
+            waiting = heapq.heappop(self._deadlines)[2]
+            if not waiting.done:
+                self._remove(waiting)
+                waiting.parked.expire(now)
+
+    def forget(self, connection: ConnectionId) -> None:
+        """A connection closed."""
+        waiting = self._by_connection.get(connection)
+        if waiting is not None:
+            self._remove(waiting)
+            waiting.parked.abandon()
+
+    def next_deadline(self) -> TimestampMs | None:
+        while self._deadlines and self._deadlines[0][2].done:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _remove(self, waiting: _Waiting[P]) -> None:
+        waiting.done = True
+        self._by_connection.pop(waiting.parked.connection, None)
+        for key in waiting.keys:
+            watching = self._by_key.get(key)
+            if watching is not None:
+                watching.pop(waiting.number, None)
+                if not watching:
+                    del self._by_key[key]

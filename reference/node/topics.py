@@ -1,0 +1,166 @@
+"""Topic administration: create, delete, grow, delete records. (TOP-*)"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from reference.controller import topics
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from reference.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from reference.protocol.primitives import NO_UUID, TimestampMs, TopicId, TopicName
+from reference.storage.errors import LogError
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+TopicResult = CreateTopicsResponse.CreatableTopicResult
+DeleteResult = DeleteTopicsResponse.DeletableTopicResult
+TopicState = DeleteTopicsRequest.DeleteTopicState
+
+
+def create_topics(node: Node, request: Request, body: CreateTopicsRequest, now: TimestampMs) -> CreateTopicsResponse:
+    """Each topic has its own result; a name that stands there twice is refused in all its places (TOP-10, TOP-12)."""
+    times = Counter(topic.name for topic in body.topics)
+    results: dict[str, TopicResult] = {}
+    for topic in body.topics:
+        if times[topic.name] > 1:
+            results[topic.name] = _refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        else:
+            results[topic.name] = _create(node, topic, body.validate_only, request.version, now)
+    return CreateTopicsResponse(topics=[*results.values()])
+
+
+def _refused(name: str, code: ErrorCode, message: str | None) -> TopicResult:
+    return TopicResult(name=name, error_code=code, error_message=message)
+
+
+def _create(
+    node: Node, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool, version: int, now: TimestampMs
+) -> TopicResult:
+    if version < 4 and not topic.assignments and -1 in (topic.num_partitions, topic.replication_factor):
+        code = ErrorCode.INVALID_PARTITIONS if topic.num_partitions == -1 else ErrorCode.INVALID_REPLICATION_FACTOR
+        return _refused(topic.name, code, "Defaults of the broker can be asked for from version 4 on.")
+    try:
+        created = node.plan_topic(topic)
+        if not validate_only:
+            node.commit_metadata(created.records, now)
+    except KafkaError as error:
+        return _refused(topic.name, error.code, error.message)
+    settings = node.configuration.topic_settings(created.configs)
+    return TopicResult(
+        name=topic.name,
+        topic_id=NO_UUID if validate_only else created.id,
+        error_message=None,
+        num_partitions=len(created.assignments),
+        replication_factor=len(created.assignments[0]),
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=setting.name,
+                value=setting.value,
+                config_source=setting.source,
+                is_sensitive=False,
+                read_only=False,
+            )
+            for setting in settings
+        ],
+    )
+
+
+def delete_topics(node: Node, request: Request, body: DeleteTopicsRequest, now: TimestampMs) -> DeleteTopicsResponse:
+    """Delete topics by name or, from version 6 on, by id (TOP-14 to TOP-16)."""
+    if node.configuration.broker("delete.topic.enable") is False:
+        code = ErrorCode.INVALID_REQUEST if request.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+        return DeleteTopicsResponse(
+            responses=[DeleteResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in _named(body)]
+        )
+    found = [(each, _find(node, each)) for each in _named(body)]
+    times = Counter(_key(each, topic) for each, topic in found)
+    results = {_key(each, topic): (each, topic) for each, topic in found}
+    return DeleteTopicsResponse(
+        responses=[_delete(node, each, topic, times[key] > 1, now) for key, (each, topic) in results.items()]
+    )
+
+
+def _find(node: Node, wanted: TopicState) -> topics.TopicImage | KafkaError:
+    try:
+        return topics.find_topic_to_delete(node.image, wanted.name, wanted.topic_id)
+    except KafkaError as error:
+        return error
+
+
+def _key(wanted: TopicState, topic: topics.TopicImage | KafkaError) -> TopicId | tuple[TopicName | None, TopicId]:
+    """Equal for what means the same topic, be it by name or by id; for what is unknown, the words themselves."""
+    return (wanted.name, wanted.topic_id) if isinstance(topic, KafkaError) else topic.id
+
+
+def _named(body: DeleteTopicsRequest) -> list[TopicState]:
+    return body.topics or [TopicState(name=name) for name in body.topic_names]
+
+
+def _delete(
+    node: Node, wanted: TopicState, topic: topics.TopicImage | KafkaError, is_double: bool, now: TimestampMs
+) -> DeleteResult:
+    if is_double:
+        topic = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
+    if isinstance(topic, KafkaError):
+        return DeleteResult(
+            name=wanted.name, topic_id=wanted.topic_id, error_code=topic.code, error_message=topic.message
+        )
+    try:
+        node.commit_metadata(topics.delete_topic(topic), now)
+    except KafkaError as error:
+        return DeleteResult(name=topic.name, topic_id=topic.id, error_code=error.code, error_message=error.message)
+    return DeleteResult(name=topic.name, topic_id=topic.id)
+
+
+def create_partitions(
+    node: Node, request: Request, body: CreatePartitionsRequest, now: TimestampMs
+) -> CreatePartitionsResponse:
+    """Grow topics (TOP-17, TOP-18)."""
+    times = Counter(topic.name for topic in body.topics)
+    results: dict[str, CreatePartitionsResponse.CreatePartitionsTopicResult] = {}
+    for topic in body.topics:
+        result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            records = topics.create_partitions(node.image, topic, node.chance)
+            if not body.validate_only:
+                node.commit_metadata(records, now)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results[topic.name] = result
+    return CreatePartitionsResponse(results=[*results.values()])
+
+
+def delete_records(node: Node, request: Request, body: DeleteRecordsRequest, now: TimestampMs) -> DeleteRecordsResponse:
+    """Move the start of partitions up (TOP-19, TOP-20)."""
+    response = DeleteRecordsResponse()
+    for topic in body.topics:
+        results = [_delete_records(node, topic.name, each, now) for each in topic.partitions]
+        response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return response
+
+
+def _delete_records(
+    node: Node, topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, now: TimestampMs
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    result = DeleteRecordsResponse.DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=-1
+    )
+    try:
+        partition = node.partition(topic, wanted.partition_index)
+        if topic in topics.INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        result.low_watermark = partition.delete_records(wanted.offset)
+        node.fetches.wake((topic, wanted.partition_index), now)
+    except KafkaError as error:
+        result.error_code = error.code
+    except LogError as error:
+        result.error_code = error.code
+    return result

@@ -1,0 +1,236 @@
+"""The broker's configuration file: Kafka's `server.properties`, Kafka's names, every wrong line named.
+
+Values are checked twice: each against the table of names (type and bounds), and together by the model below (roles,
+listeners, voters). What the file says wrong comes out as one sentence, `ConfigurationError`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from reference.controller.config_definition import REQUIRED, InvalidConfig
+from reference.controller.config_table import BROKER, TOPIC
+
+EXTENSIONS = {
+    "tidegauge.metrics.listener": "HOST:PORT of the Prometheus metrics endpoint; none by default",
+    "tidegauge.log.format": "text or json",
+    "tidegauge.trace.file": "a file for the trace of specification-level steps; none by default",
+}
+"""Names of our own; everything else is Kafka's."""
+
+IGNORED_PREFIXES = (
+    "sasl.", "ssl.", "remote.log.", "delegation.", "quota.", "client.quota.", "telemetry.", "replica.alter.",
+)  # fmt: skip
+
+
+class ConfigurationError(ValueError):
+    """A configuration that cannot be run; the message is the one line that the operator needs."""
+
+
+class Listener(BaseModel):
+    """One `NAME://HOST:PORT`; an empty host is every address."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    host: str
+    port: int = Field(ge=0, le=65535)
+
+    @staticmethod
+    def parse(text: str) -> Listener:
+        found = re.fullmatch(r"([A-Za-z0-9_-]+)://(\[[0-9a-fA-F:]+\]|[^:/]*):(-?\d+)", text.strip())
+        if not found:
+            raise ValueError(f"'{text}' is no listener: NAME://HOST:PORT is needed")
+        name, host, port = found.groups()
+        if not 0 <= int(port) <= 65535:
+            raise ValueError(f"'{text}': port {port} is not between 0 and 65535")
+        return Listener(name=name.upper(), host=host.strip("[]"), port=int(port))
+
+
+class Voter(BaseModel):
+    """One `ID@HOST:PORT` of controller.quorum.voters."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    host: str
+    port: int
+
+    @staticmethod
+    def parse(text: str) -> Voter:
+        found = re.fullmatch(r"(\d+)@([^:@]+):(\d+)", text.strip())
+        if not found:
+            raise ValueError(f"'{text}' is no voter: ID@HOST:PORT is needed")
+        return Voter(id=int(found[1]), host=found[2], port=int(found[3]))
+
+
+def _list(value: Any) -> Any:
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value
+
+
+def _listeners(value: Any) -> Any:
+    return [Listener.parse(item) for item in _list(value)] if isinstance(value, str) else value
+
+
+def _voters(value: Any) -> Any:
+    return [Voter.parse(item) for item in _list(value)] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_list)]
+Listeners = Annotated[list[Listener], BeforeValidator(_listeners)]
+Voters = Annotated[list[Voter], BeforeValidator(_voters)]
+
+
+class ServerConfiguration(BaseModel):
+    """What the shell itself needs of the file; the node reads the rest, `properties`, by name."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="ignore", arbitrary_types_allowed=True)
+
+    node_id: int = Field(alias="node.id", ge=0)
+    process_roles: Names = Field(alias="process.roles")
+    listeners: Listeners = Field(alias="listeners")
+    advertised_listeners: Listeners = Field(alias="advertised.listeners", default_factory=list[Listener])
+    controller_listener_names: Names = Field(alias="controller.listener.names", default_factory=list[str])
+    voters: Voters = Field(alias="controller.quorum.voters", default_factory=list[Voter])
+    log_dirs: Names = Field(alias="log.dirs")
+    metrics_listener: str | None = Field(alias="tidegauge.metrics.listener", default=None)
+    log_format: str = Field(alias="tidegauge.log.format", default="text", pattern="^(text|json)$")
+    trace_file: Path | None = Field(alias="tidegauge.trace.file", default=None)
+    properties: dict[str, str] = Field(default_factory=dict[str, str])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _synonyms(cls, given: Any) -> Any:
+        values = dict(given)
+        if "node.id" not in values and "broker.id" in values:
+            values["node.id"] = values["broker.id"]
+        if "log.dirs" not in values and "log.dir" in values:
+            values["log.dirs"] = values["log.dir"]
+        return values
+
+    @model_validator(mode="after")
+    def _together(self) -> ServerConfiguration:
+        for role in self.process_roles:
+            if role not in ("broker", "controller"):
+                raise ValueError(f"process.roles: '{role}' is neither broker nor controller")
+        if not self.process_roles:
+            raise ValueError("process.roles is empty: broker, controller or both are needed")
+        if len(self.log_dirs) != 1:
+            raise ValueError(f"log.dirs names {len(self.log_dirs)} folders: exactly one is supported")
+        names = [listener.name for listener in self.listeners]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"listeners: the name {name} stands there twice")
+        for name in self.controller_listener_names:
+            if "controller" in self.process_roles and name.upper() not in names:
+                raise ValueError(f"controller.listener.names: {name} is not among the listeners {', '.join(names)}")
+        for listener in self.advertised_listeners:
+            if listener.name not in names:
+                raise ValueError(f"advertised.listeners: {listener.name} is not among the listeners {', '.join(names)}")
+        ids = [voter.id for voter in self.voters]
+        if len(set(ids)) != len(ids):
+            raise ValueError("controller.quorum.voters names a node twice")
+        if "controller" in self.process_roles and ids and self.node_id not in ids:
+            raise ValueError(
+                f"node.id {self.node_id} has the controller's role and is not among controller.quorum.voters"
+            )
+        return self
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.log_dirs[0])
+
+    def is_controller_listener(self, name: str) -> bool:
+        return name in {given.upper() for given in self.controller_listener_names}
+
+    def advertised(self, listener: Listener) -> Listener:
+        """The address that clients are told for a listener."""
+        for given in self.advertised_listeners:
+            if given.name == listener.name:
+                return given
+        return listener
+
+
+def parse_properties(text: str, source: str) -> dict[str, str]:
+    """Java's properties: `name=value` lines, `#` and `!` comments, a backslash at a line's end continues it.
+
+    Errors: ConfigurationError that names the line, also for a name that stands there twice.
+    """
+    values: dict[str, str] = {}
+    logical, first = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not logical:
+            first = number
+            if not stripped or stripped[0] in "#!":
+                continue
+        logical += stripped
+        if logical.endswith("\\"):
+            logical = logical[:-1]
+            continue
+        name, equals, value = logical.partition("=")
+        if not equals or not name.strip():
+            raise ConfigurationError(f"{source}, line {first}: '{logical}' is not NAME=VALUE")
+        if name.strip() in values:
+            raise ConfigurationError(f"{source}, line {first}: {name.strip()} stands there twice")
+        values[name.strip()] = value.strip()
+        logical = ""
+    return values
+
+
+def load_configuration(path: Path) -> ServerConfiguration:
+    """Read and check a configuration file. Errors: ConfigurationError with the one line that says what is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return check_configuration(parse_properties(text, str(path)), str(path))
+
+
+def check_configuration(properties: Mapping[str, str], source: str) -> ServerConfiguration:
+    """Check names, then values, then what they say together. Errors: ConfigurationError."""
+    for name, text in properties.items():
+        definition = BROKER.get(name)
+        if definition is None:
+            if name in EXTENSIONS or _is_known_family(name):
+                continue
+            raise ConfigurationError(f"{source}: unknown configuration name '{name}'{_hint(name)}")
+        try:
+            definition.parse(name, text)
+        except InvalidConfig as error:
+            raise ConfigurationError(f"{source}: {error}") from error
+    for name in ("node.id", "process.roles"):
+        if (
+            name not in properties
+            and BROKER[name].default == REQUIRED
+            and not (name == "node.id" and "broker.id" in properties)
+        ):
+            raise ConfigurationError(f"{source}: {name} is missing")
+    if "log.dirs" not in properties and "log.dir" not in properties:
+        raise ConfigurationError(f"{source}: log.dirs is missing")
+    given: dict[str, Any] = {"listeners": "PLAINTEXT://:9092", **properties, "properties": dict(properties)}
+    try:
+        return ServerConfiguration.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigurationError(f"{source}: {where + ': ' if where else ''}{message}") from error
+
+
+def _is_known_family(name: str) -> bool:
+    """`listener.name.X.…` and plugins' own names: Kafka passes them on, and they mean nothing here."""
+    return name.startswith(("listener.name.", *IGNORED_PREFIXES))
+
+
+def _hint(name: str) -> str:
+    if name in TOPIC and TOPIC[name].synonyms:
+        return f"; for topics' default the broker's name is {TOPIC[name].synonyms[0]}"
+    return ""

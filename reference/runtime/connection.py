@@ -1,0 +1,283 @@
+"""One client's socket: frames in, responses out, one request at a time.
+
+Kafka answers the requests of a connection in their order and takes the next one when the answer before it is written
+(FRM-02). So a connection here is in one of three states: *reading* (frames are taken as they come), *busy* (the node has a
+request of it, perhaps parked), *sending* (the socket does not take the answer as fast as it is written). Only *reading*
+reads, which bounds the memory of a client that sends much and reads nothing.
+
+Bytes are received into one buffer that all connections share; a frame that is whole in there is handled in place. A
+larger frame moves into a buffer of its own that grows with what really arrives, never to more than four times of it: a
+size field alone costs nothing. Slices of files go out by `sendfile`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from reference.protocol.schema import FileSlice
+
+LEAST_FRAME_BUFFER = 16 * 1024
+"""Bytes that a frame which has come in part may have at any rate."""
+
+MAX_SENDMSG_PARTS = 64
+"""Buffers handed to one `sendmsg`; the system allows 1,024, short lists are cheaper to cut after a partial send."""
+
+
+class SendableSlice(FileSlice, Protocol):
+    """A slice of a file that the runtime can send and must give back."""
+
+    position: int
+
+    def fileno(self) -> int: ...
+    def release(self) -> None: ...
+
+
+OutPart = bytes | bytearray | memoryview | SendableSlice
+
+
+class Loop(Protocol):
+    """What a connection needs of asyncio's event loop."""
+
+    def add_reader(self, fd: int, callback: Callable[[], None], /) -> None: ...
+    def remove_reader(self, fd: int, /) -> bool: ...
+    def add_writer(self, fd: int, callback: Callable[[], None], /) -> None: ...
+    def remove_writer(self, fd: int, /) -> bool: ...
+    def call_soon(self, callback: Callable[[], None], /) -> object: ...
+
+
+class Server(Protocol):
+    """What a connection tells its server."""
+
+    receive_buffer: memoryview
+    max_request_bytes: int
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        """A whole request has come; its bytes are valid during the call only."""
+        ...
+
+    def on_closed(self, connection: Connection, reason: str) -> None: ...
+
+    def monotonic_ms(self) -> int: ...
+
+
+class Connection:
+    """One accepted socket."""
+
+    __slots__ = (
+        "_filled", "_loop", "_out", "_pending", "_reading", "_server", "_slice_sent", "_socket", "_writing", "busy",
+        "closed", "id", "last_active_ms", "listener", "peer",
+    )  # fmt: skip
+
+    def __init__(self, loop: Loop, server: Server, sock: socket.socket, id: int, listener: str, peer: str) -> None:
+        self._loop = loop
+        self._server = server
+        self._socket = sock
+        self.id = id
+        self.listener = listener
+        self.peer = peer
+        self.busy = False
+        self.closed = False
+        self.last_active_ms = server.monotonic_ms()
+        self._pending: bytearray | None = None
+        """Received and not yet handled: the beginning of a frame, or whatever came while the connection was busy."""
+        self._filled = 0
+        """Bytes of `_pending` that have been received."""
+        self._out: list[OutPart] = []
+        self._slice_sent = 0
+        """Bytes of the slice at the head of `_out` that have been sent."""
+        self._reading = False
+        self._writing = False
+        self._resume()
+
+    # ---- receiving
+
+    def _resume(self) -> None:
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _on_readable(self) -> None:
+        pending = self._pending
+        try:
+            received = self._socket.recv_into(self._server.receive_buffer if pending is None else self._room(pending))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            return self.close(f"receive failed: {error.strerror}")
+        if received == 0:
+            return self.close("closed by the client")
+        self.last_active_ms = self._server.monotonic_ms()
+        if pending is None:
+            self._take_frames(self._server.receive_buffer[:received])
+        else:
+            self._filled += received
+            self._take_pending()
+
+    def _take_frames(self, data: memoryview) -> None:
+        """Handle each whole frame in place; keep the rest."""
+        position, end = 0, len(data)
+        while end - position >= 4 and not self.busy and not self.closed:
+            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+            if not self._acceptable(size):
+                return
+            after = position + 4 + size
+            if after > end:
+                break
+            self.busy = True
+            self._server.on_frame(self, data[position + 4 : after])
+            position = after
+        if self.closed:
+            return
+        if position < end:
+            self._pending = bytearray(data[position:])
+            self._filled = end - position
+        if self.busy:
+            self._pause()
+
+    def _acceptable(self, size: int) -> bool:
+        if 0 <= size <= self._server.max_request_bytes:
+            return True
+        self.close(f"a request of {size} bytes, where 0 to {self._server.max_request_bytes} are allowed")
+        return False
+
+    def _room(self, pending: bytearray) -> memoryview:
+        """Where the next bytes of the frame in `_pending` go: it grows with what has come, and never past the frame."""
+        filled = self._filled
+        wanted = 4 if filled < 4 else 4 + int.from_bytes(pending[:4], "big", signed=True)
+        if filled == len(pending):
+            self._pending = grown = bytearray(min(wanted, max(LEAST_FRAME_BUFFER, 4 * filled)))
+            grown[:filled] = pending
+            pending = grown
+        return memoryview(pending)[filled : min(len(pending), wanted)]
+
+    def _take_pending(self) -> None:
+        """Handle the frame in `_pending` when all of it has come."""
+        pending = self._pending
+        assert pending is not None
+        if self._filled < 4:
+            return
+        size = int.from_bytes(pending[:4], "big", signed=True)
+        if self._acceptable(size) and self._filled >= 4 + size:
+            self._pending = None
+            self._take_frames(memoryview(pending)[: self._filled])
+
+    # ---- sending
+
+    def respond(self, parts: list[OutPart] | None) -> None:
+        """Send the answer to the request at hand (none for acks=0) and take the next request when it is written."""
+        if self.closed:
+            _release(parts or [])
+            return
+        if parts:
+            self._out = parts
+            self._send()
+        if not self._out:
+            self._answered()
+
+    def _answered(self) -> None:
+        self.busy = False
+        if self._pending is None:
+            self._resume()
+        else:
+            self._loop.call_soon(self._continue)
+
+    def _continue(self) -> None:
+        """Go on with what had come while the connection was busy."""
+        if self.closed or self.busy or self._pending is None:
+            return
+        waiting = memoryview(self._pending)[: self._filled]
+        self._pending = None
+        self._take_frames(waiting)
+        if not self.busy:
+            self._resume()
+
+    def _send(self) -> None:
+        """Write what the socket takes now; the rest waits for it to become writable."""
+        fd = self._socket.fileno()
+        out = self._out
+        try:
+            while out:
+                head = out[0]
+                if isinstance(head, (bytes, bytearray, memoryview)):
+                    self._send_buffers(out)
+                else:
+                    self._send_slice(fd, out, head)
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(fd, self._on_writable)
+            return
+        except OSError as error:
+            return self.close(f"send failed: {errno.errorcode.get(error.errno or 0, error)}")
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(fd)
+
+    def _send_buffers(self, out: list[OutPart]) -> None:
+        count = 0
+        for part in out:
+            if not isinstance(part, (bytes, bytearray, memoryview)) or count == MAX_SENDMSG_PARTS:
+                break
+            count += 1
+        more = socket.MSG_MORE if count < len(out) else 0
+        if count == 1:
+            sent = self._socket.send(out[0], more)  # type: ignore[arg-type]
+        else:
+            sent = self._socket.sendmsg(out[:count], (), more)  # type: ignore[arg-type]
+        done = 0
+        while done < count and sent >= len(out[done]):
+            sent -= len(out[done])
+            done += 1
+        del out[:done]
+        if sent:
+            out[0] = memoryview(out[0])[sent:]  # type: ignore[arg-type]
+        self.last_active_ms = self._server.monotonic_ms()
+
+    def _send_slice(self, fd: int, out: list[OutPart], piece: SendableSlice) -> None:
+        size = len(piece)
+        while self._slice_sent < size:
+            sent = os.sendfile(fd, piece.fileno(), piece.position + self._slice_sent, size - self._slice_sent)
+            if sent == 0:
+                raise OSError(errno.EIO, "the file is shorter than the slice")
+            self._slice_sent += sent
+        self._slice_sent = 0
+        piece.release()
+        del out[0]
+        self.last_active_ms = self._server.monotonic_ms()
+
+    def _on_writable(self) -> None:
+        self._send()
+        if not self._out and not self.closed:
+            self._answered()
+
+    # ---- closing
+
+    def close(self, reason: str) -> None:
+        """Drop the connection; what was not sent is lost. Calling it twice is harmless."""
+        if self.closed:
+            return
+        self.closed = True
+        self._pause()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._socket.fileno())
+        _release(self._out)
+        self._out = []
+        self._pending = None
+        self._socket.close()
+        self._server.on_closed(self, reason)
+
+
+def _release(parts: list[OutPart]) -> None:
+    for part in parts:
+        if not isinstance(part, (bytes, bytearray, memoryview)):
+            part.release()

@@ -1,0 +1,236 @@
+"""One broker process, from its configuration file to its end.
+
+Start: configuration, data folder (formatted if it is new and the cluster has one voter), lock, listeners, node. End: SIGTERM
+and SIGINT stop cleanly; a second one ends the process at once, as SIGKILL would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from reference.node.node import Identity, Node
+from reference.protocol.codec import CodecError
+from reference.protocol.errors import KafkaError
+from reference.protocol.records.errors import RecordsError
+from reference.runtime.configuration import ConfigurationError, ServerConfiguration
+from reference.runtime.metrics import Metrics, serve_metrics
+from reference.runtime.server import Server, advertised_endpoints, bind_listeners, now_ms
+from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
+from reference.storage.disk import PosixDisk
+from reference.storage.errors import CorruptFile, LogError
+
+LOCK_FILE = ".lock"
+
+
+def new_cluster_id() -> str:
+    """16 random bytes in url-safe base64 without padding; never with a leading dash, which tools would take for a flag."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def validate_cluster_id(text: str) -> str:
+    """Errors: ConfigurationError when it is not 16 bytes of url-safe base64."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        raw = b""
+    if len(raw) != 16:
+        raise ConfigurationError(f"cluster id '{text}' is not 16 bytes in url-safe base64 (22 characters)")
+    return text
+
+
+def format_folder(configuration: ServerConfiguration, cluster_id: str, *, ignore_formatted: bool) -> MetaProperties:
+    """Make the data folder this node's.
+
+    Errors: ConfigurationError when it is another's, or formatted already (unless that is ignored).
+    """
+    folder = configuration.folder
+    disk = PosixDisk()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = read_meta_properties(disk, folder)
+        if found is not None:
+            if found.cluster_id != cluster_id:
+                raise ConfigurationError(f"{folder} belongs to cluster {found.cluster_id}, not to {cluster_id}")
+            if not ignore_formatted:
+                raise ConfigurationError(f"{folder} is already formatted")
+            return found
+        meta = MetaProperties(cluster_id, configuration.node_id, uuid.uuid4())
+        write_meta_properties(disk, folder, meta)
+        return meta
+    except (OSError, CorruptFile) as error:
+        raise ConfigurationError(f"{folder}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def open_folder(configuration: ServerConfiguration, logger: logging.Logger) -> MetaProperties:
+    """The data folder's owner: it must be this node; a new folder of a one-voter cluster is formatted here."""
+    folder = configuration.folder
+    try:
+        meta = read_meta_properties(PosixDisk(), folder) if folder.is_dir() else None
+    except CorruptFile as error:
+        raise ConfigurationError(f"{folder}: {error}") from error
+    if meta is None:
+        if folder.is_dir() and any(entry.name != LOCK_FILE for entry in folder.iterdir()):
+            raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be somebody's data")
+        if len(configuration.voters) > 1:
+            raise ConfigurationError(
+                f"{folder} is not formatted: run `tidegauge format` with the cluster's id on each node"
+            )
+        meta = format_folder(configuration, new_cluster_id(), ignore_formatted=False)
+        logger.info("formatted %s for a new cluster %s of one voter", folder, meta.cluster_id)
+    if meta.node_id != configuration.node_id:
+        raise ConfigurationError(
+            f"{folder} belongs to node {meta.node_id}, and the configuration says {configuration.node_id}"
+        )
+    return meta
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Hold the folder's lock, so that no second process writes into it. Errors: ConfigurationError when it is held."""
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigurationError(f"{folder}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigurationError(f"{folder} is in use by another process") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def run_broker(configuration: ServerConfiguration) -> None:
+    """Serve until a signal ends it.
+
+    Errors: ConfigurationError for what stands in the way: address in use, folder locked, damaged or another node's.
+    """
+    logger = make_logger(configuration)
+    if set(configuration.process_roles) != {"broker", "controller"} or len(configuration.voters) > 1:
+        raise ConfigurationError("this version runs one combined node: process.roles=broker,controller and one voter")
+    try:
+        configuration.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{configuration.folder}: {error.strerror}") from error
+    with locked(configuration.folder), contextlib.ExitStack() as open_files:
+        listeners = bind_listeners(configuration)
+        meta = open_folder(configuration, logger)
+        identity = Identity(
+            node=configuration.node_id,
+            cluster_id=meta.cluster_id,
+            incarnation=uuid.uuid4(),
+            endpoints=advertised_endpoints(configuration, listeners),
+            rack=configuration.properties.get("broker.rack"),
+        )
+        started = now_ms()
+        try:
+            node = Node(
+                identity,
+                configuration.properties,
+                PosixDisk(),
+                configuration.folder,
+                random.Random(),
+                started,
+                log=speaker(logger),
+                tracer=_tracer(configuration.trace_file, open_files),
+            )
+        except (CorruptFile, CodecError, RecordsError, LogError, KafkaError, OSError) as error:
+            raise ConfigurationError(f"{configuration.folder} cannot be served: {error}") from error
+        asyncio.run(_serve(configuration, node, listeners, logger))
+
+
+def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
+    """Write each specification-level step as a JSON line; None where no trace is asked for."""
+    if path is None:
+        return None
+    file: IO[str] = open_files.enter_context(path.open("a", buffering=1, encoding="utf-8"))
+
+    def trace(action: str, arguments: Mapping[str, Any]) -> None:
+        file.write(json.dumps({"action": action, **arguments}, default=str) + "\n")
+
+    return trace
+
+
+async def _serve(configuration: ServerConfiguration, node: Node, listeners: list[Any], logger: logging.Logger) -> None:
+    loop = asyncio.get_running_loop()
+    server = Server(node, listeners, Metrics(), speaker(logger))
+
+    def on_signal(number: int) -> None:
+        logger.info("%s: stopping", signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL)
+        loop.remove_signal_handler(number)
+        server.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    metrics = None
+    if configuration.metrics_listener:
+        host, _, port = configuration.metrics_listener.rpartition(":")
+        metrics = await serve_metrics(host or "127.0.0.1", int(port), server.metrics, lambda: gauges(node))
+        bound = metrics.sockets[0].getsockname()
+        logger.info("metrics at http://%s:%d/metrics", bound[0], bound[1])
+    for listener in listeners:
+        logger.info("listening on %s://%s:%d", listener.name, listener.socket.getsockname()[0], listener.port)
+    logger.info("node %d of cluster %s serves %d partitions", node.id, node.cluster_id, len(node.partitions))
+    try:
+        await server.run()
+    finally:
+        if metrics is not None:
+            metrics.close()
+    logger.info("stopped")
+
+
+def gauges(node: Node) -> Iterator[tuple[str, str, float]]:
+    """The node's state as Prometheus gauges."""
+    yield "tidegauge_partitions", "", len(node.partitions)
+    yield "tidegauge_parked_fetches", "", len(node.fetches)
+    yield "tidegauge_parked_produces", "", len(node.produces)
+    yield "tidegauge_fetch_sessions", "", len(node.fetch_sessions.sessions)
+    for (topic, index), partition in sorted(node.partitions.items()):
+        labels = f'{{topic="{topic}",partition="{index}"}}'
+        yield "tidegauge_high_watermark", labels, partition.high_watermark
+        yield "tidegauge_log_end_offset", labels, partition.log.log_end_offset
+        yield "tidegauge_log_size_bytes", labels, partition.log.size_bytes
+
+
+def speaker(logger: logging.Logger) -> Callable[[str, str], None]:
+    """The node's and the server's way to log: a level's name and a sentence."""
+    levels = logging.getLevelNamesMapping()
+    return lambda level, message: logger.log(levels[level.upper()], "%s", message)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {"time": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
+        return json.dumps(fields)
+
+
+def make_logger(configuration: ServerConfiguration) -> logging.Logger:
+    """Log to standard error, as text or as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonFormatter() if configuration.log_format == "json" else text)
+    logger = logging.getLogger("tidegauge.broker")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    return logger

@@ -1,0 +1,250 @@
+"""The shell around a node: asyncio sockets, the clock, the timer, and the carrying out of effects.
+
+Everything happens in one thread: the event loop calls the node, which returns at once. A connection's request is handed
+over when it has wholly come; effects are carried out before the next event is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import time
+import traceback
+from collections.abc import Callable
+
+from reference.controller.image import Endpoint
+from reference.node.effects import Close, Respond
+from reference.node.node import Node
+from reference.protocol.primitives import TimestampMs
+from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
+from reference.runtime.connection import Connection
+from reference.runtime.metrics import Metrics
+from reference.storage.errors import LogError
+
+RECEIVE_BUFFER_BYTES = 1 << 20
+ACCEPTS_AT_ONCE = 64
+"""Connections taken from the backlog before other events get their turn."""
+
+IDLE_CHECK_MS = 5_000
+
+Logger = Callable[[str, str], None]
+
+
+class BoundListener:
+    """A listening socket and the name of its listener."""
+
+    def __init__(self, listener: Listener, backlog: int) -> None:
+        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+        self.name = listener.name
+        self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self.socket.bind((listener.host or "0.0.0.0", listener.port))
+        except OSError as error:
+            self.socket.close()
+            where = f"{listener.name}://{listener.host}:{listener.port}"
+            raise ConfigurationError(f"listeners: {where} cannot be bound: {error.strerror or error}") from error
+        self.socket.listen(backlog)
+        self.port: int = self.socket.getsockname()[1]
+
+
+def bind_listeners(configuration: ServerConfiguration) -> list[BoundListener]:
+    """Bind every listener before anything is started. Errors: ConfigurationError for an address that cannot be had."""
+    backlog = max(1, int(configuration.properties.get("socket.listen.backlog.size", "50")))
+    bound: list[BoundListener] = []
+    for listener in configuration.listeners:
+        try:
+            bound.append(BoundListener(listener, backlog))
+        except ConfigurationError:
+            for each in bound:
+                each.socket.close()
+            raise
+    return bound
+
+
+def advertised_endpoints(configuration: ServerConfiguration, bound: list[BoundListener]) -> tuple[Endpoint, ...]:
+    """The addresses that clients are told: those of the file, a port of 0 replaced by the one that was bound."""
+    ports = {each.name: each.port for each in bound}
+    found: list[Endpoint] = []
+    for listener in configuration.listeners:
+        if configuration.is_controller_listener(listener.name):
+            continue
+        advertised = configuration.advertised(listener)
+        host = advertised.host or socket.gethostname()
+        found.append(Endpoint(listener.name, host, advertised.port or ports[listener.name]))
+    return tuple(found)
+
+
+class Server:
+    """Serves a node to its clients until it is stopped."""
+
+    def __init__(
+        self,
+        node: Node,
+        listeners: list[BoundListener],
+        metrics: Metrics,
+        log: Logger,
+        max_connections: int | None = None,
+    ) -> None:
+        self.node = node
+        self.metrics = metrics
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        integer = node.configuration.integer
+        self.max_request_bytes = integer("socket.request.max.bytes")
+        self._max_idle_ms = integer("connections.max.idle.ms")
+        self._max_connections = max_connections or integer("max.connections")
+        self._listeners = listeners
+        self._log = log
+        self._connections: dict[int, Connection] = {}
+        self._next_id = 1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: TimestampMs = 0
+        self._stopped: asyncio.Event = asyncio.Event()
+        self._carrying_out = False
+
+    # ---- life
+
+    async def run(self) -> None:
+        """Serve until `stop` is called. A clean stop then closes every connection and shuts the node down."""
+        raise_file_limit()
+        loop = self._loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.add_reader(listener.socket.fileno(), self._on_acceptable, listener)
+        loop.call_later(IDLE_CHECK_MS / 1000, self._close_idle)
+        self._carry_out()
+        try:
+            await self._stopped.wait()
+        finally:
+            for listener in self._listeners:
+                loop.remove_reader(listener.socket.fileno())
+                listener.socket.close()
+            for connection in [*self._connections.values()]:
+                connection.close("the broker stops")
+            try:
+                self.node.shut_down(now_ms())
+            except LogError as error:
+                self._log("error", f"the end was not clean: {error}")
+
+    def stop(self) -> None:
+        """Stop serving; `run` returns when everything is flushed."""
+        self._stopped.set()
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    # ---- connections
+
+    def _on_acceptable(self, listener: BoundListener) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                sock, address = listener.socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._log("warning", f"a connection was not accepted: {error.strerror}")
+                return
+            if len(self._connections) >= self._max_connections:
+                sock.close()
+                continue
+            self._accept(sock, listener.name, address[0])
+
+    def _accept(self, sock: socket.socket, listener: str, host: str) -> None:
+        assert self._loop is not None
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        id, self._next_id = self._next_id, self._next_id + 1
+        self.node.connected(id, host, listener)
+        self._connections[id] = Connection(self._loop, self, sock, id, listener, host)
+        self.metrics.connections_accepted += 1
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        """A whole request has come."""
+        self.metrics.requests += 1
+        self.metrics.bytes_in += len(frame) + 4
+        try:
+            self.node.receive(connection.id, frame, now_ms())
+        except Exception:
+            # A mistake of ours: the others are served on, and the log has what is needed to mend it.
+            self._log("error", f"connection {connection.id}: a request failed\n{traceback.format_exc()}")
+            connection.close("a request failed")
+        self._carry_out()
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """A connection is gone, by whoever's will."""
+        self._connections.pop(connection.id, None)
+        self.metrics.connections_closed += 1
+        if reason != "closed by the client":
+            self._log("info", f"connection {connection.id} from {connection.peer}: {reason}")
+        self.node.disconnected(connection.id)
+
+    def _close_idle(self) -> None:
+        """Close connections that were silent for connections.max.idle.ms (FRM-13)."""
+        assert self._loop is not None
+        self._loop.call_later(IDLE_CHECK_MS / 1000, self._close_idle)
+        limit = self.monotonic_ms() - self._max_idle_ms
+        for connection in [*self._connections.values()]:
+            if connection.last_active_ms < limit and not connection.busy:
+                connection.close(f"idle for {self._max_idle_ms} ms")
+
+    # ---- effects and time
+
+    def _carry_out(self) -> None:
+        """Do what the node wants done; what that leads to is done in the same loop, never in a nested one."""
+        if self._carrying_out:
+            return
+        self._carrying_out = True
+        try:
+            while effects := self.node.take_effects():
+                for effect in effects:
+                    connection = self._connections.get(effect.connection)
+                    if isinstance(effect, Respond):
+                        self._respond(connection, effect)
+                    elif connection is not None:
+                        connection.close(effect.reason)
+        finally:
+            self._carrying_out = False
+        self._set_timer()
+
+    def _respond(self, connection: Connection | None, effect: Respond) -> None:
+        parts = effect.parts
+        if connection is None:
+            for part in parts or ():
+                release = getattr(part, "release", None)
+                if release is not None and not isinstance(part, memoryview):
+                    release()
+            return
+        connection.respond(parts)  # type: ignore[arg-type]  # slices of a PosixDisk can be sent
+
+    def _set_timer(self) -> None:
+        """Wake at the node's next deadline; a timer that is early enough stays."""
+        assert self._loop is not None
+        deadline = self.node.next_deadline()
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_later(max(0.0, (deadline - now_ms()) / 1000), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.node.tick(now_ms())
+        self._carry_out()
+
+
+def now_ms() -> TimestampMs:
+    """The wall clock in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the system lets this process have: each connection and segment is one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+__all__ = ["BoundListener", "Close", "Server", "advertised_endpoints", "bind_listeners", "now_ms"]

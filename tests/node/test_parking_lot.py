@@ -1,0 +1,73 @@
+"""Requests that wait: woken by key in the order of arrival, answered at their deadline, forgotten with their connection."""
+
+from reference.node.requests import ParkingLot
+
+
+class Car:
+    def __init__(self, connection: int, log: list[str]) -> None:
+        self.connection = connection
+        self.ready = False
+        self._log = log
+
+    def try_complete(self, now: int) -> bool:
+        if self.ready:
+            self._log.append(f"{self.connection} completed at {now}")
+        return self.ready
+
+    def expire(self, now: int) -> None:
+        self._log.append(f"{self.connection} expired at {now}")
+
+    def abandon(self) -> None:
+        self._log.append(f"{self.connection} abandoned")
+
+
+def test_wakes_in_the_order_of_arrival_and_only_what_is_ready() -> None:
+    log: list[str] = []
+    lot: ParkingLot[Car] = ParkingLot()
+    cars = [Car(number, log) for number in (3, 1, 2)]
+    for car in cars:
+        lot.park(car, ["a"], 100)
+    cars[0].ready = cars[2].ready = True
+    lot.wake("b", 5)
+    assert log == []
+    lot.wake("a", 6)
+    assert log == ["3 completed at 6", "2 completed at 6"]
+    assert len(lot) == 1
+
+
+def test_a_request_that_watches_two_keys_is_answered_once() -> None:
+    log: list[str] = []
+    lot: ParkingLot[Car] = ParkingLot()
+    car = Car(1, log)
+    lot.park(car, ["a", "b"], 100)
+    car.ready = True
+    lot.wake("a", 1)
+    lot.wake("b", 2)
+    lot.tick(1000)
+    assert log == ["1 completed at 1"]
+    assert lot.next_deadline() is None
+
+
+def test_deadlines_are_met_in_their_order() -> None:
+    log: list[str] = []
+    lot: ParkingLot[Car] = ParkingLot()
+    for connection, deadline in ((1, 30), (2, 10), (3, 20)):
+        lot.park(Car(connection, log), ["a"], deadline)
+    assert lot.next_deadline() == 10
+    lot.tick(20)
+    assert log == ["2 expired at 20", "3 expired at 20"]
+    assert lot.next_deadline() == 30
+
+
+def test_a_closed_connection_is_forgotten() -> None:
+    log: list[str] = []
+    lot: ParkingLot[Car] = ParkingLot()
+    car = Car(1, log)
+    lot.park(car, ["a"], 10)
+    lot.forget(1)
+    lot.forget(1)
+    car.ready = True
+    lot.wake("a", 1)
+    lot.tick(10)
+    assert log == ["1 abandoned"]
+    assert len(lot) == 0

@@ -1,0 +1,159 @@
+"""The broker as a process: one line for what is wrong, a clean end, a lock, metrics."""
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from linearizability.bench.load import Connection
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+
+WITHIN_S = 30
+
+
+def write_config(folder: Path, **changes: str) -> Path:
+    properties = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(folder / "data"),
+        **{name.replace("_", "."): value for name, value in changes.items()},
+    }
+    path = folder / f"server-{len(list(folder.glob('server-*')))}.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path
+
+
+class Broker:
+    """A broker process; its log is read until it says where it listens."""
+
+    def __init__(self, config: Path) -> None:
+        self.log = config.with_suffix(".log")
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "tidegauge", "serve", str(config)], stderr=log)
+
+    def wait_for(self, sentence: str) -> str:
+        end = time.monotonic() + WITHIN_S
+        while time.monotonic() < end:
+            for line in self.log.read_text().splitlines():
+                if sentence in line:
+                    return line
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"{sentence!r} was not said:\n{self.log.read_text()}")
+
+    @property
+    def port(self) -> int:
+        return int(self.wait_for("listening on PLAINTEXT").rpartition(":")[2])
+
+    def end(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(WITHIN_S)
+
+
+@pytest.fixture
+def brokers() -> Iterator[list[Broker]]:
+    started: list[Broker] = []
+    yield started
+    for broker in started:
+        broker.end()
+
+
+def refused(config: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegauge", "serve", str(config)],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_a_new_folder_is_formatted_served_and_ended_cleanly(tmp_path: Path, brokers: list[Broker]) -> None:
+    broker = Broker(write_config(tmp_path))
+    brokers.append(broker)
+    answer = Connection("127.0.0.1", broker.port).call(
+        18, 3, ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    )
+    assert answer.error_code == 0 and len(answer.api_keys) > 20
+    broker.wait_for("formatted")
+    assert broker.end() == 0
+    assert (tmp_path / "data" / "meta.properties").exists()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_second_process_does_not_touch_the_folder(tmp_path: Path, brokers: list[Broker]) -> None:
+    config = write_config(tmp_path)
+    brokers.append(Broker(config))
+    brokers[0].wait_for("listening on PLAINTEXT")
+    assert refused(write_config(tmp_path)).endswith("data is in use by another process")
+
+
+def test_wrong_files_and_folders_are_named_in_one_line(tmp_path: Path) -> None:
+    assert "unknown configuration name 'node.idd'" in refused(write_config(tmp_path, **{"node.idd": "1"}))
+    assert "No such file" in refused(tmp_path / "missing.properties")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious.txt").write_text("x")
+    assert "neither formatted nor empty" in refused(write_config(tmp_path))
+
+
+def test_a_folder_of_another_node_is_refused(tmp_path: Path, brokers: list[Broker]) -> None:
+    brokers.append(Broker(write_config(tmp_path)))
+    brokers[0].wait_for("listening on PLAINTEXT")
+    brokers[0].end()
+    assert "belongs to node 1, and the configuration says 2" in refused(write_config(tmp_path, **{"node.id": "2"}))
+
+
+def test_an_address_in_use_is_named(tmp_path: Path, brokers: list[Broker]) -> None:
+    brokers.append(Broker(write_config(tmp_path)))
+    taken = f"PLAINTEXT://127.0.0.1:{brokers[0].port},CONTROLLER://127.0.0.1:0"
+    other = tmp_path / "other"
+    other.mkdir()
+    assert "cannot be bound: Address already in use" in refused(write_config(other, listeners=taken))
+
+
+def test_metrics_are_served_when_asked_for(tmp_path: Path, brokers: list[Broker]) -> None:
+    broker = Broker(
+        write_config(tmp_path, **{"tidegauge.metrics.listener": "127.0.0.1:0", "tidegauge.log.format": "json"})
+    )
+    brokers.append(broker)
+    line = broker.wait_for("metrics at")
+    url = line[line.index("http://") :].split('"')[0].strip()
+    with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
+        text = answer.read().decode()
+    assert "tidegauge_requests_total" in text and "tidegauge_connections 0" in text
+
+
+def test_format_gives_the_cluster_its_id_once(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    command = [sys.executable, "-m", "tidegauge", "format", str(config)]
+    first = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=True)
+    assert len(first.stdout.strip()) == 22
+    again = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert again.returncode == 3
+    same = subprocess.run(
+        [*command, "--cluster-id", first.stdout.strip(), "--ignore-formatted"],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert (same.returncode, same.stdout) == (0, first.stdout)
+
+
+def test_serving_loads_no_analysis_library() -> None:
+    source = "import sys, reference.commands, reference.runtime.process\nprint([m for m in ('numpy', 'pandas', 'pyspark', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=WITHIN_S, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,82 @@
+"""The configuration file: Kafka's names, every wrong line named in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from reference.runtime.configuration import (
+    ConfigurationError,
+    check_configuration,
+    load_configuration,
+    parse_properties,
+)
+
+GOOD = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "log.dirs": "data",
+}
+
+
+def test_a_good_file_is_understood() -> None:
+    configuration = check_configuration(GOOD, "f")
+    assert [listener.name for listener in configuration.listeners] == ["PLAINTEXT", "CONTROLLER"]
+    assert configuration.is_controller_listener("CONTROLLER")
+    assert configuration.folder == Path("data")
+    assert configuration.advertised(configuration.listeners[0]).host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"node.idd": "1"}, "f: unknown configuration name 'node.idd'"),
+        ({"retention.ms": "1"}, "f: unknown configuration name 'retention.ms'; for topics' default the broker's name is log.retention.ms"),
+        ({"node.id": "x"}, "f: Invalid value x for configuration node.id: not a number of type INT"),
+        ({"node.id": "-1"}, "f: Invalid value -1 for configuration node.id: must be at least 0"),
+        ({"node.id": None}, "f: node.id is missing"),
+        ({"process.roles": None}, "f: process.roles is missing"),
+        ({"process.roles": "king"}, "f: Invalid value king for configuration process.roles: must be among broker, controller"),
+        ({"log.dirs": None}, "f: log.dirs is missing"),
+        ({"log.dirs": "a,b"}, "f: log.dirs names 2 folders: exactly one is supported"),
+        ({"listeners": "PLAINTEXT:9092"}, "f: listeners: 'PLAINTEXT:9092' is no listener: NAME://HOST:PORT is needed"),
+        ({"listeners": "A://h:70000"}, "f: listeners: 'A://h:70000': port 70000 is not between 0 and 65535"),
+        ({"listeners": "A://h:1,A://h:2"}, "f: listeners: the name A stands there twice"),
+        ({"controller.listener.names": "X"}, "f: controller.listener.names: X is not among the listeners PLAINTEXT, CONTROLLER"),
+        ({"controller.quorum.voters": "1-h:1"}, "f: controller.quorum.voters: '1-h:1' is no voter: ID@HOST:PORT is needed"),
+        ({"controller.quorum.voters": "2@h:1"}, "f: node.id 1 has the controller's role and is not among controller.quorum.voters"),
+        ({"log.retention.ms": "soon"}, "f: Invalid value soon for configuration log.retention.ms: not a number of type LONG"),
+        ({"log.segment.bytes": "10"}, "f: Invalid value 10 for configuration log.segment.bytes: must be at least 1048576"),
+        ({"auto.create.topics.enable": "maybe"}, "f: Invalid value maybe for configuration auto.create.topics.enable: expected true or false"),
+    ],
+)  # fmt: skip
+def test_wrong_lines_are_named(change: dict[str, str | None], sentence: str) -> None:
+    properties = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
+    with pytest.raises(ConfigurationError) as error:
+        check_configuration(properties, "f")
+    assert str(error.value).startswith(sentence)
+    assert "\n" not in str(error.value)
+
+
+def test_properties_are_javas() -> None:
+    text = "# comment\n! comment\n\n a = 1 \nb=x=y\nc=one,\\\n   two\n"
+    assert parse_properties(text, "f") == {"a": "1", "b": "x=y", "c": "one,two"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"), [("a\n", "f, line 1: 'a' is not NAME=VALUE"), ("a=1\na=2", "f, line 2: a stands there twice")]
+)
+def test_lines_that_are_no_properties_are_named(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        parse_properties(text, "f")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        load_configuration(tmp_path / "none.properties")
+
+
+def test_kafkas_own_names_that_mean_nothing_here_are_accepted() -> None:
+    assert check_configuration({**GOOD, "num.network.threads": "3", "ssl.truststore.location": "x"}, "f").node_id == 1

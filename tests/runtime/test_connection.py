@@ -1,0 +1,200 @@
+"""A connection's frames, whatever pieces they come in, and its answers, however slowly they are read."""
+
+import asyncio
+import os
+import socket
+import struct
+import tempfile
+from collections.abc import Callable
+
+import pytest
+
+from reference.runtime.connection import LEAST_FRAME_BUFFER, Connection
+
+
+class EchoServer:
+    """Answers each frame with its own bytes; `hold` keeps frames unanswered until `release` is called."""
+
+    def __init__(self, max_request_bytes: int = 10_000_000) -> None:
+        self.receive_buffer = memoryview(bytearray(4096))
+        self.max_request_bytes = max_request_bytes
+        self.frames: list[bytes] = []
+        self.closed: list[str] = []
+        self.hold = False
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        if not self.hold:
+            connection.respond([framed(bytes(frame))])
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        self.closed.append(reason)
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+def run(
+    test: Callable[[EchoServer, Connection, socket.socket], object], server: EchoServer | None = None
+) -> EchoServer:
+    """Run an async test with a connection and the client's end of it."""
+    server = server or EchoServer()
+
+    async def body() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        connection = Connection(asyncio.get_running_loop(), server, ours, 1, "PLAINTEXT", "test")
+        try:
+            await test(server, connection, theirs)  # type: ignore[misc]
+        finally:
+            connection.close("the test is over")
+            theirs.close()
+
+    asyncio.run(body())
+    return server
+
+
+async def receive(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    async with asyncio.timeout(20):
+        while len(data) < size:
+            piece = await asyncio.get_running_loop().sock_recv(sock, size - len(data))
+            if not piece:
+                break
+            data += piece
+    return data
+
+
+def test_one_byte_at_a_time() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        for byte in framed(b"hello"):
+            await asyncio.get_running_loop().sock_sendall(client, bytes([byte]))
+            await asyncio.sleep(0)
+        assert await receive(client, 9) == framed(b"hello")
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4091, 4092, 4093, 5000, LEAST_FRAME_BUFFER, LEAST_FRAME_BUFFER * 90 + 3])
+def test_frames_of_every_size(size: int) -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        data = os.urandom(size)
+        sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(client, framed(data) + framed(b"next")))
+        assert await receive(client, size + 12) == framed(data) + framed(b"next")
+        await sending
+
+    run(test)
+
+
+def test_many_frames_in_one_piece_are_answered_in_order() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        frames = b"".join(framed(b"%d" % number) for number in range(500))
+        await asyncio.get_running_loop().sock_sendall(client, frames)
+        assert await receive(client, len(frames)) == frames
+
+    run(test)
+
+
+def test_the_next_request_waits_for_the_answer_before() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold = True
+        await asyncio.get_running_loop().sock_sendall(client, framed(b"a") + framed(b"b") + framed(b"c"))
+        await eventually(lambda: server.frames == [b"a"])
+        await asyncio.sleep(0.01)
+        assert server.frames == [b"a"]
+        connection.respond([framed(b"A")])
+        await eventually(lambda: server.frames == [b"a", b"b"])
+        connection.respond(None)
+        await eventually(lambda: server.frames == [b"a", b"b", b"c"])
+        server.hold = False
+        connection.respond([framed(b"C")])
+        assert await receive(client, 10) == framed(b"A") + framed(b"C")
+        await asyncio.get_running_loop().sock_sendall(client, framed(b"d"))
+        assert await receive(client, 5) == framed(b"d")
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 1001, (1 << 31) - 1])
+def test_impossible_sizes_close_the_connection(size: int) -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        await asyncio.get_running_loop().sock_sendall(client, struct.pack(">i", size) + b"x" * 10)
+        assert await receive(client, 1) == b""
+
+    server = run(test, EchoServer(max_request_bytes=1000))
+    assert server.frames == []
+    assert server.closed == [f"a request of {size} bytes, where 0 to 1000 are allowed"]
+
+
+def test_an_announced_size_alone_costs_no_memory() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        await asyncio.get_running_loop().sock_sendall(client, struct.pack(">i", 9_000_000) + b"x" * 100)
+        await eventually(lambda: connection._pending is not None and connection._filled == 104)
+        await asyncio.get_running_loop().sock_sendall(client, b"y")
+        await eventually(lambda: connection._filled == 105)
+        assert connection._pending is not None
+        assert len(connection._pending) <= LEAST_FRAME_BUFFER
+
+    run(test)
+
+
+class Slice:
+    """A slice of a temporary file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 -- open until nothing refers to it, as a slice's file is
+        self._file.write(b"before" + data)
+        self._file.flush()
+        self.position = 6
+        self.length = len(data)
+        self.released = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_slices_of_files_reach_a_slow_reader_whole_and_are_released() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold = True
+        data = os.urandom(3_000_000)
+        pieces = [Slice(data), Slice(b"small"), Slice(b"")]
+        await asyncio.get_running_loop().sock_sendall(client, framed(b"a"))
+        await eventually(lambda: server.frames == [b"a"])
+        connection.respond([b"head", pieces[0], b"between", pieces[1], pieces[2], b"tail"])
+        wanted = b"head" + data + b"between" + b"small" + b"tail"
+        assert await receive(client, len(wanted)) == wanted
+        assert [piece.released for piece in pieces] == [1, 1, 1]
+
+    run(test)
+
+
+def test_slices_are_released_when_the_client_goes() -> None:
+    pieces = [Slice(os.urandom(3_000_000)), Slice(b"small")]
+
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold = True
+        await asyncio.get_running_loop().sock_sendall(client, framed(b"a"))
+        await eventually(lambda: server.frames == [b"a"])
+        connection.respond([*pieces])
+        client.close()
+        await eventually(lambda: connection.closed)
+
+    run(test)
+    assert [piece.released for piece in pieces] == [1, 1]

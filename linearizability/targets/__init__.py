@@ -1,0 +1,85 @@
+"""Targets: how to reach, start and hurt a broker.
+
+    with open_target("kafka:4.3.1:3", folder=run_folder, config={"min.insync.replicas": "2"}) as target:
+        target.bootstrap                      # host:port,host:port,host:port
+        target.kill(2); target.restart(2)     # hooks; one that is missing raises HookMissing
+
+| spec | what it is |
+| --- | --- |
+| `addr:HOST:PORT` | a broker that runs already; no hooks |
+| `reference[:NODES]` | this project's broker |
+| `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
+| `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from linearizability.targets.hosts import Host
+from linearizability.targets.target import HOOKS, HookMissing, Node, Target, TargetError, WrongTarget
+
+__all__ = ["HOOKS", "HookMissing", "Node", "Target", "TargetError", "WrongTarget", "open_target"]
+
+MAX_NODES = 9
+
+
+def open_target(
+    spec: str,
+    *,
+    folder: Path,
+    config: Mapping[str, str] | None = None,
+    hosts: Sequence[Host] | None = None,
+    nodes: int | None = None,
+) -> Target:
+    """The target that `spec` names, not yet started: use it as a context manager.
+
+    `folder` takes its logs and data; `config` are broker properties by Kafka's names; `hosts` are where its nodes shall
+    run (this machine's loopback unless given); `nodes` is their number where the text does not say it. Errors: WrongTarget.
+    """
+    kind, _, rest = spec.partition(":")
+    match kind:
+        case "addr":
+            from linearizability.targets.address import Address
+
+            if config:
+                raise WrongTarget(f"{spec}: the configuration of a broker that runs already cannot be chosen")
+            return Address(spec, rest)
+        case "reference":
+            from linearizability.targets.reference import ReferenceCluster
+
+            return ReferenceCluster(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts)
+        case "kafka":
+            return _kafka(spec, rest, folder=folder, config=config, hosts=hosts, nodes=nodes)
+        case "exec":
+            from linearizability.targets.adapter import Adapter
+
+            command = shlex.split(rest)
+            if not command:
+                raise WrongTarget(f"{spec!r}: a path is needed, as exec:./adapter.py")
+            return Adapter(spec, command, folder=folder, config=config, nodes=nodes)
+        case _:
+            raise WrongTarget(
+                f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES] or exec:PATH"
+            )
+
+
+def _kafka(spec: str, rest: str, *, nodes: int | None, **more: Any) -> Target:
+    from linearizability.targets.kafka import KafkaCluster
+    from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster, needs_zookeeper
+
+    version, _, count = rest.partition(":")
+    if not re.fullmatch(r"\d+(\.\d+){2,3}", version):
+        raise WrongTarget(f"{spec!r}: a version is needed, as kafka:4.3.1 or kafka:4.3.1:3")
+    kind = ZooKeeperKafkaCluster if needs_zookeeper(version) else KafkaCluster
+    return kind(spec, version=version, nodes=_count(spec, count, nodes), **more)
+
+
+def _count(spec: str, text: str, otherwise: int | None) -> int:
+    if not text:
+        return otherwise or 1
+    if not text.isdigit() or not 1 <= int(text) <= MAX_NODES:
+        raise WrongTarget(f"{spec!r}: the number of nodes is 1 to {MAX_NODES}")
+    return int(text)

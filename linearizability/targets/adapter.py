@@ -1,0 +1,182 @@
+"""`exec:PATH`: any broker, through an executable that answers JSON lines (CONTRACT.md)."""
+
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from linearizability.targets import contract, leash
+from linearizability.targets.cluster import new_folder
+from linearizability.targets.target import HookMissing, Node, Target, TargetError
+
+ANSWER_WITHIN_S = {"describe": 15.0, "start": 180.0, "restart": 120.0, "config": 120.0}
+OTHER_ANSWERS_WITHIN_S = 60.0
+END_WITHIN_S = 10.0
+END_UNSTARTED_WITHIN_S = 1.0
+"""An adapter that started nothing has nothing to clean up."""
+USUAL_NODES = 3
+"""As many as replication needs, where the adapter offers them and nobody says otherwise."""
+LONGEST_LINE_BYTES = 1 << 20
+
+
+class Adapter(Target):
+    """A target behind a third party's executable."""
+
+    def __init__(
+        self,
+        spec: str,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        nodes: int | None = None,
+    ) -> None:
+        self.spec = spec
+        self.command = list(command)
+        self.wanted_nodes = nodes
+        self.folder = folder
+        self.given = dict(config or {})
+        self.description: contract.Description | None = None
+        self._nodes: list[Node] = []
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log = folder / "adapter.log"
+        self._unread = b""
+        self._requests = 0
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    def open(self) -> None:
+        leash.remove_leftovers()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        home = new_folder(self.folder)
+        self._log = home / "adapter.log"
+        try:
+            with self._log.open("ab") as log:
+                self._child = leash.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        except OSError as error:
+            raise TargetError(f"{self.spec} could not be started: {error}") from error
+        described = self._ask(contract.Describe(id=0), contract.Description)
+        self.description = described
+        self.hooks = tuple(described.hooks)
+        wanted = self.wanted_nodes or min(described.max_nodes, USUAL_NODES)
+        if wanted > described.max_nodes:
+            raise TargetError(f"{self.spec} offers {described.max_nodes} nodes; {wanted} are wanted")
+        if self.given and not described.config:
+            raise TargetError(f"{self.spec} does not take broker properties; wanted are {', '.join(self.given)}")
+        data = home / "adapter"
+        data.mkdir()
+        start = contract.Start(id=0, nodes=wanted, folder=str(data), config=self.given)
+        started = self._ask(start, contract.Started)
+        self._nodes = [Node(node.id, node.host, node.port) for node in started.nodes]
+
+    def close(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if child.poll() is None and self._nodes:
+            with suppress(TargetError):
+                self._child = child
+                self._ask(contract.Stop(id=0), contract.Nothing)
+        self._child = None
+        with suppress(OSError):
+            child.stdin.close()  # type: ignore[union-attr]
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(END_WITHIN_S if self._nodes else END_UNSTARTED_WITHIN_S)
+        leash.kill_group(child.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(END_WITHIN_S)
+        child.stdout.close()  # type: ignore[union-attr]
+        leash.let_go(child.pid)
+
+    def describe(self) -> dict[str, Any]:
+        described = self.description.model_dump() if self.description else {}
+        return super().describe() | {"config": self.given, "adapter": described}
+
+    def kill(self, node: int) -> None:
+        self._hook("kill", contract.OnNode(id=0, command="kill", node=node))
+
+    def stop(self, node: int) -> None:
+        self._hook("stop", contract.Stop(id=0, node=node))
+
+    def restart(self, node: int, *, wait: bool = True) -> None:
+        self._hook("restart", contract.OnNode(id=0, command="restart", node=node))
+
+    def pause(self, node: int) -> None:
+        self._hook("pause", contract.OnNode(id=0, command="pause", node=node))
+
+    def resume(self, node: int) -> None:
+        self._hook("resume", contract.OnNode(id=0, command="resume", node=node))
+
+    def partition(self, groups: Sequence[Collection[int]]) -> None:
+        self._hook("partition", contract.Partition(id=0, groups=[list(group) for group in groups]))
+
+    def heal(self) -> None:
+        self._hook("heal", contract.Heal(id=0))
+
+    def power_loss(self, nodes: Collection[int]) -> None:
+        self._hook("power-loss", contract.PowerLoss(id=0, nodes=list(nodes)))
+
+    def config(self, node: int, changes: Mapping[str, str]) -> None:
+        self._hook("config", contract.Config(id=0, node=node, config=dict(changes)))
+
+    def logs(self, node: int) -> list[Path]:
+        found = self._hook("logs", contract.OnNode(id=0, command="logs", node=node), contract.Logs)
+        return [Path(path) for path in found.paths]
+
+    # ---- asking
+
+    def _hook(self, hook: str, request: contract.Said, result: type[contract.Result] = contract.Nothing) -> Any:
+        if hook not in self.hooks:
+            raise HookMissing(self.spec, hook)
+        return self._ask(request, result)
+
+    def _ask(self, request: contract.Said, result: type[contract.Result]) -> Any:
+        """Say one line, read one line. Errors: TargetError, with the end of the adapter's log."""
+        if self._child is None:
+            raise TargetError(f"{self.spec} is not open")
+        self._requests += 1
+        request.id = self._requests
+        command = str(getattr(request, "command", ""))
+        line = request.model_dump_json(exclude_none=True) + "\n"
+        try:
+            self._child.stdin.write(line.encode())  # type: ignore[union-attr]
+            self._child.stdin.flush()  # type: ignore[union-attr]
+            answer = contract.read_answer(self._read_line(command), request.id)
+            if answer.error is not None:
+                raise TargetError(f"{self.spec}: {command} failed: {answer.error}")
+            return contract.read_result(result, answer.ok or {}, command)
+        except contract.ContractBroken as error:
+            raise TargetError(f"{self.spec} breaks the contract: {error}{self._log_tail()}") from None
+        except OSError as error:
+            raise TargetError(f"{self.spec} ended when {command} was asked: {error}{self._log_tail()}") from error
+
+    def _read_line(self, command: str) -> str:
+        within_s = ANSWER_WITHIN_S.get(command, OTHER_ANSWERS_WITHIN_S)
+        until = time.monotonic() + within_s
+        assert self._child is not None and self._child.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._unread:
+                if len(self._unread) > LONGEST_LINE_BYTES:
+                    raise contract.ContractBroken(f"a line longer than {LONGEST_LINE_BYTES} bytes")
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise TargetError(f"{self.spec} did not answer {command} within {within_s:.0f} s{self._log_tail()}")
+                part = self._child.stdout.read1(1 << 16)  # type: ignore[attr-defined]
+                if not part:
+                    raise BrokenPipeError("its output ended")
+                self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode(errors="replace")
+
+    def _log_tail(self) -> str:
+        with suppress(OSError):
+            lines = self._log.read_text(errors="replace").splitlines()[-10:]
+            if lines:
+                return f"; its log {self._log} ends:\n" + "\n".join(lines)
+        return ""

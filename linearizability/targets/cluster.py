@@ -1,0 +1,302 @@
+"""Nodes that are our own processes: laid out, formatted, started, hurt and removed.
+
+What Apache Kafka and the reference have in common: a folder for each node with its `server.properties`, its data and its
+log; a process; ports. Subclasses say how a folder is formatted and which command serves it.
+"""
+
+import base64
+import itertools
+import os
+import shutil
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linearizability.targets import leash
+from linearizability.targets.hosts import Host, plain_hosts
+from linearizability.targets.ports import free_ports
+from linearizability.targets.process import Process
+from linearizability.targets.target import Node, Target, TargetError
+from linearizability.targets.wire import answers, known_brokers
+
+START_WITHIN_S = 90.0
+"""How long a node may take until it answers; a machine that is busy with tests needs ten times what a quiet one needs."""
+STOP_WITHIN_S = 20.0
+START_ATTEMPTS = 3
+"""Somebody may take a port between our choosing it and the broker's binding it."""
+POLL_S = 0.05
+
+
+@dataclass
+class Member:
+    """One node and all that belongs to it."""
+
+    node: Node
+    controller_port: int
+    host: Host
+    folder: Path
+    process: Process
+    properties: dict[str, str]
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def properties_file(self) -> Path:
+        return self.folder / "server.properties"
+
+
+class Cluster(Target):
+    """A cluster of own processes."""
+
+    hooks = ("kill", "stop", "restart", "pause", "resume", "config", "logs")
+
+    def __init__(
+        self,
+        spec: str,
+        *,
+        nodes: int,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        hosts: Sequence[Host] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.size = nodes
+        self.folder = folder
+        self.given = dict(config or {})
+        self.hosts = list(hosts or plain_hosts(nodes))
+        if len(self.hosts) < nodes:
+            raise TargetError(f"{spec} needs {nodes} hosts and was given {len(self.hosts)}")
+        self.cluster_id = new_cluster_id()
+        self.members: list[Member] = []
+        self.keep_data = False
+        """Whether the nodes' data stays in the run's folder; their logs and properties always do."""
+        self.seconds_to_start = 0.0
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return [member.node for member in self.members]
+
+    # ---- what a subclass says
+
+    def prepare(self) -> None:
+        """Fetch what is needed, before the clock runs. Errors: TargetError."""
+
+    @abstractmethod
+    def properties(self, member: Member) -> dict[str, str]:
+        """The node's broker properties, without those that the caller gave."""
+
+    @abstractmethod
+    def format(self, member: Member) -> None:
+        """Make an empty data folder the node's own. Errors: TargetError."""
+
+    @abstractmethod
+    def command(self, member: Member) -> list[str | Path]:
+        """What serves the folder."""
+
+    def environment(self, member: Member) -> dict[str, str]:
+        """The process's own environment variables."""
+        return {}
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        leash.remove_leftovers()
+        self.prepare()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                self.lay_out(new_folder(self.folder))
+                began = time.monotonic()
+                self.start_all()
+                self.seconds_to_start = time.monotonic() - began
+                return
+            except TargetError as error:
+                self.end_all()
+                if attempt == START_ATTEMPTS or "in use" not in str(error):
+                    raise
+
+    def start_all(self) -> None:
+        """Start every node that is down and wait until each answers and knows the others. Errors: TargetError."""
+        for member in self.members:
+            if not member.process.running:
+                member.process.start()
+        self.await_answers(self.members)
+        self._await_acquaintance()
+
+    def close(self) -> None:
+        self.end_all()
+        if not self.keep_data:
+            for member in self.members:
+                shutil.rmtree(member.data, ignore_errors=True)
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {
+            "cluster_id": self.cluster_id,
+            "config": self.given,
+            "folders": [str(member.folder) for member in self.members],
+            "seconds_to_start": round(self.seconds_to_start, 3),
+        }
+
+    # ---- hooks
+
+    def running(self, node: int) -> bool:
+        return self.member(node).process.running
+
+    def kill(self, node: int) -> None:
+        self.member(node).process.kill()
+
+    def stop(self, node: int) -> None:
+        self.member(node).process.stop(STOP_WITHIN_S)
+
+    def restart(self, node: int, *, wait: bool = True) -> None:
+        """Start the node again. Without `wait` it may still be starting, or waiting for others that are down."""
+        member = self.member(node)
+        if member.process.running:
+            member.process.stop(STOP_WITHIN_S)
+        member.process.start()
+        if wait:
+            self.await_answers([member])
+
+    def pause(self, node: int) -> None:
+        self.member(node).process.pause()
+
+    def resume(self, node: int) -> None:
+        self.member(node).process.resume()
+
+    def config(self, node: int, changes: Mapping[str, str]) -> None:
+        member = self.member(node)
+        member.properties.update(changes)
+        write_properties(member.properties_file, member.properties)
+        self.restart(node)
+
+    def logs(self, node: int) -> list[Path]:
+        return [self.member(node).process.log]
+
+    # ---- members
+
+    def member(self, node: int) -> Member:
+        """Errors: TargetError where there is no such node."""
+        for member in self.members:
+            if member.node.id == node:
+                return member
+        raise TargetError(f"{self.spec} has no node {node}, but {', '.join(str(n.id) for n in self.nodes)}")
+
+    def await_answers(self, members: Sequence[Member], within_s: float = START_WITHIN_S) -> None:
+        """Wait until each of the members answers. Errors: TargetError, with the end of the log of one that does not."""
+        until = time.monotonic() + within_s
+        for member in members:
+            while not answers(member.node.host, member.node.port):
+                if not member.process.running:
+                    code = member.process.exit_code()
+                    raise TargetError(self._about(member, f"ended with exit code {code} before it answered"))
+                if time.monotonic() > until:
+                    raise TargetError(self._about(member, f"did not answer within {within_s:.0f} s"))
+                time.sleep(POLL_S)
+
+    def _await_acquaintance(self) -> None:
+        until = time.monotonic() + START_WITHIN_S
+        wanted = {member.node.id for member in self.members}
+        for member in self.members:
+            while not wanted <= (known := known_brokers(member.node.host, member.node.port)):
+                if time.monotonic() > until or not member.process.running:
+                    raise TargetError(
+                        self._about(member, f"knows only the brokers {sorted(known)} of {sorted(wanted)}")
+                    )
+                time.sleep(POLL_S)
+
+    def lay_out(self, home: Path) -> None:
+        """Choose ports, write properties, format: everything but the start."""
+        ports: list[tuple[int, int]] = []
+        taken: dict[str, list[int]] = {}
+        for host in self.hosts[: self.size]:
+            if host.address not in taken:
+                sharing = sum(other.address == host.address for other in self.hosts[: self.size])
+                taken[host.address] = free_ports(2 * sharing, "127.0.0.1" if host.prefix else host.address)
+            ports.append((taken[host.address].pop(), taken[host.address].pop()))
+        self.members = []
+        for number, (host, (port, controller_port)) in enumerate(
+            zip(self.hosts[: self.size], ports, strict=True), start=1
+        ):
+            folder = home / f"node-{number}"
+            folder.mkdir()
+            process = Process(f"node {number} of {self.spec}", [], folder / "node.log", folder=folder)
+            node = Node(number, host.address, port)
+            self.members.append(Member(node, controller_port, host, folder, process, {}))
+        for member in self.members:
+            member.properties = self.properties(member) | self.given
+            write_properties(member.properties_file, member.properties)
+            self.format(member)
+            member.process.command = [*member.host.prefix, *(str(part) for part in self.command(member))]
+            member.process.environment = self.environment(member)
+
+    def end_all(self) -> None:
+        """Kill every process. Never raises."""
+        for member in self.members:
+            with suppress(TargetError):
+                member.process.kill()
+
+    def _about(self, member: Member, what: str) -> str:
+        return f"{member.process.name} {what}; its log {member.process.log} ends:\n{member.process.tail()}"
+
+    # ---- properties that every cluster of today's Kafka shares
+
+    def kraft_properties(self, member: Member) -> dict[str, str]:
+        """Each node is broker and controller; internal topics are small, and as replicated as the cluster allows."""
+        node, host = member.node, member.host.address
+        voters = ",".join(f"{m.node.id}@{m.node.host}:{m.controller_port}" for m in self.members)
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(node.id),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://{host}:{node.port},CONTROLLER://{host}:{member.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{host}:{node.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(member.data),
+            **small_internal_topics(self.size),
+        }
+
+
+def small_internal_topics(nodes: int) -> dict[str, str]:
+    """Replication factors that the cluster can have, and few partitions: a test cluster starts in seconds."""
+    factor = str(min(nodes, 3))
+    in_sync = str(max(1, min(nodes, 3) - 1))
+    return {
+        "offsets.topic.replication.factor": factor,
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": "3",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def new_cluster_id() -> str:
+    """16 random bytes as Kafka writes them; it refuses an id that looks like an option."""
+    while True:
+        text = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Java's properties file. Errors: TargetError for a value of several lines."""
+    for name, value in properties.items():
+        if "\n" in name + value:
+            raise TargetError(f"the property {name!r} has a line break")
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+
+def new_folder(parent: Path) -> Path:
+    """One run may open its target several times, each time differently configured."""
+    for number in itertools.count(1):
+        folder = parent / ("target" if number == 1 else f"target-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder.resolve()
+    raise AssertionError("unreachable")

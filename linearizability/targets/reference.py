@@ -1,0 +1,30 @@
+"""The reference broker, each node a process of `tidegauge serve`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.target import TargetError
+
+FORMAT_TIMEOUT_S = 60
+
+
+class ReferenceCluster(Cluster):
+    """`reference[:NODES]`."""
+
+    def properties(self, member: Member) -> dict[str, str]:
+        return self.kraft_properties(member)
+
+    def format(self, member: Member) -> None:
+        command = [*TIDEGAUGE, "format", str(member.properties_file), "--cluster-id", self.cluster_id]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise TargetError(f"tidegauge format failed: {(done.stderr or done.stdout).strip()}")
+
+    def command(self, member: Member) -> list[str | Path]:
+        return [*TIDEGAUGE, "serve", member.properties_file]
+
+
+TIDEGAUGE = (sys.executable, "-m", "tidegauge")
+"""The command line, in this very environment; where it is installed matters not."""

@@ -1,0 +1,157 @@
+"""What every target has: addresses, nodes, and hooks by which it can be hurt.
+
+A *hook* is one way to hurt or inspect a node. A target lists those that it has; calling another raises `HookMissing`, and
+what needs it is skipped with that sentence, never passed.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+HOOKS: dict[str, str] = {
+    "kill": "end a node at once, as kill -9 does",
+    "stop": "end a node in good order, as SIGTERM does",
+    "restart": "start a node again; one that runs is stopped first",
+    "pause": "freeze a node, as SIGSTOP does",
+    "resume": "let a frozen node go on",
+    "partition": "cut the network between groups of nodes",
+    "heal": "join the network again",
+    "power-loss": "end a node at once and take the bytes that it has not yet fsynced",
+    "config": "start a node again with other broker properties",
+    "logs": "give the files that a node logs into",
+}
+"""Hook -> what it does. `partition`, `power-loss` and `config` are the names of the contract; the methods have underscores."""
+
+
+class TargetError(Exception):
+    """The target could not be started, reached or hurt: an engine error, never a failure of the broker under judgement."""
+
+
+class WrongTarget(TargetError, ValueError):
+    """The text that names the target is wrong."""
+
+
+class HookMissing(TargetError):
+    """The target does not offer a hook; `hook` names it."""
+
+    def __init__(self, target: str, hook: str) -> None:
+        super().__init__(f"the target {target} does not offer the hook {hook} ({HOOKS.get(hook, 'unknown')})")
+        self.hook = hook
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One broker of a target: its id, as its cluster knows it, and the address for clients."""
+
+    id: int
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Target(ABC):
+    """A broker or a cluster that is judged. A context manager: it starts on entry and ends, with all it made, on exit."""
+
+    spec: str = ""
+    """The text that named it, as `kafka:4.3.1:3`."""
+    hooks: Collection[str] = ()
+    """The hooks that it offers."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Start it and wait until it answers. Errors: TargetError, with the end of its log."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it and remove what it made, except what lies in the run's folder. Never raises, may be called twice."""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Sequence[Node]:
+        """All its nodes, also those that are down."""
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses for a client: `host:port,host:port`."""
+        return ",".join(node.address for node in self.nodes)
+
+    def describe(self) -> dict[str, Any]:
+        """What a result folder should say of it."""
+        return {
+            "spec": self.spec,
+            "bootstrap": self.bootstrap,
+            "nodes": [node.id for node in self.nodes],
+            "hooks": sorted(self.hooks),
+        }
+
+    def running(self, node: int) -> bool:
+        """Whether the node's process runs (also frozen); True where nobody can know."""
+        return True
+
+    def kill(self, node: int) -> None:
+        """End the node at once; returns when it is gone."""
+        raise HookMissing(self.spec, "kill")
+
+    def stop(self, node: int) -> None:
+        """End the node in good order; returns when it is gone."""
+        raise HookMissing(self.spec, "stop")
+
+    def restart(self, node: int, *, wait: bool = True) -> None:
+        """Start the node again; one that runs is stopped first. Returns when it answers.
+
+        Without `wait` it may still be starting, or waiting for others that are down, where the target can do that.
+        """
+        raise HookMissing(self.spec, "restart")
+
+    def pause(self, node: int) -> None:
+        """Freeze the node."""
+        raise HookMissing(self.spec, "pause")
+
+    def resume(self, node: int) -> None:
+        """Let a frozen node go on."""
+        raise HookMissing(self.spec, "resume")
+
+    def partition(self, groups: Sequence[Collection[int]]) -> None:
+        """Cut the network between these groups of nodes; clients still reach every node."""
+        raise HookMissing(self.spec, "partition")
+
+    def heal(self) -> None:
+        """Join the network again."""
+        raise HookMissing(self.spec, "heal")
+
+    def power_loss(self, nodes: Collection[int]) -> None:
+        """End these nodes in one moment, and take the bytes that they have not yet fsynced."""
+        raise HookMissing(self.spec, "power-loss")
+
+    def config(self, node: int, changes: Mapping[str, str]) -> None:
+        """Start the node again with changed broker properties; returns when it answers."""
+        raise HookMissing(self.spec, "config")
+
+    def logs(self, node: int) -> list[Path]:
+        """The files that the node logs into."""
+        raise HookMissing(self.spec, "logs")
+
+    def require(self, *hooks: str) -> None:
+        """Errors: HookMissing for the first that it does not offer."""
+        for hook in hooks:
+            if hook not in self.hooks:
+                raise HookMissing(self.spec, hook)
+
+    def __enter__(self) -> Self:
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

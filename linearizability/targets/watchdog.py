@@ -1,0 +1,42 @@
+"""Runs as a process of its own, started by `leash`: ends what its master started when the master is gone.
+
+Reads lines from standard input, `+PID` and `-PID`, until the input ends. The operating system closes it whenever the master
+ends, by SIGKILL too. Then every process group that is still listed is killed. Uses nothing but the standard library,
+because it starts before and outlives everything else.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+
+
+def start_time(pid: int) -> str:
+    """A process's moment of birth, which tells it from a later one of the same number; empty where it cannot be known."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def watch() -> None:
+    """Keep the list, and kill what is on it in the end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    leashed: dict[int, str] = {}
+    for line in sys.stdin:
+        pid = int(line[1:])
+        if line[0] == "+":
+            leashed[pid] = start_time(pid)
+        else:
+            leashed.pop(pid, None)
+    for pid, born in leashed.items():
+        now = start_time(pid)
+        if now in ("", born):  # a group may outlive its leader, and keeps the number taken
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    watch()

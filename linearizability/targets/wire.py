@@ -1,0 +1,134 @@
+"""A small client that says one request after another, blocking, with a deadline: for readiness and for looking at nodes.
+
+    with Wire.connect("127.0.0.1", 9092, timeout_s=5) as wire:
+        metadata = wire.call(MetadataRequest(topics=None))
+
+It speaks each API in the highest version that both sides know, unless one is given.
+"""
+
+import itertools
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from reference.protocol.apis import APIS
+from reference.protocol.codec import CodecError
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.schema import Message
+
+CLIENT_ID = "tidegauge"
+MAX_RESPONSE_BYTES = 256 << 20
+
+
+class WireError(Exception):
+    """No connection, no answer in time, or an answer that cannot be read."""
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket, timeout_s: float) -> None:
+        self._socket = connection
+        self._timeout_s = timeout_s
+        self._numbers = itertools.count(1)
+        self._versions: dict[int, tuple[int, int]] | None = None
+
+    @classmethod
+    def connect(cls, host: str, port: int, *, timeout_s: float = 10.0) -> Self:
+        """Errors: WireError."""
+        try:
+            connection = socket.create_connection((host, port), timeout=timeout_s)
+        except OSError as error:
+            raise WireError(f"{host}:{port}: {error}") from error
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connection.getsockname() == connection.getpeername():
+            connection.close()
+            raise WireError(f"{host}:{port}: nobody listens, and the connection met itself")
+        return cls(connection, timeout_s)
+
+    def call(self, request: Message, version: int | None = None, *, timeout_s: float | None = None) -> Any:
+        """Say it and read the answer. Errors: WireError; ValueError when no version is known to both sides."""
+        key = request.KEY
+        chosen = self.version_of(type(request)) if version is None else version
+        number = next(self._numbers)
+        until = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        try:
+            self._socket.settimeout(max(until - time.monotonic(), 0.001))
+            self._socket.sendall(encode_request(key, chosen, number, CLIENT_ID, request))
+            (size,) = struct.unpack(">i", self._take(4, until))
+            if not 0 <= size <= MAX_RESPONSE_BYTES:
+                raise WireError(f"{APIS[key].name}: an answer of {size} bytes")
+            correlation, answer = decode_response(key, chosen, self._take(size, until))
+        except (OSError, CodecError) as error:
+            raise WireError(f"{APIS[key].name}: {error or type(error).__name__}") from error
+        if correlation != number:
+            raise WireError(f"{APIS[key].name}: the answer belongs to request {correlation}, not {number}")
+        return answer
+
+    def version_of(self, request: type[Message]) -> int:
+        """The highest version that both sides know. Errors: ValueError where there is none; WireError."""
+        lowest, highest = self.versions().get(request.KEY, (0, -1))
+        chosen = min(highest, request.VERSIONS.highest)
+        if chosen < max(lowest, request.VERSIONS.lowest):
+            raise ValueError(
+                f"the broker serves {APIS[request.KEY].name} {lowest} to {highest}: none that is known here"
+            )
+        return chosen
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """What the broker advertises: API key -> lowest and highest version. Errors: WireError."""
+        if self._versions is None:
+            answer = self.call(ApiVersionsRequest(), 0)
+            if answer.error_code != ErrorCode.NONE:
+                raise WireError(f"ApiVersions: error {answer.error_code}")
+            self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        return self._versions
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(self, count: int, until: float) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError("no answer in time")
+            self._socket.settimeout(left_s)
+            part = self._socket.recv(min(count - len(parts), 1 << 20))
+            if not part:
+                raise ConnectionResetError("the connection was closed")
+            parts += part
+        return bytes(parts)
+
+
+def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:
+    """Whether something at the address answers ApiVersions."""
+    try:
+        with Wire.connect(host, port, timeout_s=timeout_s) as wire:
+            return bool(wire.versions())
+    except WireError:
+        return False
+
+
+def known_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> set[int]:
+    """The ids of the brokers that this one lists in Metadata; empty where it does not answer."""
+    try:
+        with Wire.connect(host, port, timeout_s=timeout_s) as wire:
+            request = MetadataRequest(topics=[])
+            version = wire.version_of(MetadataRequest)
+            return {broker.node_id for broker in wire.call(request, version).brokers}
+    except (WireError, ValueError):
+        return set()

@@ -1,0 +1,130 @@
+"""Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper that nobody hurts."""
+
+import shutil
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from linearizability.targets.artifacts import java
+from linearizability.targets.cluster import POLL_S, START_WITHIN_S, Member, small_internal_topics, write_properties
+from linearizability.targets.hosts import Host
+from linearizability.targets.kafka import SMALL_BROKER, SMALL_JVM, KafkaCluster
+from linearizability.targets.kafka_start import class_path
+from linearizability.targets.ports import free_ports
+from linearizability.targets.process import Process
+from linearizability.targets.target import TargetError
+
+FIRST_WITHOUT = (3, 0)
+"""From this release on a node is started in KRaft mode."""
+TICK_MS = 500
+"""ZooKeeper's unit: sessions may last from 2 to 20 of it."""
+SESSION_TIMEOUT_MS = 3_000
+
+
+def needs_zookeeper(version: str) -> bool:
+    """Whether a release is started with a ZooKeeper."""
+    return tuple(int(part) for part in version.split(".")[:2]) < FIRST_WITHOUT
+
+
+class ZooKeeperKafkaCluster(KafkaCluster):
+    """`kafka:VERSION[:NODES]` of an old version."""
+
+    def __init__(
+        self,
+        spec: str,
+        *,
+        version: str,
+        nodes: int,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        hosts: Sequence[Host] | None = None,
+        jvm: Sequence[str] = SMALL_JVM,
+    ) -> None:
+        super().__init__(spec, version=version, nodes=nodes, folder=folder, config=config, hosts=hosts, jvm=jvm)
+        self.zookeeper_host = self.hosts[nodes] if len(self.hosts) > nodes else Host()
+        self.zookeeper_port = 0
+        self.zookeeper: Process | None = None
+        self.zookeeper_data = Path()
+        self.killed_at: dict[int, float] = {}
+        self.gives_up = int(version.split(".")[0]) >= 1
+        """Whether a broker ends when ZooKeeper still has the session of its former life; before 1.0 it waits."""
+
+    def properties(self, member: Member) -> dict[str, str]:
+        host, port = member.host.address, member.node.port
+        return {
+            "broker.id": str(member.node.id),
+            "listeners": f"PLAINTEXT://{host}:{port}",
+            "advertised.listeners": f"PLAINTEXT://{host}:{port}",
+            "zookeeper.connect": f"{self.zookeeper_host.address}:{self.zookeeper_port}",
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "unclean.leader.election.enable": "false",
+            "log.dirs": str(member.data),
+            **small_internal_topics(self.size),
+            **SMALL_BROKER,
+        }
+
+    def format(self, member: Member) -> None:
+        """A broker of these releases makes its own folder."""
+
+    def lay_out(self, home: Path) -> None:
+        probe = "127.0.0.1" if self.zookeeper_host.prefix else self.zookeeper_host.address
+        (self.zookeeper_port,) = free_ports(1, probe)
+        folder = home / "zookeeper"
+        folder.mkdir()
+        self.zookeeper_data = folder / "data"
+        settings = folder / "zoo.cfg"
+        write_properties(
+            settings,
+            {
+                "tickTime": str(TICK_MS),
+                "dataDir": str(self.zookeeper_data),
+                "clientPort": str(self.zookeeper_port),
+                "clientPortAddress": self.zookeeper_host.address,
+                "maxClientCnxns": "0",
+            },
+        )
+        command = [
+            *self.zookeeper_host.prefix, java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            *self.logging(), "-cp", class_path(self.jars), "org.apache.zookeeper.server.ZooKeeperServerMain", settings,
+        ]  # fmt: skip
+        self.zookeeper = Process(f"ZooKeeper of {self.spec}", command, folder / "node.log", folder=folder)
+        super().lay_out(home)
+
+    def start_all(self) -> None:
+        assert self.zookeeper is not None
+        if not self.zookeeper.running:
+            self.zookeeper.start()
+        until = time.monotonic() + START_WITHIN_S
+        while not self._zookeeper_listens():
+            if not self.zookeeper.running or time.monotonic() > until:
+                raise TargetError(f"{self.zookeeper.name} does not listen; its log ends:\n{self.zookeeper.tail()}")
+            time.sleep(POLL_S)
+        super().start_all()
+
+    def kill(self, node: int) -> None:
+        super().kill(node)
+        self.killed_at[node] = time.monotonic()
+
+    def restart(self, node: int, *, wait: bool = True) -> None:
+        """Start it again, not before its old session is over: a broker that finds itself still registered gives up."""
+        since_kill_s = time.monotonic() - self.killed_at.get(node, 0)
+        time.sleep(max(0.0, (SESSION_TIMEOUT_MS + 2 * TICK_MS) / 1000 - since_kill_s) if self.gives_up else 0)
+        super().restart(node, wait=wait)
+
+    def end_all(self) -> None:
+        super().end_all()
+        if self.zookeeper is not None:
+            with suppress(TargetError):
+                self.zookeeper.kill()
+
+    def close(self) -> None:
+        super().close()
+        if not self.keep_data and self.zookeeper is not None:
+            shutil.rmtree(self.zookeeper_data, ignore_errors=True)
+
+    def _zookeeper_listens(self) -> bool:
+        with closing(socket.socket()) as probe:
+            probe.settimeout(1)
+            return probe.connect_ex((self.zookeeper_host.address, self.zookeeper_port)) == 0

@@ -1,0 +1,9 @@
+"""Clients that make histories: they produce and consume while the broker is hurt, and write down what they did and saw.
+
+- `profile`   what a run's clients are like: their acks, rates, groups; the standard mix
+- `client`    the process that one client runs in
+- `exact_producer`, `producer`, `consumer`   what it does, by the raw wire or by librdkafka
+- `outcomes`  which errors prove that nothing happened
+- `drain`     the final read of whole partitions, after healing
+- `cluster`   topics made, leaders and in-sync replicas seen, through the raw wire
+"""

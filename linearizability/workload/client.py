@@ -1,0 +1,110 @@
+"""The process of one client: `python -m linearizability.workload.client JSON`.
+
+It works until SIGTERM, then ends in good order: what is in flight is waited for, within bounds, and the history file is
+closed. A client that is killed leaves a history file without its last line, which is found out by whoever reads it.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from linearizability.history.contract import Contract
+from linearizability.history.recorder import Recorder
+from linearizability.workload.profile import PROCESSES_A_CLIENT, Consuming, Producing
+
+REPORT_EVERY_S = 1.0
+
+
+def log_settings() -> dict[str, str | int]:
+    """librdkafka's own log goes to the client's: errors only, or the contexts that TIDEGAUGE_CLIENT_DEBUG names (`eos,msg`)."""
+    contexts = os.environ.get("TIDEGAUGE_CLIENT_DEBUG", "")
+    return {"debug": contexts} if contexts else {"log_level": 3}
+
+
+class ClientTask(BaseModel):
+    """All that a client needs to know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    number: int
+    """From 1 on, unique in the run."""
+    bootstrap: str
+    topic: str
+    partitions: int
+    seed: int
+    history: Path
+    contract: Contract
+    does: Producing | Consuming
+
+    @property
+    def client_id(self) -> str:
+        return f"tidegauge-{self.number}"
+
+
+class Life:
+    """What a client's lives share: the stop sign, counters, and a recorder for each life."""
+
+    def __init__(self, task: ClientTask) -> None:
+        self.task = task
+        self.random = random.Random(f"{task.seed}/{task.number}")
+        self.stopping = threading.Event()
+        self.counts: dict[str, int] = {"ok": 0, "fail": 0, "info": 0, "read": 0, "lives": 0}
+        self._lock = threading.Lock()
+        self._reported_at = 0.0
+
+    def recorder(self) -> Recorder:
+        """The history file of the next life, under its own process number. Errors: RuntimeError after the last."""
+        life = self.counts["lives"]
+        if life >= PROCESSES_A_CLIENT:
+            raise RuntimeError(f"client {self.task.number} died {life} times")
+        self.counts["lives"] += 1
+        process = self.task.number * PROCESSES_A_CLIENT + life
+        return Recorder.open(self.task.history, process=process, contract=self.task.contract, run=self.task.run)
+
+    def count(self, what: str, how_many: int = 1) -> None:
+        """Lanes of one client count together."""
+        with self._lock:
+            self.counts[what] += how_many
+
+    def report(self) -> None:
+        """Say how far it has come, at most once a second: one line of JSON on standard output."""
+        now = time.monotonic()
+        if now - self._reported_at >= REPORT_EVERY_S:
+            self._reported_at = now
+            self.say(self.counts)
+
+    def say(self, what: dict[str, Any]) -> None:
+        print(json.dumps(what), flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Run one client until SIGTERM.
+
+    The handler does not set the event itself: it may have interrupted the main thread, or itself, inside the event's lock.
+    """
+    task = ClientTask.model_validate_json(arguments[0])
+    life = Life(task)
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=life.stopping.set, daemon=True).start())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    match task.does:
+        case Producing(client="exact"):
+            from linearizability.workload.exact_producer import run
+        case Producing():
+            from linearizability.workload.producer import run
+        case Consuming():
+            from linearizability.workload.consumer import run
+    run(life)
+    life.say(life.counts)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

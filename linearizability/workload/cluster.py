@@ -1,0 +1,158 @@
+"""A run's view of the cluster through the raw wire: making its topic, seeing leaders, in-sync replicas, the controller.
+
+A node that is cut off names leaders of the past. So every node is asked, and for each partition the answer with the
+highest leader epoch counts (before Kafka 2.1 there is none in Metadata; then the answer that most nodes give).
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from linearizability.targets.target import Node, TargetError
+from linearizability.targets.wire import Wire, WireError
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.metadata import MetadataRequest
+
+ASK_TIMEOUT_S = 1.5
+AGAIN = frozenset(
+    {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICATION_FACTOR,
+     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
+)  # fmt: skip
+"""Answers to CreateTopics by which a cluster says that it is not yet complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as the nodes that answer see it. `leader` -1: none."""
+
+    leader: int
+    epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What the nodes that answered know."""
+
+    answered: frozenset[int] = frozenset()
+    controller: int = -1
+    partitions: Mapping[int, PartitionView] = field(default_factory=dict[int, PartitionView])
+
+    def complete(self, partitions: int) -> bool:
+        """Whether every partition has a leader and all its replicas in sync."""
+        return len(self.partitions) == partitions and all(
+            view.leader >= 0 and set(view.in_sync) == set(view.replicas) for view in self.partitions.values()
+        )
+
+
+def look(nodes: Sequence[Node], topic: str) -> ClusterView:
+    """Ask all nodes at once; those that do not answer in time are left out."""
+    with ThreadPoolExecutor(max(len(nodes), 1)) as pool:
+        answers = [
+            (node, answer) for node, answer in zip(nodes, pool.map(lambda n: _ask(n, topic), nodes), strict=True)
+        ]
+    present = [(node.id, answer) for node, answer in answers if answer is not None]
+    seen: dict[int, list[PartitionView]] = {}
+    for _, answer in present:
+        for entry in answer.topics[0].partitions if answer.topics else []:
+            view = PartitionView(
+                entry.leader_id, entry.leader_epoch, tuple(entry.replica_nodes), tuple(sorted(entry.isr_nodes))
+            )
+            seen.setdefault(entry.partition_index, []).append(view)
+    controllers = Counter(answer.controller_id for _, answer in present if answer.controller_id >= 0)
+    return ClusterView(
+        frozenset(node for node, _ in present),
+        controllers.most_common(1)[0][0] if controllers else -1,
+        {partition: _newest(views) for partition, views in sorted(seen.items())},
+    )
+
+
+def _newest(views: list[PartitionView]) -> PartitionView:
+    highest = max(view.epoch for view in views)
+    return Counter(view for view in views if view.epoch == highest).most_common(1)[0][0]
+
+
+def _ask(node: Node, topic: str) -> Any:
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    try:
+        with Wire.connect(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as wire:
+            version = wire.version_of(MetadataRequest)
+            if version < 4:
+                request.allow_auto_topic_creation = True  # said by silence before version 4
+            return wire.call(request, version)
+    except (WireError, ValueError):
+        return None
+
+
+def knows_idempotence(nodes: Sequence[Node]) -> bool:
+    """Whether the brokers know idempotent producers (0.11 and later). Errors: TargetError when nobody answers."""
+    for node in nodes:
+        try:
+            with Wire.connect(node.host, node.port, timeout_s=5) as wire:
+                return InitProducerIdRequest.KEY in wire.versions()
+        except WireError:
+            continue
+    raise TargetError("no node answers ApiVersions")
+
+
+def create_topic(
+    nodes: Sequence[Node], topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str],
+    within_s: float = 60.0,
+) -> None:  # fmt: skip
+    """Make the topic and wait until its replicas are all in sync. Errors: TargetError."""
+    until = time.monotonic() + within_s
+    last = "nobody answered"
+    made = False
+    while time.monotonic() < until:
+        if not made:
+            for node in nodes:
+                last = _create(node, topic, partitions, replication_factor, configs)
+                if not last:
+                    made = True
+                    break
+        if made and look(nodes, topic).complete(partitions):
+            return
+        time.sleep(0.2)
+    raise TargetError(f"the topic {topic} could not be made within {within_s:.0f} s: {last or 'replicas out of sync'}")
+
+
+def _create(node: Node, topic: str, partitions: int, factor: int, configs: Mapping[str, str]) -> str:
+    """Ask one node. Gives what went wrong, empty when the topic is there. Errors: TargetError when it is refused."""
+    config = CreateTopicsRequest.CreatableTopicConfig
+    request = CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=topic,
+                num_partitions=partitions,
+                replication_factor=factor,
+                configs=[config(name=name, value=value) for name, value in configs.items()],
+            )
+        ],
+        timeout_ms=10_000,
+    )
+    try:
+        with Wire.connect(node.host, node.port, timeout_s=15) as wire:
+            result = wire.call(request).topics[0]
+    except (WireError, ValueError) as error:
+        return str(error)
+    if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        return ""
+    sentence = f"{_name(result.error_code)} {getattr(result, 'error_message', None) or ''}".strip()
+    if result.error_code in AGAIN:
+        return sentence
+    raise TargetError(f"the topic {topic} was refused: {sentence}")
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

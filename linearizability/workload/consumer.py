@@ -1,0 +1,230 @@
+"""A consumer that records every poll: alone on all partitions, or as a member of a group that commits what it has read."""
+
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from linearizability.history.operations import Key, Value, commit, committed, poll
+from linearizability.history.recorder import Recorder
+from linearizability.workload.client import Life, log_settings
+from linearizability.workload.outcomes import proves_nothing_committed
+from linearizability.workload.profile import Consuming
+
+POLL_S = 0.25
+RECORDS_A_POLL = 500
+REQUEST_TIMEOUT_S = 5.0
+LOST_PLACE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
+"""Errors after which a partition's position is lost: it would stay silent until it is sought anew."""
+
+
+def run(life: Life) -> None:
+    """Consume until told to stop."""
+    while not life.stopping.is_set():
+        with life.recorder() as recorder:
+            OneLife(life, recorder).run()
+
+
+class OneLife:
+    """A consumer until its end or its first fatal error."""
+
+    def __init__(self, life: Life, recorder: Recorder) -> None:
+        task, does = life.task, life.task.does
+        assert isinstance(does, Consuming)
+        self.life = life
+        self.does = does
+        self.recorder = recorder
+        self.topic = task.topic
+        self.positions: dict[int, int] = {}
+        """Partition -> the offset after the last record that was recorded."""
+        self.uncommitted = False
+        self.rebalanced: set[int] = set()
+        """Partitions that were given or taken during the present poll."""
+        self.fatal = False
+        self.consumer = Consumer(consumer_settings(task.bootstrap, task.client_id, does.group, does.isolation))
+
+    def run(self) -> None:
+        """Poll, and in a group commit; close at the end."""
+        try:
+            if self.does.how == "assign":
+                self._take_all()
+            else:
+                self.consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+            commit_at = time.monotonic() + self.does.commit_every_s
+            while not self.life.stopping.is_set() and not self.fatal:
+                self._poll()
+                if self.does.how == "subscribe" and time.monotonic() >= commit_at:
+                    self._commit()
+                    commit_at = time.monotonic() + self.does.commit_every_s
+                self.life.report()
+        finally:
+            self.consumer.close()
+
+    # ---- reading
+
+    def _poll(self) -> None:
+        self.rebalanced.clear()
+        operation = self.recorder.invoke("poll", [poll()])
+        try:
+            messages = self.consumer.consume(RECORDS_A_POLL, timeout=POLL_S)
+        except (KafkaException, RuntimeError) as error:
+            self.recorder.info(operation, error=str(error))
+            return
+        records: dict[Key, list[tuple[Value, ...]]] = {}
+        lost: set[int] = set()
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.setdefault(f"{self.topic}-{message.partition()}", []).append(read_record(message))
+            elif error.code() in LOST_PLACE and message.partition() is not None:
+                lost.add(int(message.partition()))  # type: ignore[arg-type]
+            elif error.fatal():
+                self.fatal = True
+        fields = {"rebalanced": self._keys(self.rebalanced)} if self.rebalanced else {}
+        self.recorder.ok(operation, [poll(records)], **fields)
+        for message in messages:
+            if message.error() is None and message.partition() in self.positions:
+                self.positions[int(message.partition())] = int(message.offset()) + 1  # type: ignore[arg-type]
+                self.uncommitted = True
+                self.life.counts["read"] += 1
+        for partition in sorted(lost):
+            self._seek_start(partition)
+
+    def _seek_start(self, partition: int) -> None:
+        """The place is lost (a truncated log, a fresh group): begin again at the log's start."""
+        start = self._log_start(partition)
+        self._momentary("seek", keys=self._keys([partition]))
+        self.positions[partition] = start
+        try:
+            self.consumer.seek(TopicPartition(self.topic, partition, start))
+        except KafkaException as error:
+            self.recorder.mark("note", text=f"seek of {self.topic}-{partition}: {error}")
+
+    def _log_start(self, partition: int) -> int:
+        try:
+            low, _ = self.consumer.get_watermark_offsets(
+                TopicPartition(self.topic, partition), timeout=REQUEST_TIMEOUT_S
+            )
+        except KafkaException:
+            return 0
+        return max(low, 0)
+
+    # ---- partitions
+
+    def _take_all(self) -> None:
+        self.positions = dict.fromkeys(range(self.life.task.partitions), 0)
+        self._momentary("assign", keys=self._keys(self.positions))
+        self.consumer.assign([TopicPartition(self.topic, partition, 0) for partition in self.positions])
+
+    def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        partitions = [item.partition for item in given]
+        self.rebalanced.update(partitions)
+        offsets = self._fetch_committed(partitions)
+        self.positions = {partition: offsets.get(partition) or 0 for partition in partitions}
+        self._momentary("subscribe", keys=self._keys(partitions))
+        consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self.positions.items()])
+
+    def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        self.rebalanced.update(item.partition for item in taken)
+        self._commit()
+        self.positions = {}
+        self._momentary("subscribe", keys=[])
+        consumer.unassign()
+
+    # ---- the group's offsets
+
+    def _fetch_committed(self, partitions: list[int]) -> dict[int, int | None]:
+        """What the group has committed; nothing where it has not, or nobody answered."""
+        if not partitions:
+            return {}
+        operation = self.recorder.invoke("committed", [committed(self.does.group)])
+        try:
+            found = self.consumer.committed(
+                [TopicPartition(self.topic, partition) for partition in partitions], timeout=REQUEST_TIMEOUT_S
+            )
+        except KafkaException as error:
+            self.recorder.info(operation, error=str(error))
+            return {}
+        if any(item.error is not None for item in found):
+            self.recorder.info(operation, error=str(next(item.error for item in found if item.error is not None)))
+            return {}
+        offsets = {item.partition: item.offset if item.offset >= 0 else None for item in found}
+        named: dict[Key, int | None] = {f"{self.topic}-{partition}": offset for partition, offset in offsets.items()}
+        self.recorder.ok(operation, [committed(self.does.group, named)])
+        return offsets
+
+    def _commit(self) -> None:
+        if not self.positions or not self.uncommitted:
+            return
+        positions = dict(self.positions)
+        named: dict[Key, int] = {f"{self.topic}-{partition}": offset for partition, offset in positions.items()}
+        member = self._member()
+        operation = self.recorder.invoke("commit", [commit(self.does.group, named, member=member)])
+        try:
+            answered = self.consumer.commit(
+                offsets=[TopicPartition(self.topic, p, offset) for p, offset in positions.items()], asynchronous=False
+            )
+        except KafkaException as error:
+            self._complete_failed_commit(operation, error.args[0])
+            return
+        refused = next((item.error for item in answered or [] if item.error is not None), None)
+        if refused is not None:
+            self._complete_failed_commit(operation, refused)
+            return
+        self.uncommitted = False
+        self.recorder.ok(operation)
+
+    def _complete_failed_commit(self, operation: int, error: KafkaError) -> None:
+        complete = self.recorder.fail if proves_nothing_committed(error) else self.recorder.info
+        complete(operation, error=error.name() or str(error.code()))
+
+    def _member(self) -> str:
+        try:
+            return self.consumer.memberid() or ""
+        except (KafkaException, RuntimeError):
+            return ""
+
+    # ---- words
+
+    def _keys(self, partitions: Any) -> list[str]:
+        return [f"{self.topic}-{partition}" for partition in sorted(partitions)]
+
+    def _momentary(self, f: str, **fields: Any) -> None:
+        self.recorder.ok(self.recorder.invoke(f, **fields))
+
+
+def read_record(message: Message) -> tuple[Value, ...]:
+    """Offset, value, and the leader epoch where the broker told it.
+
+    A value that none of ours has stays what it is, and is found to be a phantom.
+    """
+    raw = message.value()
+    text = raw.decode(errors="replace") if isinstance(raw, bytes) else ""
+    value = int(text) if text.isdigit() else text
+    epoch = message.leader_epoch()
+    offset = int(message.offset() or 0)
+    return (offset, value) if epoch is None or epoch < 0 else (offset, value, epoch)
+
+
+def consumer_settings(bootstrap: str, client_id: str, group: str, isolation: str) -> dict[str, Any]:
+    """Settings for a consumer that never jumps by itself: where its place is lost it says so."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "group.id": group or client_id,
+        "isolation.level": isolation,
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 1_000,
+        "max.poll.interval.ms": 60_000,
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 100,
+        "socket.timeout.ms": 5_000,
+        "socket.connection.setup.timeout.ms": 3_000,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 500,
+        "topic.metadata.refresh.interval.ms": 1_000,
+        **log_settings(),
+    }

@@ -1,0 +1,83 @@
+"""The final read: whole partitions, from the start to the end that the log had when everything was healed.
+
+Without it an acknowledged record that nobody read is only unseen; with it, it is lost.
+"""
+
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from linearizability.history.contract import Contract
+from linearizability.history.operations import drain, list_offsets, poll
+from linearizability.history.recorder import Recorder
+from linearizability.workload.consumer import consumer_settings, read_record
+
+ASK_AGAIN_S = 0.5
+RECORDS_A_POLL = 2_000
+
+
+def drain_topic(
+    bootstrap: str, topic: str, partitions: int, folder: Path, *, process: int, contract: Contract, run: str,
+    within_s: float,
+) -> list[str]:  # fmt: skip
+    """Read every partition to its end and record it. Gives what could not be read, one sentence each."""
+    until = time.monotonic() + within_s
+    consumer = Consumer(
+        consumer_settings(bootstrap, "tidegauge-drain", "", contract.isolation) | {"enable.partition.eof": True}
+    )
+    try:
+        with Recorder.open(folder, process=process, contract=contract, run=run) as recorder:
+            failures = (
+                _drain_partition(consumer, recorder, topic, partition, until) for partition in range(partitions)
+            )
+            return [failure for failure in failures if failure]
+    finally:
+        consumer.close()
+
+
+def _drain_partition(consumer: Consumer, recorder: Recorder, topic: str, partition: int, until: float) -> str:
+    key = f"{topic}-{partition}"
+    bounds = _bounds(consumer, recorder, key, TopicPartition(topic, partition), until)
+    if bounds is None:
+        return f"{key}: no leader said where the log ends"
+    start, end = bounds
+    consumer.assign([TopicPartition(topic, partition, start)])
+    recorder.ok(recorder.invoke("assign", keys=[key]))
+    draining = recorder.invoke("drain", [drain(key, start, end, start)])
+    position = start
+    while position < end:
+        if time.monotonic() > until:
+            recorder.info(draining, error="out of time")
+            return f"{key}: read up to {position} of {end} when the time was over"
+        operation = recorder.invoke("poll", [poll()])
+        messages = consumer.consume(RECORDS_A_POLL, timeout=1.0)
+        found = [message for message in messages if message.error() is None]
+        recorder.ok(operation, [poll({key: [read_record(message) for message in found]} if found else {})])
+        for message in messages:
+            error = message.error()
+            if error is None:
+                position = max(position, int(message.offset() or 0) + 1)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                position = max(position, int(message.offset() or 0))
+            elif not error.retriable():
+                recorder.info(draining, error=str(error))
+                return f"{key}: {error}"
+    recorder.ok(draining, [drain(key, start, end, position)])
+    return ""
+
+
+def _bounds(
+    consumer: Consumer, recorder: Recorder, key: str, partition: TopicPartition, until: float
+) -> tuple[int, int] | None:
+    while time.monotonic() < until:
+        operation = recorder.invoke("list_offsets", [list_offsets(key)])
+        try:
+            start, end = consumer.get_watermark_offsets(partition, timeout=5)
+        except KafkaException as error:
+            recorder.info(operation, error=str(error))
+            time.sleep(ASK_AGAIN_S)
+            continue
+        recorder.ok(operation, [list_offsets(key, start, end)])
+        return start, end
+    return None

@@ -1,0 +1,305 @@
+"""A producer on the raw wire that knows what it does not know.
+
+Client libraries try again by themselves and tell only how the last attempt ended; when librdkafka gives a record up, its
+idempotent session ends too, unseen. This producer's outcomes are exact. Each partition is a *lane* of its own: a thread, a
+connection to the leader, one batch in flight.
+
+- Without idempotence a batch is sent once. What its answer, or the lack of it, proves is recorded.
+- With idempotence the same batch goes out under the same sequence numbers until its fate is known. The session ends only
+  where the broker says that it has lost it; then the lane begins a new life, under a new process number.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from linearizability.history.operations import send
+from linearizability.history.recorder import Recorder
+from linearizability.targets.address import parse_address
+from linearizability.targets.wire import Wire, WireError
+from linearizability.workload.client import Life
+from linearizability.workload.outcomes import NEVER_APPENDED_CODES, SESSION_LOST_CODES
+from linearizability.workload.profile import PROCESSES_A_CLIENT, Producing
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import NO_UUID
+from reference.protocol.records.batch import build
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.legacy import write_message_set
+from reference.protocol.records.record import Record
+
+MOST_LANES = 10
+LIVES_A_LANE = PROCESSES_A_CLIENT // MOST_LANES
+RECORDS_A_BATCH = 50
+PRODUCE_TIMEOUT_MS = 5_000
+"""The broker's own bound on waiting for the in-sync replicas."""
+ANSWER_WITHIN_S = 8.0
+CONNECT_WITHIN_S = 2.0
+PAUSE_S = 0.1
+"""Before an unknown leader is looked for again, and before a batch is tried again."""
+LAST_TRIES_S = 20.0
+"""How long, after the stop sign, a batch is still tried."""
+FIRST_BATCHES_V = 3
+"""Produce's first version that carries record batches; older brokers take message sets."""
+FIRST_IDS_V = 13
+"""Produce's first version that names topics by id."""
+
+
+class SessionLost(Exception):
+    """The broker does not know the producer's session any more; the text is its error."""
+
+
+@dataclass
+class Leader:
+    """A connection to the partition's presumed leader."""
+
+    wire: Wire
+    version: int
+    topic_id: object
+
+
+@dataclass
+class Session:
+    """An idempotent producer's identity on one partition; -1 without idempotence."""
+
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+
+
+def run(life: Life) -> None:
+    """Produce on all lanes until told to stop."""
+    lanes = [Lane(life, partition) for partition in range(min(life.task.partitions, MOST_LANES))]
+    threads = [threading.Thread(target=lane.run, name=f"lane {lane.partition}") for lane in lanes]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        life.report()
+        broken = next((lane.broken for lane in lanes if lane.broken), None)
+        if broken is not None:
+            life.stopping.set()
+            raise broken
+        time.sleep(PAUSE_S)
+
+
+class Lane:
+    """One partition's share of the producer."""
+
+    def __init__(self, life: Life, partition: int) -> None:
+        does = life.task.does
+        assert isinstance(does, Producing)
+        self.life = life
+        self.does = does
+        self.partition = partition
+        self.key = f"{life.task.topic}-{partition}"
+        self.acks = {"all": -1, "1": 1}[does.acks]
+        self.rate_per_s = does.rate_per_s / min(life.task.partitions, MOST_LANES)
+        self.addresses = [parse_address(text) for text in life.task.bootstrap.split(",")]
+        self.turn = partition + life.task.number
+        """Which bootstrap address is asked next."""
+        self.leader: Leader | None = None
+        self.session = Session()
+        self.broken: BaseException | None = None
+        self.stop_by: float = 0
+
+    # ---- lives
+
+    def run(self) -> None:
+        """Live until told to stop; what breaks the lane itself is left in `broken`."""
+        try:
+            for number in range(LIVES_A_LANE):
+                if self.life.stopping.is_set():
+                    return
+                self._live(number)
+            raise RuntimeError(f"{self.key}: {LIVES_A_LANE} sessions were lost")
+        except BaseException as error:
+            self.broken = error
+        finally:
+            self._leave()
+
+    def _live(self, number: int) -> None:
+        task = self.life.task
+        process = task.number * PROCESSES_A_CLIENT + self.partition * LIVES_A_LANE + number
+        with Recorder.open(task.history, process=process, contract=task.contract, run=task.run) as recorder:
+            try:
+                self._produce(recorder)
+            except SessionLost as lost:
+                recorder.mark("note", text=f"{self.key}: the session is lost: {lost}")
+
+    def _produce(self, recorder: Recorder) -> None:
+        """Send what is due, batch by batch. Errors: SessionLost."""
+        if self.does.idempotence:
+            self.session = self._new_session()
+        due_from = time.monotonic()
+        counter = 0
+        while not self.life.stopping.is_set():
+            due = int((time.monotonic() - due_from) * self.rate_per_s) - counter
+            if due < 1:
+                self.life.stopping.wait(min(1 / self.rate_per_s, PAUSE_S))
+                continue
+            if self._find_leader() is None:
+                due_from = time.monotonic() - counter / self.rate_per_s  # what was missed is not made up for
+                continue
+            count = min(due, RECORDS_A_BATCH)
+            self._send(recorder, range(counter, counter + count))
+            counter += count
+
+    # ---- one batch
+
+    def _send(self, recorder: Recorder, counters: range) -> None:
+        """Invoke, try until the fate is known, complete. Errors: SessionLost."""
+        values = [recorder.process << 32 | counter for counter in counters]
+        operations = [recorder.invoke("send", [send(self.key, value)]) for value in values]
+        uncertain = ""
+        try:
+            while True:
+                error, offset = self._attempt(values)
+                if error == ErrorCode.NONE or error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    self._complete_ok(recorder, operations, values, offset if error == ErrorCode.NONE else -1)
+                    return
+                if error in SESSION_LOST_CODES and self.does.idempotence:
+                    raise SessionLost(error_name(error))
+                if error not in NEVER_APPENDED_CODES:
+                    uncertain = uncertain or error_name(error)
+                if not self.does.idempotence or not self._may_try_again(error):
+                    self._complete_failed(recorder, operations, uncertain, error)
+                    return
+        except SessionLost:
+            self._complete_failed(recorder, operations, uncertain, None)
+            raise
+        finally:
+            if self.does.idempotence:
+                self.session.sequence = (self.session.sequence + len(values)) & 0x7FFFFFFF
+
+    def _attempt(self, values: Sequence[int]) -> tuple[int | None, int]:
+        """One request. Gives the broker's error and the first offset; None for no answer."""
+        leader = self._find_leader()
+        if leader is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE if not self.does.idempotence else None, -1
+        task = self.life.task
+        topic = ProduceRequest.TopicProduceData(
+            name=task.topic,
+            partition_data=[
+                ProduceRequest.PartitionProduceData(index=self.partition, records=self._encoded(values, leader.version))
+            ],
+        )
+        if leader.version >= FIRST_IDS_V:
+            topic.topic_id = leader.topic_id  # type: ignore[assignment]
+        request = ProduceRequest(acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        try:
+            answer = leader.wire.call(request, leader.version, timeout_s=ANSWER_WITHIN_S)
+            told = answer.responses[0].partition_responses[0]
+        except (WireError, IndexError):
+            self._leave()
+            return None, -1
+        if told.error_code != ErrorCode.NONE:
+            self._leave()
+        return told.error_code, told.base_offset
+
+    def _encoded(self, values: Sequence[int], version: int) -> bytes | bytearray:
+        now = int(time.time() * 1000)
+        records = [Record(number, now, None, str(value).encode()) for number, value in enumerate(values)]
+        codec = Codec[self.does.compression.upper()]
+        if version < FIRST_BATCHES_V:
+            return write_message_set(records, 1 if version == 2 else 0, codec)
+        session = self.session
+        return build(
+            records,
+            codec=codec,
+            base_offset=0,
+            producer_id=session.producer_id,
+            producer_epoch=session.epoch,
+            base_sequence=session.sequence,
+        )
+
+    def _may_try_again(self, error: int | None) -> bool:
+        """Wait a little. False when the record itself is refused, or the time after the stop sign is over."""
+        if error in NEVER_APPENDED_CODES and error != ErrorCode.NOT_ENOUGH_REPLICAS:
+            return False
+        time.sleep(PAUSE_S)
+        if not self.life.stopping.is_set():
+            return True
+        self.stop_by = self.stop_by or time.monotonic() + LAST_TRIES_S
+        return time.monotonic() < self.stop_by
+
+    # ---- outcomes
+
+    def _complete_ok(self, recorder: Recorder, operations: list[int], values: list[int], base: int) -> None:
+        for place, (operation, value) in enumerate(zip(operations, values, strict=True)):
+            recorder.ok(operation, [send(self.key, value, offset=base + place if base >= 0 else None)])
+        self.life.count("ok", len(operations))
+
+    def _complete_failed(self, recorder: Recorder, operations: list[int], uncertain: str, error: int | None) -> None:
+        """`fail` only when every attempt is known to have left nothing."""
+        for operation in operations:
+            if uncertain:
+                recorder.info(operation, error=uncertain)
+            else:
+                recorder.fail(operation, error=error_name(error))
+        self.life.count("info" if uncertain else "fail", len(operations))
+
+    # ---- the leader
+
+    def _find_leader(self) -> Leader | None:
+        """The standing connection, or a new one to whom Metadata names; None (after a pause) where there is none."""
+        if self.leader is not None:
+            return self.leader
+        host, port = self.addresses[self.turn % len(self.addresses)]
+        self.turn += 1
+        with suppress(WireError, ValueError, LookupError, StopIteration):
+            self.leader = self._connect(host, port)
+        if self.leader is None:
+            time.sleep(PAUSE_S)
+        return self.leader
+
+    def _connect(self, host: str, port: int) -> Leader:
+        """Errors: WireError, LookupError where no leader is named."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=self.life.task.topic)]
+        with Wire.connect(host, port, timeout_s=CONNECT_WITHIN_S) as wire:
+            version = wire.version_of(MetadataRequest)
+            answer = wire.call(MetadataRequest(topics=topics, allow_auto_topic_creation=version < 4), version)
+        topic = answer.topics[0]
+        leader_id = next(entry.leader_id for entry in topic.partitions if entry.partition_index == self.partition)
+        broker = {broker.node_id: broker for broker in answer.brokers}[leader_id]
+        wire = Wire.connect(broker.host, broker.port, timeout_s=CONNECT_WITHIN_S)
+        try:
+            chosen = wire.version_of(ProduceRequest)
+        except BaseException:
+            wire.close()
+            raise
+        topic_id = getattr(topic, "topic_id", NO_UUID)
+        if topic_id == NO_UUID:
+            chosen = min(chosen, FIRST_IDS_V - 1)
+        return Leader(wire, chosen, topic_id)
+
+    def _leave(self) -> None:
+        if self.leader is not None:
+            self.leader.wire.close()
+            self.leader = None
+
+    def _new_session(self) -> Session:
+        """A producer id from whoever gives one; waits until somebody does. Errors: SessionLost when told to stop."""
+        while not self.life.stopping.is_set():
+            host, port = self.addresses[self.turn % len(self.addresses)]
+            self.turn += 1
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            with suppress(WireError, ValueError), Wire.connect(host, port, timeout_s=ANSWER_WITHIN_S) as wire:
+                answer = wire.call(request)
+                if answer.error_code == ErrorCode.NONE:
+                    return Session(answer.producer_id, answer.producer_epoch, 0)
+            time.sleep(PAUSE_S)
+        raise SessionLost("stopped before there was one")
+
+
+def error_name(code: int | None) -> str:
+    """The broker's error by name; no answer has a name of its own."""
+    if code is None:
+        return "NO_ANSWER"
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

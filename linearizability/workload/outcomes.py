@@ -1,0 +1,82 @@
+"""Which errors prove that a send or a commit did not happen, and never will.
+
+librdkafka tries again by itself, and tells only the last error of a record's life. So an error counts as proof only when
+every attempt must have ended in it: it depends on the record, not on the moment. NOT_ENOUGH_REPLICAS is no proof: an
+earlier attempt may have been appended and its answer lost. What is not listed is unknown (`info`).
+"""
+
+from confluent_kafka import KafkaError
+
+from reference.protocol.errors import ErrorCode
+
+NEVER_APPENDED = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_REQUIRED_ACKS,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError._INVALID_ARG,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._BAD_COMPRESSION,
+    }
+)
+"""The record is refused for what it is; no broker appends it at any time."""
+
+NEVER_COMMITTED = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.OFFSET_METADATA_TOO_LARGE,
+        KafkaError.INVALID_COMMIT_OFFSET_SIZE,
+        KafkaError._NO_OFFSET,
+    }
+)
+"""The coordinator refused the commit. librdkafka does not repeat a commit that failed by the coordinator's word."""
+
+NEVER_APPENDED_CODES = frozenset(
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+"""Answers to one single attempt that prove that this attempt was not appended.
+
+NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION are none of them: a leader that has appended and then loses its
+leadership while it waits for the others answers just so.
+"""
+
+SESSION_LOST_CODES = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+"""With one batch in flight these say that the broker has forgotten, or lost, what it had acknowledged."""
+
+
+def proves_nothing_appended(error: KafkaError) -> bool:
+    """Whether a send that ended so is certain not to be in the log."""
+    return error.code() in NEVER_APPENDED
+
+
+def proves_nothing_committed(error: KafkaError) -> bool:
+    """Whether a commit that ended so is certain not to have happened."""
+    return error.code() in NEVER_COMMITTED

@@ -1,0 +1,126 @@
+"""A producer that records every send: pipelined, at a steady rate, through outages, in as many lives as it takes."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from linearizability.history.operations import send
+from linearizability.history.recorder import Recorder
+from linearizability.workload.client import Life, log_settings
+from linearizability.workload.outcomes import proves_nothing_appended
+from linearizability.workload.profile import Producing
+
+DELIVERY_TIMEOUT_MS = 15_000
+"""After this a send is given up as unknown. Longer than an election, so that most sends get their answer."""
+IDEMPOTENT_DELIVERY_TIMEOUT_MS = 600_000
+"""An idempotent producer never gives up: librdkafka then takes a new epoch and sends again, under new sequence numbers,
+what was in flight. Those are duplicates that no broker can see, and that Kafka does not promise to prevent."""
+MAX_OUTSTANDING = 400
+"""Sends without an answer; more would only fill the history with unknowns while the broker is away."""
+FLUSH_WITHIN_S = 20.0
+POLL_S = 0.005
+
+
+def run(life: Life) -> None:
+    """Produce until told to stop."""
+    while not life.stopping.is_set():
+        with life.recorder() as recorder:
+            OneLife(life, recorder).run()
+
+
+class OneLife:
+    """A producer until its end or its first fatal error, which librdkafka raises when idempotence is lost for good."""
+
+    def __init__(self, life: Life, recorder: Recorder) -> None:
+        task, does = life.task, life.task.does
+        assert isinstance(does, Producing)
+        self.life = life
+        self.recorder = recorder
+        self.outstanding = 0
+        self.fatal = False
+        self.period_s = 1 / does.rate_per_s
+        self.producer = Producer(
+            {
+                "bootstrap.servers": task.bootstrap,
+                "client.id": task.client_id,
+                "acks": does.acks,
+                "enable.idempotence": does.idempotence,
+                "max.in.flight.requests.per.connection": does.max_in_flight,
+                "compression.type": does.compression,
+                "delivery.timeout.ms": IDEMPOTENT_DELIVERY_TIMEOUT_MS if does.idempotence else DELIVERY_TIMEOUT_MS,
+                "request.timeout.ms": 3_000,
+                "socket.connection.setup.timeout.ms": 3_000,
+                "socket.timeout.ms": 5_000,
+                "linger.ms": 2,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 500,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1_000,
+                "error_cb": self._on_error,
+                **log_settings(),
+            }
+        )
+
+    def run(self) -> None:
+        """Send at the rate while the answers keep up; then wait for what is in flight."""
+        due = time.monotonic()
+        counter = 0
+        while not self.life.stopping.is_set() and not self.fatal:
+            now = time.monotonic()
+            if now >= due and self.outstanding < MAX_OUTSTANDING:
+                self._send(counter)
+                counter += 1
+                due = max(due + self.period_s, now - 1)
+            self._serve(lambda: self.producer.poll(min(max(due - time.monotonic(), 0), POLL_S)))
+            self.life.report()
+        if not self.fatal:
+            self._serve(lambda: self.producer.flush(FLUSH_WITHIN_S))
+        self.producer.purge()
+        self._serve(lambda: self.producer.flush(1))
+
+    def _serve(self, call: Callable[[], object]) -> None:
+        """Let librdkafka call back. It tells of a fatal error by raising it here, each time anew."""
+        try:
+            call()
+        except KafkaException as error:
+            self._on_error(error.args[0])
+
+    def _send(self, counter: int) -> None:
+        task = self.life.task
+        partition = self.life.random.randrange(task.partitions)
+        key = f"{task.topic}-{partition}"
+        value = self.recorder.process << 32 | counter
+        operation = self.recorder.invoke("send", [send(key, value)])
+        self.outstanding += 1
+        try:
+            self.producer.produce(
+                task.topic,
+                str(value),
+                partition=partition,
+                on_delivery=partial(self._on_delivery, operation, key, value),
+            )
+        except (BufferError, KafkaException) as error:
+            self._complete("fail", operation, error=str(error))
+
+    def _on_delivery(self, operation: int, key: str, value: int, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            offset = message.offset()
+            known = offset if offset is not None and offset >= 0 else None
+            self._complete("ok", operation, [send(key, value, offset=known)])
+        else:
+            outcome = "fail" if proves_nothing_appended(error) else "info"
+            self._complete(outcome, operation, error=error.name() or str(error.code()))
+
+    def _complete(self, outcome: str, operation: int, mops: Any = None, **fields: Any) -> None:
+        self.outstanding -= 1
+        self.life.counts[outcome] += 1
+        getattr(self.recorder, outcome)(operation, mops, **fields)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal() and not self.fatal:
+            self.fatal = True
+            self.recorder.mark("note", text=f"fatal: {error.name()}: {error.str()}")

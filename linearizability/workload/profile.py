@@ -1,0 +1,108 @@
+"""What a run's clients are like."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from linearizability.history.contract import Acks, Contract
+
+PROCESSES_A_CLIENT = 1000
+"""Process numbers that a client has to spend: each of its lives (a fatal error ends one) is a process of its own."""
+
+
+class Producing(BaseModel):
+    """One producer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    client: Literal["exact", "librdkafka"] = "exact"
+    """The raw wire, with exact outcomes; or the library that most clients of other languages are made of."""
+    acks: Acks = "all"
+    idempotence: bool = True
+    max_in_flight: int = 5
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    rate_per_s: float = Field(default=100, gt=0)
+
+
+class Consuming(BaseModel):
+    """One consumer: it reads everything by itself (assign), or shares a group's work (subscribe) and commits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    how: Literal["assign", "subscribe"] = "assign"
+    group: str = ""
+    isolation: Literal["read_uncommitted", "read_committed"] = "read_committed"
+    commit_every_s: float = Field(default=1, gt=0)
+
+
+class Profile(BaseModel):
+    """A topic and the clients that work on it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    partitions: int = Field(default=2, ge=1)
+    replication_factor: int = Field(default=1, ge=1)
+    min_isr: int = Field(default=1, ge=1)
+    unclean_election: bool = False
+    producers: list[Producing]
+    consumers: list[Consuming]
+
+    def contract(self, client: Producing | Consuming | None = None) -> Contract:
+        """What a client of this run may rely on; without a client, what the cluster promises.
+
+        librdkafka's idempotent session ends unseen when it gives a record up, or when the broker has lost its place; what
+        was in flight is then sent again under a new session. So its clients may rely neither on order nor on singleness,
+        and only the exact producer is held to both.
+        """
+        promised: dict[str, Any] = {
+            "replication_factor": self.replication_factor,
+            "min_isr": self.min_isr,
+            "unclean_election": self.unclean_election,
+        }
+        match client:
+            case Producing():
+                promised |= client.model_dump(include={"acks", "idempotence", "max_in_flight"})
+                if client.client == "librdkafka":
+                    promised["idempotence"] = False
+            case Consuming():
+                promised["isolation"] = client.isolation
+            case None:
+                promised["acks"] = self.producers[0].acks if self.producers else "all"
+        return Contract.model_validate(promised)
+
+    def topic_configs(self) -> dict[str, str]:
+        """The topic's own configuration: said explicitly, because defaults differ between releases."""
+        return {
+            "min.insync.replicas": str(self.min_isr),
+            "unclean.leader.election.enable": str(self.unclean_election).lower(),
+        }
+
+
+def standard_profile(
+    nodes: int, *, acks: Acks = "all", idempotence: bool = True, unclean_election: bool = False, rate_per_s: float = 400
+) -> Profile:
+    """The mix that hunts run with: three producers, one consumer that reads everything, two that share a group.
+
+    `idempotence` is whether the broker knows it (0.11 and later); it needs acks=all. The rate is of all producers together.
+    acks=0 has no answers, which is for librdkafka alone.
+    """
+    share = rate_per_s / 3
+    exact: Literal["exact", "librdkafka"] = "librdkafka" if acks == "0" else "exact"
+    idempotent = idempotence and acks == "all"
+    factor = min(nodes, 3)
+    return Profile(
+        partitions=2,
+        replication_factor=factor,
+        min_isr=max(1, factor - 1),
+        unclean_election=unclean_election,
+        producers=[
+            Producing(client=exact, acks=acks, idempotence=idempotent, rate_per_s=share),
+            Producing(client=exact, acks=acks, idempotence=False, compression="gzip", rate_per_s=share),
+            Producing(client="librdkafka", acks=acks, idempotence=idempotent, compression="lz4", rate_per_s=share),
+        ],
+        consumers=[
+            Consuming(),
+            Consuming(how="subscribe", group="hunters"),
+            Consuming(how="subscribe", group="hunters"),
+        ],
+    )

@@ -1,0 +1,113 @@
+"""Artifacts are what was pinned, or an error that says why not."""
+
+import hashlib
+import multiprocessing
+import time
+from pathlib import Path
+
+import pytest
+
+from linearizability.targets import artifacts
+from linearizability.targets.artifacts import ArtifactError
+from linearizability.targets.ivy import IvyError, Module
+
+JARS = {Module("org.example", "one", "1.0"): b"first", Module("org.example", "two", "2.0", "linux"): b"second"}
+PINS = {module: hashlib.sha256(content).hexdigest() for module, content in JARS.items()}
+
+
+def pretend_to_retrieve(modules, folder: Path, work: Path) -> None:
+    folder.mkdir(parents=True)
+    for module in modules:
+        (folder / module.file_name).write_bytes(JARS[module])
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDEGAUGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(artifacts, "read_lock", lambda: {"example": PINS})
+    monkeypatch.setattr(artifacts, "retrieve", pretend_to_retrieve)
+    artifacts.artifact_jars.cache_clear()
+    yield tmp_path / "artifacts"
+    artifacts.artifact_jars.cache_clear()
+
+
+def test_a_set_is_fetched_once_and_complete(cache, monkeypatch):
+    first = artifacts.artifact_jars("example")
+    assert [jar.name for jar in first] == ["one-1.0.jar", "two-2.0-linux.jar"]
+    assert [jar.read_bytes() for jar in first] == [b"first", b"second"]
+    monkeypatch.setattr(artifacts, "retrieve", lambda *_: pytest.fail("fetched again"))
+    artifacts.artifact_jars.cache_clear()
+    assert artifacts.artifact_jars("example") == first
+    assert sorted(path.name for path in cache.iterdir()) == ["example", "example.lock"]
+
+
+def test_other_bytes_than_pinned_are_refused_and_not_kept(cache, monkeypatch):
+    def lie(modules, folder: Path, work: Path) -> None:
+        pretend_to_retrieve(modules, folder, work)
+        (folder / "one-1.0.jar").write_bytes(b"evil")
+
+    monkeypatch.setattr(artifacts, "retrieve", lie)
+    with pytest.raises(ArtifactError, match=r"example was fetched, but holds another one-1\.0\.jar than was pinned"):
+        artifacts.artifact_jars("example")
+    assert not (cache / "example").exists()
+
+
+def test_a_missing_jar_is_named(cache, monkeypatch):
+    monkeypatch.setattr(artifacts, "retrieve", lambda modules, folder, work: folder.mkdir(parents=True))
+    with pytest.raises(ArtifactError, match=r"lacks one-1\.0\.jar"):
+        artifacts.artifact_jars("example")
+
+
+def test_a_damaged_cache_is_named(cache):
+    jar = artifacts.artifact_jars("example")[1]
+    jar.write_bytes(b"sec")
+    artifacts.artifact_jars.cache_clear()
+    with pytest.raises(ArtifactError, match=r"holds another two-2\.0-linux\.jar .* remove the folder"):
+        artifacts.artifact_jars("example")
+
+
+def test_no_network_is_one_sentence(cache, monkeypatch):
+    def fail(*_):
+        raise IvyError("module not found: org.example#one;1.0")
+
+    monkeypatch.setattr(artifacts, "retrieve", fail)
+    with pytest.raises(ArtifactError, match="example could not be fetched: module not found"):
+        artifacts.artifact_jars("example")
+
+
+def test_an_unknown_release_lists_the_pinned(cache):
+    with pytest.raises(ArtifactError, match=r"kafka-9\.9 is not among the pinned artifacts: example"):
+        artifacts.kafka_jars("9.9")
+
+
+def test_processes_that_ask_at_once_fetch_once(cache, monkeypatch):
+    def slowly(modules, folder: Path, work: Path) -> None:
+        with (cache / "fetches").open("a") as log:
+            log.write("x")
+        time.sleep(0.3)
+        pretend_to_retrieve(modules, folder, work)
+
+    monkeypatch.setattr(artifacts, "retrieve", slowly)
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=artifacts.artifact_jars, args=("example",)) for _ in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(30)
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    assert (cache / "fetches").read_text() == "x"
+
+
+def test_the_lock_file_pins_every_set_that_is_resolved():
+    lock = artifacts.read_lock()
+    assert set(lock) == set(artifacts.ROOTS)
+    for name, roots in artifacts.ROOTS.items():
+        assert {Module.parse(root) for root in roots.modules} <= set(lock[name])
+        assert all(len(digest) == 64 for digest in lock[name].values())
+
+
+def test_a_broken_lock_file_is_named(tmp_path):
+    broken = tmp_path / "lock.json"
+    broken.write_text('{"sets": {"a": {"jars": {"only:two": "00"}}}}')
+    with pytest.raises(ArtifactError, match=r"lock\.json is no lock file: 'only:two'"):
+        artifacts.read_lock(broken)

@@ -1,0 +1,143 @@
+"""Processes can be hurt, and nothing that was started outlives the one who started it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from linearizability.targets import leash
+from linearizability.targets.process import Process
+from linearizability.targets.target import TargetError
+
+SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
+STUBBORN = [
+    sys.executable, "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)",
+]  # fmt: skip
+
+
+def eventually(condition, within_s: float = 20.0) -> bool:
+    until = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for the process (S sleeping, T stopped, Z dead but unburied); empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def gone(pid: int) -> bool:
+    return state(pid) in ("", "Z")
+
+
+@pytest.fixture
+def started(tmp_path):
+    made: list[Process] = []
+
+    def start(command: list[str]) -> Process:
+        process = Process("the sleeper", command, tmp_path / "log", folder=tmp_path)
+        made.append(process)
+        process.start()
+        assert eventually(lambda: "here" in process.tail())
+        return process
+
+    yield start
+    for process in made:
+        process.kill()
+
+
+def test_kill_and_start_again(started):
+    process = started(SLEEPER)
+    first = process.pid
+    process.kill()
+    assert gone(first) and not process.running and process.exit_code() == -signal.SIGKILL
+    process.start()
+    assert process.running and process.pid != first and process.starts == 2
+
+
+def test_pause_freezes_and_resume_goes_on(started):
+    process = started(SLEEPER)
+    process.pause()
+    assert eventually(lambda: state(process.pid) == "T")
+    process.resume()
+    assert eventually(lambda: state(process.pid) == "S")
+
+
+def test_a_frozen_process_can_be_stopped_and_killed(started):
+    process = started(SLEEPER)
+    process.pause()
+    assert process.stop(timeout_s=20)
+    process.start()
+    process.pause()
+    process.kill()
+    assert not process.running
+
+
+def test_stop_becomes_kill_when_it_takes_too_long(started):
+    process = started(STUBBORN)
+    assert not process.stop(timeout_s=0.2)
+    assert process.exit_code() == -signal.SIGKILL
+
+
+def test_what_cannot_be_done_says_so(started, tmp_path):
+    process = started(SLEEPER)
+    with pytest.raises(TargetError, match="the sleeper runs already"):
+        process.start()
+    process.kill()
+    with pytest.raises(TargetError, match="is down and cannot be paused"):
+        process.pause()
+    missing = Process("nothing", [str(tmp_path / "absent")], tmp_path / "absent.log", folder=tmp_path)
+    with pytest.raises(TargetError, match=r"nothing could not be started: .*absent"):
+        missing.start()
+
+
+def test_the_tail_is_of_the_present_life(started):
+    process = started(
+        [sys.executable, "-c", "import os, time; print('here', os.getpid(), flush=True); time.sleep(600)"]
+    )
+    process.kill()
+    process.start()
+    assert eventually(lambda: process.tail() == f"here {process.pid}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_its_starter(tmp_path, number):
+    code = (
+        "import sys, time; from pathlib import Path; from linearizability.targets.process import Process\n"
+        f"child = Process('child', {SLEEPER!r}, Path('log'), folder=Path('.')); child.start(); child.pause()\n"
+        "print(child.pid, flush=True); time.sleep(600)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL,
+    ) as starter:  # fmt: skip
+        assert starter.stdout is not None
+        child = int(starter.stdout.readline())
+        assert not gone(child)
+        starter.send_signal(number)
+        starter.wait(20)
+    assert eventually(lambda: gone(child))
+
+
+def test_a_leftover_of_a_dead_owner_is_removed_and_nobody_else(started):
+    ours = started(SLEEPER)
+    dead = leash.owner().rsplit("/", 1)[0] + "/1"
+    orphan = subprocess.Popen(["sleep", "600"], env=os.environ | {leash.OWNER: dead})
+    try:
+        assert eventually(lambda: orphan.pid in leash.remove_leftovers())
+        assert orphan.wait(20) == -signal.SIGKILL
+        assert ours.running
+    finally:
+        orphan.kill()

@@ -1,0 +1,67 @@
+"""Each client declares what it relies on, and not more."""
+
+import pytest
+from confluent_kafka import KafkaError
+
+from linearizability.workload.outcomes import proves_nothing_appended, proves_nothing_committed
+from linearizability.workload.profile import standard_profile
+
+
+def test_three_nodes_promise_two_copies():
+    profile = standard_profile(3)
+    contract = profile.contract()
+    assert (contract.acks, contract.replication_factor, contract.min_isr) == ("all", 3, 2)
+    assert contract.permits_loss() == ""
+    assert profile.topic_configs() == {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+
+def test_only_exact_idempotent_producers_rely_on_order_and_singleness():
+    profile = standard_profile(3)
+    claims = {(p.client, p.idempotence): profile.contract(p).idempotence for p in profile.producers}
+    assert claims == {("exact", True): True, ("exact", False): False, ("librdkafka", True): False}
+
+
+def test_all_clients_of_a_run_declare_one_cluster():
+    profile = standard_profile(3, unclean_election=True)
+    clusters = {
+        (c.replication_factor, c.min_isr, c.unclean_election)
+        for c in map(profile.contract, [None, *profile.producers, *profile.consumers])
+    }
+    assert clusters == {(3, 2, True)}
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_lower_acks_permit_losses_and_need_no_idempotence(acks):
+    profile = standard_profile(3, acks=acks)
+    assert profile.contract().permits_loss()
+    assert not any(producer.idempotence for producer in profile.producers)
+    assert acks == "1" or {producer.client for producer in profile.producers} == {"librdkafka"}
+
+
+def test_one_node_has_one_replica_and_old_brokers_no_idempotence():
+    profile = standard_profile(1, idempotence=False)
+    assert (profile.replication_factor, profile.min_isr) == (1, 1)
+    assert not any(producer.idempotence for producer in profile.producers)
+
+
+@pytest.mark.parametrize(
+    ("code", "proof"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, True),
+        (KafkaError.NOT_ENOUGH_REPLICAS, False),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, False),
+        (KafkaError._MSG_TIMED_OUT, False),
+        (KafkaError._TRANSPORT, False),
+        (KafkaError.UNKNOWN, False),
+    ],
+)
+def test_what_librdkafkas_last_error_proves_of_a_send(code, proof):
+    assert proves_nothing_appended(KafkaError(code)) is proof
+
+
+@pytest.mark.parametrize(
+    ("code", "proof"),
+    [(KafkaError.ILLEGAL_GENERATION, True), (KafkaError.REQUEST_TIMED_OUT, False), (KafkaError._TRANSPORT, False)],
+)
+def test_what_an_error_proves_of_a_commit(code, proof):
+    assert proves_nothing_committed(KafkaError(code)) is proof

@@ -1,0 +1,254 @@
+"""`tidegauge history check|show|import|export`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="history", help="Check, show, import and export histories.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.callback()
+def history() -> None:
+    """Check, show, import and export histories: what clients did and saw."""
+
+
+class Engine(StrEnum):
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+Files = Annotated[list[Path], typer.Argument(help="History files, or folders that hold them.", show_default=False)]
+Format = Annotated[str, typer.Option("--format", help="auto, native, neutral, or an importer's name.")]
+
+
+@app.command(
+    epilog="Examples: tidegauge history check results/latest | tidegauge history check --format neutral --json FILE.jsonl.gz"
+)
+def check(
+    files: Files,
+    form: Format = "auto",
+    engine: Annotated[Engine, typer.Option(help="Where the rules run; auto goes by size.")] = Engine.AUTO,
+    master: Annotated[str, typer.Option(help="The Spark master.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a history, and one that sums up.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Also write a one-file HTML report here.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Also write anomalies, series, pictures and report here.")] = None,
+) -> int:
+    """Judge histories: valid (exit 0), invalid (1) or unknown (2); of several the worst counts."""
+    from linearizability.pipeline.engine import check as judgements
+    from linearizability.pipeline.verdict import EXIT_CODES, VALID, worst
+
+    _known_format(form)
+    _existing(files)
+    done = []
+    for judgement in judgements(files, form, engine.value, master):
+        done.append(judgement)
+        if as_json:
+            print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
+        else:
+            _print(judgement)
+    verdict = worst(judgement.verdict for judgement in done)
+    summary: dict[str, object] = {"verdict": verdict, "histories": len(done)}
+    for name in ("valid", "invalid", "unknown"):
+        summary[name] = sum(judgement.verdict == name for judgement in done)
+    summary["facts"] = sum(judgement.facts for judgement in done)
+    if report is not None:
+        from linearizability.pipeline.report import write_report
+
+        write_report(report, done)
+        summary["report"] = str(report)
+    if output is not None:
+        from linearizability.pipeline.output import write_output
+
+        write_output(output, done)
+        summary["output"] = str(output)
+    if as_json:
+        print(json.dumps(summary))
+    elif len(done) != 1 or verdict != VALID:
+        print(", ".join(f"{name}: {value}" for name, value in summary.items()))
+    return EXIT_CODES[verdict]
+
+
+def _print(judgement) -> None:  # type: ignore[no-untyped-def]
+    """One history for people: the verdict, why, and each kind of anomaly with one witness."""
+    from linearizability.history.facts import join_key, operation_name
+    from linearizability.rules import RULES
+
+    print(f"{judgement.id}: {judgement.verdict} ({judgement.facts} facts, {judgement.engine})")
+    for reason in judgement.reasons:
+        print(f"  not known: {reason}")
+    for item in judgement.findings:
+        mark = f"permitted: {item.permitted}" if item.permitted else RULES[item.rule].weight.value
+        print(f"  {item.rule} × {item.count} ({mark})")
+        for anomaly in item.anomalies[:3]:
+            operations = " ".join(operation_name(operation) for operation in anomaly.operations)
+            print(
+                f"    {join_key(anomaly.topic, anomaly.partition)} value {anomaly.value}: {anomaly.text} [{operations}]"
+            )
+
+
+@app.command(
+    epilog="Examples: tidegauge history show results/latest | tidegauge history show FILE --rule lost-write --limit 1"
+)
+def show(
+    files: Files,
+    form: Format = "auto",
+    rule: Annotated[list[str] | None, typer.Option(help="Only anomalies of this type; may repeat.")] = None,
+    identifier: Annotated[str | None, typer.Option("--id", help="Only the history of this id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Anomalies of each type and partition.")] = 3,
+    svg: Annotated[Path | None, typer.Option(help="Also draw each anomaly into this folder.")] = None,
+) -> None:
+    """Show each anomaly with the fewest operations that prove it: times, processes, offsets, and a picture if asked."""
+    from linearizability.history.events import diagram, text_of
+    from linearizability.history.facts import join_key
+    from linearizability.pipeline.engine import check as judgements
+    from linearizability.pipeline.report import witness_title, witnesses
+
+    _known_format(form)
+    _existing(files)
+    _known_rules(rule or [])
+    if svg is not None:
+        svg.mkdir(parents=True, exist_ok=True)
+    drawn = 0
+    for judgement in judgements(files, form, "local"):
+        if identifier not in (None, judgement.id):
+            continue
+        print(
+            f"{judgement.id}: {judgement.verdict}",
+            *(f"  not known: {reason}" for reason in judgement.reasons),
+            sep="\n",
+        )
+        if judgement.history is None:
+            continue
+        for anomaly, operations in witnesses(judgement.history, judgement, limit).items():
+            if rule and anomaly.rule not in rule:
+                continue
+            key = join_key(anomaly.topic, anomaly.partition) or None
+            permitted = f" (permitted: {anomaly.permitted})" if anomaly.permitted else ""
+            print(f"  {anomaly.rule}: {witness_title(anomaly, judgement.history.names)}{permitted}")
+            print(*(f"    {line}" for line in text_of(operations, key, anomaly.offset)), sep="\n")
+            if svg is not None:
+                drawn += 1
+                (svg / f"{drawn:04d}-{anomaly.rule}.svg").write_text(diagram(operations, key, anomaly.offset))
+
+
+@app.command(
+    epilog="Examples: tidegauge history rules | tidegauge history rules lost-write G1a | tidegauge history rules --json"
+)
+def rules(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these rules.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a rule.")] = False,
+) -> None:
+    """Say of each rule what it condemns, when the contract permits it, what it needs, and show a history that breaks it."""
+    from textwrap import dedent, indent
+
+    from linearizability.rules import RULES
+
+    _known_rules(names or [])
+    for name in names or RULES:
+        rule = RULES[name]
+        record = {field: getattr(rule, field) for field in ("id", "definition", "promise", "source", "needs", "cost")}
+        record |= {"weight": rule.weight.value, "optional": rule.optional, "example": dedent(rule.example).strip()}
+        if as_json:
+            print(json.dumps(record, ensure_ascii=False))
+            continue
+        print(f"{name} ({record['weight']}{', off by default' if rule.optional else ''})")
+        for field in ("definition", "promise", "source", "needs", "cost"):
+            print(f"  {record[field]}" if field == "definition" else f"  {field}: {record[field]}")
+        if record["example"]:
+            print(indent(str(record["example"]), "    "))
+        print()
+    if as_json:
+        print(json.dumps({"rules": len(names or RULES)}))
+
+
+class Target(StrEnum):
+    NEUTRAL = "neutral"
+    EDN = "edn"
+    PARQUET = "parquet"
+
+
+@app.command(
+    "import", epilog="Examples: tidegauge history import history.edn imported.jsonl | … --format verifiable FOLDER OUT"
+)
+def import_(
+    files: Files,
+    output: Annotated[
+        Path, typer.Argument(help="The file to write: neutral JSON lines, gzipped if its name ends in .gz.")
+    ],
+    form: Format = "auto",
+) -> int:
+    """Bring histories of other tools into the neutral form, one JSON line each."""
+    return _convert(files, form, output, Target.NEUTRAL)
+
+
+@app.command(epilog="Examples: tidegauge history export results/latest OUT.edn --to edn | … --to parquet STORE")
+def export(
+    files: Files,
+    output: Annotated[Path, typer.Argument(help="The file to write; a folder for parquet.")],
+    to: Annotated[
+        Target, typer.Option(help="neutral, edn (one history, Jepsen's form), or parquet (facts for analysis).")
+    ],
+    form: Format = "auto",
+) -> int:
+    """Write histories in another form."""
+    return _convert(files, form, output, to)
+
+
+def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
+    """Convert all histories; what is wrong with one is said, and the exit code is 2."""
+    from linearizability.history.exporters import write_edn, write_neutral
+    from linearizability.history.reader import HistoryError, read_histories
+    from linearizability.history.store import write_histories
+
+    _known_format(form)
+    _existing(files)
+    complaints: list[str] = []
+
+    def readable():  # type: ignore[no-untyped-def]
+        for history in read_histories(files, form):
+            if isinstance(history, HistoryError):
+                complaints.append(str(history.defect))
+                continue
+            complaints.extend(str(defect) for defect in history.defects)
+            yield history
+
+    if to is Target.PARQUET:
+        output.mkdir(parents=True, exist_ok=True)
+        count = len(write_histories(output, readable()))
+    else:
+        count = (write_neutral if to is Target.NEUTRAL else write_edn)(output, readable())
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    print(f"{count} histories written to {output}")
+    return 2 if complaints or not count else 0
+
+
+def _known_rules(names: list[str]) -> None:
+    from linearizability.rules import RULES
+
+    for name in names:
+        if name not in RULES:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(RULES)}", param_hint="--rule")
+
+
+def _known_format(form: str) -> None:
+    from linearizability.history.importers import IMPORTERS
+
+    known = ("auto", "native", "neutral", *IMPORTERS)
+    if form not in known:
+        raise typer.BadParameter(f"{form!r} is none of {', '.join(known)}", param_hint="--format")
+
+
+def _existing(files: list[Path]) -> None:
+    for file in files:
+        if not file.exists():
+            raise typer.BadParameter(f"{file} does not exist", param_hint="FILES")

@@ -1,0 +1,521 @@
+"""From events to facts: pairs invocations with completions and writes what each operation says about each partition.
+
+The derivation is a fold over one process file (or one history of many processes) that keeps in memory only what is open:
+operations without a completion, transactions without an end, each consumer's assignment. Facts leave as they are known,
+so a file of any length needs bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from linearizability.history.contract import Contract
+from linearizability.history.facts import (
+    MAX_OFFSET,
+    NEVER,
+    OUTCOMES,
+    UNKNOWN,
+    FactsBuilder,
+    Flag,
+    Kind,
+    Outcome,
+    identity,
+    split_key,
+)
+from linearizability.history.operations import OPERATIONS
+
+PartitionKey = tuple[str, int]
+
+STATES = {
+    "high_watermark": Kind.HIGH_WATERMARK,
+    "last_stable_offset": Kind.LAST_STABLE_OFFSET,
+    "log_start": Kind.LOG_START,
+    "log_end": Kind.LOG_END,
+}
+"""A node's numbers, and the kind of fact that each becomes."""
+
+REGISTER_FUNCTIONS = {"read": 0, "write": 1, "cas": 2}
+"""The `position` of a REGISTER fact."""
+
+IN_NO_PARTITION: PartitionKey = ("", -1)
+"""Where facts about a whole run live: transactions."""
+
+
+class BadEvent(ValueError):
+    """An event that cannot be part of a history; the reader adds the file and the line."""
+
+
+@dataclass
+class Invocation:
+    """An operation that has no completion yet."""
+
+    number: int
+    process: int
+    f: str
+    time: int
+    mops: list[dict[str, Any]]
+    event: dict[str, Any]
+
+
+@dataclass
+class Transaction:
+    """A transaction recorded step by step: its facts wait for its end, which decides what became of them."""
+
+    number: int
+    process: int
+    producer_name: Any
+    epoch: int
+    invoked: int
+    facts: list[dict[str, Any]] = field(default_factory=list)
+    """Records sent, records polled and offsets committed within it."""
+    commit_invoked: bool = False
+    commit_time: int = UNKNOWN
+
+
+@dataclass
+class Tally:
+    """How much a history holds; what a verdict's reasons are made of."""
+
+    operations: Counter[str] = field(default_factory=Counter)
+    """`f:type` -> number of completions (`send:ok`, `poll:info`, ...); operations never answered count as info."""
+    invocations: int = 0
+    acknowledged: int = 0
+    """Records whose send was acknowledged."""
+    observed: int = 0
+    """Records polled."""
+
+    def add(self, other: Tally) -> None:
+        self.operations.update(other.operations)
+        self.invocations += other.invocations
+        self.acknowledged += other.acknowledged
+        self.observed += other.observed
+
+
+class Derivation:
+    """The fold. Feed it the events of one file in order; take facts from `builder`; call `finish` at the end."""
+
+    def __init__(self, builder: FactsBuilder, contract: Contract, number_base: int = 0) -> None:
+        """`number_base` is added to operation numbers, to keep those of several files apart."""
+        self.builder = builder
+        self.contract = contract
+        self.base = number_base
+        self.tally = Tally()
+        self.names: dict[int, str] = {}
+        """Hashed values and names, back to their text; kept for witnesses, bounded by MAX_NAMES."""
+        self._open: dict[int, Invocation] = {}
+        self._transactions: dict[tuple[int, str], Transaction] = {}
+        self._sessions: dict[tuple[int, PartitionKey], int] = {}
+        self._assigned: dict[int, set[PartitionKey]] = {}
+        self._subscribed: set[int] = set()
+        self._group: dict[int, int] = {}
+        self._producing = self._producing_flags(contract, contract.acks)
+        self._consuming = Flag.READ_COMMITTED if contract.isolation == "read_committed" else 0
+
+    MAX_NAMES = 100_000
+
+    def open_operations(self) -> Iterable[int]:
+        return self._open.keys()
+
+    def invoke(self, number: int, process: int, event: dict[str, Any]) -> None:
+        """An operation begins."""
+        if number in self._open:
+            raise BadEvent(f"operation {number} is invoked twice")
+        f = event.get("f")
+        if f not in OPERATIONS:
+            raise BadEvent(f"{f!r} is no operation")
+        self.tally.invocations += 1
+        mops = event.get("mops") or []
+        self._open[number] = Invocation(number + self.base, process, f, _time(event), mops, event)
+        if f == "end" and event.get("commit"):
+            transaction = self._transactions.get((process, str(event.get("txn"))))
+            if transaction is not None:
+                transaction.commit_invoked = True
+                if transaction.commit_time == UNKNOWN:
+                    transaction.commit_time = _time(event)
+
+    def complete(self, number: int, process: int, event: dict[str, Any]) -> None:
+        """An operation ends; its facts are written."""
+        invocation = self._open.pop(number, None)
+        if invocation is None:
+            raise BadEvent(f"operation {number} ends without having begun")
+        if invocation.process != process or invocation.f != event.get("f", invocation.f):
+            raise BadEvent(f"operation {number} ends as another than it began")
+        self._settle(invocation, event, _time(event), OUTCOMES[event["type"]])
+
+    def finish(self, complete: bool) -> None:
+        """The file ends. What is open was never answered; `complete` says that nothing is missing from the file."""
+        for invocation in list(self._open.values()):
+            self._settle(invocation, {}, NEVER, Outcome.INFO)
+        self._open.clear()
+        for transaction in list(self._transactions.values()):
+            certainly_not = complete and not transaction.commit_invoked
+            self._end_transaction(transaction, Outcome.FAIL if certainly_not else Outcome.INFO, NEVER)
+        self._transactions.clear()
+
+    def _settle(self, invocation: Invocation, event: dict[str, Any], completed: int, outcome: Outcome) -> None:
+        self.tally.operations[f"{invocation.f}:{outcome.name.lower()}"] += 1
+        mops = event.get("mops")
+        if not mops:
+            mops = [m for m in invocation.mops if m.get("op") != "poll"]
+        elif invocation.f in ("send", "txn"):
+            _same_sends(invocation.mops, mops)
+        common: dict[str, Any] = {
+            "process": invocation.process,
+            "operation": invocation.number,
+            "invoked": invocation.time,
+            "completed": completed,
+            "outcome": int(outcome),
+        }
+        fields = invocation.event | event
+        match invocation.f:
+            case "send" | "poll" | "txn":
+                self._records(invocation, fields, mops, common)
+            case "begin":
+                self._begin(invocation, fields, outcome)
+            case "end":
+                self._end(invocation, fields, completed, outcome)
+            case "assign" | "subscribe":
+                self._assign(invocation, fields, common, outcome)
+            case "seek":
+                for key in fields.get("keys") or []:
+                    self._new_session(invocation.process, split_key(key))
+            case "commit" | "committed":
+                self._group_offsets(invocation, fields, mops, common)
+            case "list_offsets" | "drain":
+                self._offsets(mops, common)
+            case "state" | "replica":
+                self._inspection(mops, common)
+            case _:
+                self._register(invocation, fields, common)
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def _records(
+        self, invocation: Invocation, fields: dict[str, Any], mops: list[dict[str, Any]], common: dict[str, Any]
+    ) -> None:
+        process = invocation.process
+        name = fields.get("txn")
+        whole = invocation.f == "txn"
+        transaction = None
+        if name is not None and not whole:
+            transaction = self._transactions.get((process, str(name)))
+        number = invocation.number if whole else transaction.number if transaction else UNKNOWN
+        if transaction is not None:
+            fields = {"producer": transaction.producer_name, "epoch": transaction.epoch} | fields
+        moved = {split_key(key) for key in fields.get("rebalanced") or []}
+        for key in moved:
+            self._new_session(process, key)
+        written = {str(m["key"]) for m in mops if m.get("op") == "send"}
+        position = 0
+        for mop in mops:
+            match mop.get("op"):
+                case "send":
+                    many = len(written) > 1
+                    self._keep(transaction, self._append(mop, fields, common, position, number, many))
+                    position += 1
+                case "poll":
+                    for fact in self._observations(mop, process, moved, common, position, number):
+                        self._keep(transaction, fact)
+                        position += 1
+                case "commit":
+                    for fact in self._commits(mop, common, number):
+                        self._keep(transaction, fact)
+                case other:
+                    raise BadEvent(f"{other!r} is no micro-operation of {invocation.f}")
+        for key in moved:
+            self._new_session(process, key)
+        if whole:
+            self.builder.add(
+                IN_NO_PARTITION, Kind.TRANSACTION, **common, transaction=number, group=self._producer(fields)
+            )
+
+    def _append(
+        self,
+        mop: dict[str, Any],
+        fields: dict[str, Any],
+        common: dict[str, Any],
+        position: int,
+        transaction: int,
+        many: bool,
+    ) -> dict[str, Any]:
+        acks = mop.get("acks")
+        flags = self._producing if acks is None else self._producing_flags(self.contract, acks)
+        if transaction != UNKNOWN:
+            flags |= Flag.TRANSACTIONAL
+        if many:
+            flags |= Flag.MANY_PARTITIONS
+        if common["outcome"] == Outcome.OK:
+            flags |= Flag.ACKNOWLEDGED
+            self.tally.acknowledged += 1
+        return common | {
+            "key": split_key(mop["key"]),
+            "kind": Kind.APPEND,
+            "position": position,
+            "flags": int(flags),
+            "offset": _offset(mop.get("offset")),
+            "value": self._identity(mop["value"]),
+            "transaction": transaction,
+            "epoch": int(fields.get("epoch", UNKNOWN)),
+            "group": self._producer(fields),
+        }
+
+    def _observations(
+        self,
+        mop: dict[str, Any],
+        process: int,
+        moved: set[PartitionKey],
+        common: dict[str, Any],
+        position: int,
+        transaction: int,
+    ) -> Iterator[dict[str, Any]]:
+        flags = self._consuming | (Flag.SUBSCRIBED if process in self._subscribed else 0)
+        group = self._group.get(process, UNKNOWN)
+        for name, offset, value, epoch in _polled(mop.get("records")):
+            key = split_key(name)
+            self.tally.observed += 1
+            yield common | {
+                "key": key,
+                "kind": Kind.OBSERVATION,
+                "position": position,
+                "flags": int(flags | Flag.REBALANCED if key in moved else flags),
+                "offset": _offset(offset),
+                "value": self._identity(value),
+                "session": self._sessions.setdefault((process, key), 0),
+                "transaction": transaction,
+                "epoch": epoch,
+                "group": group,
+            }
+            position += 1
+        for name, end in (mop.get("ends") or {}).items():
+            self.builder.add(split_key(name), Kind.END_OFFSETS, **common, position=1, offset=_offset(end))
+
+    def _producing_flags(self, contract: Contract, acks: str) -> int:
+        if acks not in ("0", "1", "all"):
+            raise BadEvent(f"acks={acks!r} is none of 0, 1, all")
+        flags = Flag.ACKS_ALL if acks == "all" else Flag(0)
+        if contract.idempotence and acks == "all":
+            flags |= Flag.IDEMPOTENT | Flag.ORDERED
+        if contract.max_in_flight <= 1:
+            flags |= Flag.ORDERED
+        return int(flags)
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def _producer(self, fields: dict[str, Any]) -> int:
+        producer = fields.get("producer")
+        return UNKNOWN if producer is None else self._identity(producer)
+
+    def _begin(self, invocation: Invocation, fields: dict[str, Any], outcome: Outcome) -> None:
+        name = (invocation.process, str(fields.get("txn")))
+        if name in self._transactions:
+            raise BadEvent(f"transaction {fields.get('txn')!r} begins twice")
+        if outcome is not Outcome.FAIL:
+            self._transactions[name] = Transaction(
+                invocation.number,
+                invocation.process,
+                fields.get("producer"),
+                int(fields.get("epoch", UNKNOWN)),
+                invocation.time,
+            )
+
+    def _end(self, invocation: Invocation, fields: dict[str, Any], completed: int, outcome: Outcome) -> None:
+        name = (invocation.process, str(fields.get("txn")))
+        transaction = self._transactions.get(name)
+        if transaction is None:
+            raise BadEvent(f"transaction {fields.get('txn')!r} ends without having begun")
+        if outcome is Outcome.INFO:
+            return  # the client may try again; what never gets an answer is settled when the file ends
+        del self._transactions[name]
+        if fields.get("commit"):
+            became = outcome
+        else:
+            became = Outcome.INFO if transaction.commit_invoked else Outcome.FAIL
+        self._end_transaction(transaction, became, completed)
+
+    def _end_transaction(self, transaction: Transaction, outcome: Outcome, completed: int) -> None:
+        written = {fact["key"] for fact in transaction.facts if fact["kind"] == Kind.APPEND}
+        for fact in transaction.facts:
+            if fact["kind"] == Kind.APPEND:
+                fact["extra"] = transaction.commit_time
+                if len(written) > 1:
+                    fact["flags"] |= int(Flag.MANY_PARTITIONS)
+            if fact["outcome"] == Outcome.OK:
+                fact["outcome"] = int(outcome)
+            elif fact["outcome"] == Outcome.INFO and outcome is Outcome.FAIL:
+                fact["outcome"] = int(Outcome.FAIL)
+            self.builder.add(**fact)
+        self.builder.add(
+            IN_NO_PARTITION,
+            Kind.TRANSACTION,
+            process=transaction.process,
+            operation=transaction.number,
+            invoked=transaction.invoked,
+            completed=completed,
+            outcome=int(outcome),
+            transaction=transaction.number,
+            epoch=transaction.epoch,
+            group=self._producer({"producer": transaction.producer_name}),
+        )
+
+    # -- consumers -------------------------------------------------------------------------------------------------
+
+    def _assign(self, invocation: Invocation, fields: dict[str, Any], common: dict[str, Any], outcome: Outcome) -> None:
+        if outcome is Outcome.FAIL:
+            return
+        process = invocation.process
+        keys = {split_key(key) for key in fields.get("keys") or []}
+        for who, key in list(self._sessions):
+            if who == process and key not in keys:
+                self._new_session(process, key)
+        if invocation.f == "subscribe":
+            self._subscribed.add(process)
+        else:
+            self._subscribed.discard(process)
+        if fields.get("group") is None:
+            return
+        self._group[process] = self._identity(fields["group"])
+        for key in keys:
+            self.builder.add(
+                key,
+                Kind.OWNERSHIP,
+                **common,
+                value=self._identity(fields.get("member", process)),
+                epoch=int(fields.get("generation", UNKNOWN)),
+                group=self._group[process],
+            )
+
+    def _new_session(self, process: int, key: PartitionKey) -> None:
+        self._sessions[process, key] = self._sessions.get((process, key), 0) + 1
+
+    def _group_offsets(
+        self, invocation: Invocation, fields: dict[str, Any], mops: list[dict[str, Any]], common: dict[str, Any]
+    ) -> None:
+        name = fields.get("txn")
+        transaction = None if name is None else self._transactions.get((invocation.process, str(name)))
+        for mop in mops:
+            if mop.get("op") == "commit":
+                for fact in self._commits(mop, common, transaction.number if transaction else UNKNOWN):
+                    self._keep(transaction, fact)
+                continue
+            for key, offset in (mop.get("offsets") or {}).items():
+                self.builder.add(
+                    split_key(key),
+                    Kind.COMMITTED,
+                    **common,
+                    offset=_offset(offset),
+                    group=self._identity(mop["group"]),
+                )
+
+    def _commits(self, mop: dict[str, Any], common: dict[str, Any], transaction: int) -> Iterator[dict[str, Any]]:
+        for key, offset in mop["offsets"].items():
+            yield common | {
+                "key": split_key(key),
+                "kind": Kind.COMMIT,
+                "offset": _offset(offset),
+                "value": self._identity(mop.get("member", "")),
+                "transaction": transaction,
+                "epoch": int(mop.get("generation", UNKNOWN)),
+                "group": self._identity(mop["group"]),
+            }
+
+    def _keep(self, transaction: Transaction | None, fact: dict[str, Any]) -> None:
+        """A fact leaves at once, or waits for the end of its transaction."""
+        if transaction is not None:
+            transaction.facts.append(fact)
+        else:
+            self.builder.add(**fact)
+
+    def _offsets(self, mops: list[dict[str, Any]], common: dict[str, Any]) -> None:
+        for mop in mops:
+            key = split_key(mop["key"])
+            if mop["op"] == "drain":
+                start, end, position = _offset(mop["start"]), _offset(mop["end"]), _offset(mop["position"])
+                self.builder.add(key, Kind.DRAIN, **common, offset=end, value=start, extra=position)
+            elif mop.get("end") is not None or mop.get("start") is not None:
+                start, end = _offset(mop.get("start")), _offset(mop.get("end"))
+                self.builder.add(key, Kind.END_OFFSETS, **common, offset=end, extra=start)
+
+    # -- nodes and registers ---------------------------------------------------------------------------------------
+
+    def _inspection(self, mops: list[dict[str, Any]], common: dict[str, Any]) -> None:
+        for mop in mops:
+            key, node = split_key(mop["key"]), int(mop["node"])
+            if mop["op"] == "replica":
+                high_watermark = _offset(mop.get("high_watermark"))
+                for position, (offset, value, *epoch) in enumerate(mop["records"]):
+                    self.builder.add(
+                        key,
+                        Kind.REPLICA_RECORD,
+                        **common,
+                        position=position,
+                        offset=_offset(offset),
+                        value=self._identity(value),
+                        node=node,
+                        epoch=int(epoch[0]) if epoch else UNKNOWN,
+                        extra=high_watermark,
+                    )
+                continue
+            for name, kind in STATES.items():
+                if mop.get(name) is not None:
+                    epoch = int(mop.get("epoch", UNKNOWN))
+                    self.builder.add(key, kind, **common, offset=_offset(mop[name]), node=node, epoch=epoch)
+
+    def _register(self, invocation: Invocation, fields: dict[str, Any], common: dict[str, Any]) -> None:
+        value = fields.get("value")
+        expected = UNKNOWN
+        if invocation.f == "cas":
+            before, value = fields["value"]
+            expected = self._identity(before)
+        self.builder.add(
+            split_key(fields.get("key", 0)),
+            Kind.REGISTER,
+            **common,
+            position=REGISTER_FUNCTIONS[invocation.f],
+            value=self._identity(value),
+            extra=expected,
+        )
+
+    def _identity(self, value: Any) -> int:
+        number = identity(value)
+        if number is not value and len(self.names) < self.MAX_NAMES:
+            self.names[number] = value if isinstance(value, str) else repr(value)
+        return number
+
+
+def _time(event: dict[str, Any]) -> int:
+    time = event.get("time")
+    if type(time) is not int or not -NEVER < time < NEVER:
+        raise BadEvent(f"time {time!r} is no number of nanoseconds")
+    return time
+
+
+def _offset(value: Any) -> int:
+    if value is None:
+        return UNKNOWN
+    if type(value) is not int or value > MAX_OFFSET:
+        raise BadEvent(f"{value!r} is no offset")
+    return max(value, UNKNOWN)
+
+
+def _same_sends(invoked: list[dict[str, Any]], completed: list[dict[str, Any]]) -> None:
+    """A completion repeats its invocation's sends; another list would make records appear that nobody sent."""
+    before = [(str(m["key"]), m["value"]) for m in invoked if m.get("op") == "send"]
+    after = [(str(m["key"]), m["value"]) for m in completed if m.get("op") == "send"]
+    if before != after:
+        raise BadEvent("the completion names other sends than the invocation")
+
+
+def _polled(records: Any) -> Iterable[tuple[str | int, Any, Any, int]]:
+    """The records of a poll, as written by the recorder (lists a partition) or in the neutral form (one list)."""
+    if not records:
+        return
+    if isinstance(records, dict):
+        for key, pairs in records.items():
+            for offset, value, *epoch in pairs:
+                yield key, offset, value, int(epoch[0]) if epoch else UNKNOWN
+        return
+    for record in records:
+        yield record["key"], record.get("offset"), record["value"], UNKNOWN

@@ -1,0 +1,39 @@
+"""Histories of other tools, each module one form. `IMPORTERS` names them; `detect_foreign` knows them by their first line."""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from linearizability.history.reader import History
+
+
+def _importer(module: str, function: str) -> Callable[[Path], "Iterator[History]"]:
+    def read(path: Path) -> "Iterator[History]":
+        yield from getattr(import_module(f"{__name__}.{module}"), function)(path)
+
+    return read
+
+
+IMPORTERS: dict[str, Callable[[Path], "Iterator[History]"]] = {
+    "jepsen": _importer("jepsen", "read"),
+    "knossos": _importer("registers", "read_edn"),
+    "jepsen-log": _importer("registers", "read_log"),
+    "verifiable": _importer("verifiable", "read"),
+}
+
+
+def detect_foreign(first: bytes, document: Any) -> str | None:
+    """The importer for a file that begins with the line `first` (`document` where that is JSON)."""
+    from linearizability.history.importers.verifiable import NAMES
+
+    if isinstance(document, dict) and document.get("name") in NAMES:
+        return "verifiable"
+    text = first.decode(errors="replace").strip()
+    if "jepsen.util - " in text:
+        return "jepsen-log"
+    if text.startswith(("{", "[", "#")) and ":process" in text:
+        registers = any(f":f {name}" in text for name in (":read", ":write", ":cas", ":get", ":put"))
+        return "knossos" if registers else "jepsen"
+    return None

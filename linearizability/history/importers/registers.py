@@ -1,0 +1,59 @@
+"""Histories of one register (read, write, cas), or of several: Knossos' EDN maps and Jepsen's log lines.
+
+    {:process 0, :type :invoke, :f :write, :value 3}                      also :get and :put with a :key
+    INFO  jepsen.util - 4    :invoke    :cas    [1 4]
+
+An operation whose completion is `:info` may or may not have happened; its process is never heard of again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from linearizability.history.edn import EdnError, read
+from linearizability.history.importers.jepsen import forms
+from linearizability.history.reader import History, HistoryError, derive_events, numbered_lines
+
+FUNCTIONS = {"read": "read", "write": "write", "cas": "cas", "get": "read", "put": "write"}
+LOG_LINE = re.compile(rb"INFO\s+jepsen\.util - (\S+)\s+:(invoke|ok|fail|info)\s+:(\S+)\s+(.*?)\s*")
+
+
+def read_edn(path: Path) -> Iterator[History]:
+    """Maps, one a line or in one vector."""
+    events = []
+    for line, form in forms(path):
+        if isinstance(form.get("process"), int):
+            events.append(event(path, line, form["process"], form["type"], form["f"], form.get("value"), form))
+    yield derive_events(path.stem, events, file=str(path))
+
+
+def read_log(path: Path) -> Iterator[History]:
+    """Lines of a log; other lines are left out."""
+    events = []
+    for number, line, _ in numbered_lines(path):
+        match = LOG_LINE.fullmatch(line.rstrip(b"\n"))
+        if match is None or not match[1].isdigit():
+            continue
+        try:
+            value = read(match[4].decode())
+        except (EdnError, UnicodeDecodeError) as error:
+            raise HistoryError(path, number, str(error)) from error
+        events.append(event(path, number, int(match[1]), match[2].decode(), match[3].decode(), value, {}))
+    yield derive_events(path.stem, events, file=str(path))
+
+
+def event(
+    path: Path, line: int, process: int, kind: str, function: str, value: Any, form: dict[str, Any]
+) -> dict[str, Any]:
+    """A neutral event; the completion of what may not have happened keeps the value of its invocation."""
+    if function not in FUNCTIONS:
+        raise HistoryError(path, line, f"{function!r} is no function of a register")
+    plain: dict[str, Any] = {"process": process, "type": str(kind), "f": FUNCTIONS[function], "time": form.get("time")}
+    if form.get("key") is not None:
+        plain["key"] = form["key"]
+    if kind in ("invoke", "ok") and not (kind == "ok" and FUNCTIONS[function] != "read"):
+        plain["value"] = value
+    return plain

@@ -1,0 +1,99 @@
+"""Judging histories: reads, runs the rules on the engine that fits, and gives a judgement a history."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from linearizability.history.reader import History, HistoryError, history_files, read_histories
+from linearizability.history.store import is_store, read_runs, read_store
+from linearizability.pipeline import local
+from linearizability.pipeline.local import AnyRule
+from linearizability.pipeline.verdict import UNKNOWN, Judgement, judge
+from linearizability.rules import RULES
+from linearizability.rules.rule import Found
+
+ALL_RULES = tuple(RULES.values())
+SPARK_FROM_FACTS = 20_000_000
+"""With more facts than this the engine `auto` takes Spark."""
+
+
+SPARK_FROM_BYTES = 4 << 30
+"""With native files of more than this in all, facts are derived by Spark's workers too."""
+
+
+def check(
+    paths: Iterable[Path], form: str = "auto", engine: str = "auto", master: str = "local[*]"
+) -> Iterator[Judgement]:
+    """A judgement for each history in files and folders: stores of facts first, then the others in their order."""
+    paths = list(paths)
+    stores = [path for path in paths if path.is_dir() and is_store(path)]
+    paths = [path for path in paths if path not in stores]
+    for store in stores:
+        yield from _check_store(store, engine, master)
+    if form in ("auto", "native"):
+        runs = {path: files for path in paths if path.is_dir() and (files := history_files(path))}
+        size = sum(file.stat().st_size for files in runs.values() for file in files)
+        if runs and (engine == "spark" or (engine == "auto" and size > SPARK_FROM_BYTES)):
+            yield from _check_files(runs, master)
+            paths = [path for path in paths if path not in runs]
+    if paths:
+        yield from _check_others(paths, form, engine, master)
+
+
+def _check_store(store: Path, engine: str, master: str) -> Iterator[Judgement]:
+    try:
+        if engine == "spark" or (engine == "auto" and sum(run.facts for run in read_runs(store)) > SPARK_FROM_FACTS):
+            from linearizability.pipeline.spark import check_store
+
+            yield from check_store(store, master)
+        else:
+            yield from map(judge_history, read_store(store))
+    except HistoryError as error:
+        yield unreadable(error)
+
+
+def _check_files(runs: dict[Path, list[Path]], master: str) -> Iterator[Judgement]:
+    """Native files by way of a store: neither their lines nor their facts are ever all in memory."""
+    from linearizability.pipeline.spark import check_store, store_of_files
+
+    with tempfile.TemporaryDirectory(prefix="tidegauge-store-") as folder:
+        store_of_files({str(path): files for path, files in runs.items()}, Path(folder), master)
+        yield from check_store(Path(folder), master)
+
+
+def _check_others(paths: list[Path], form: str, engine: str, master: str) -> Iterator[Judgement]:
+    if engine == "spark":
+        from linearizability.pipeline.spark import check_histories
+
+        yield from check_histories(read_histories(paths, form), master)
+        return
+    for history in read_histories(paths, form):
+        if isinstance(history, History) and engine == "auto" and history.facts.num_rows > SPARK_FROM_FACTS:
+            from linearizability.pipeline.spark import check_histories
+
+            yield from check_histories([history], master)
+        else:
+            yield judge_history(history)
+
+
+def judge_history(history: History | HistoryError, rules: Iterable[AnyRule] = ALL_RULES) -> Judgement:
+    """The verdict on one history, by the local engine."""
+    if isinstance(history, HistoryError):
+        return unreadable(history)
+    context = local.context_of(history.contract, history.marks)
+    findings = local.judge_run(history.facts, history.id, context, rules)
+    return conclude(history, findings, "local")
+
+
+def conclude(history: History, findings: Iterable[Found], engine: str) -> Judgement:
+    """Findings of either engine, and what is known of the record, to a judgement."""
+    judgement = judge(history.id, findings, history.tally, history.defects, history.facts.num_rows, engine)
+    judgement.labels, judgement.history = history.labels, history
+    return judgement
+
+
+def unreadable(error: HistoryError) -> Judgement:
+    """Of a file that is no history nothing is known; the reason names the file and the line."""
+    return Judgement(Path(error.defect.file).name, UNKNOWN, reasons=[str(error.defect)])

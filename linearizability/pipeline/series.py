@@ -1,0 +1,110 @@
+"""How the system fared over time: sends that succeeded, failed or stayed unknown, their latencies, and the faults beside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from linearizability.history.facts import Kind, Outcome
+
+BUCKETS = 120
+"""Points of a series; a run of any length has so many."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rows of equal length: `seconds` since the run began, then per second and per bucket."""
+
+    seconds: npt.NDArray[Any]
+    ok: npt.NDArray[Any]
+    failed: npt.NDArray[Any]
+    unknown: npt.NDArray[Any]
+    p50_ms: npt.NDArray[Any]
+    p99_ms: npt.NDArray[Any]
+    faults: list[tuple[float, float, str]]
+    """Begin, end and name of each fault, in seconds since the run began."""
+
+    def to_table(self) -> pa.Table:
+        names = ("seconds", "ok", "failed", "unknown", "p50_ms", "p99_ms")
+        return pa.table({name: pa.array(getattr(self, name)) for name in names})
+
+
+def series(facts: pa.Table, marks: list[dict[str, Any]]) -> Series | None:
+    """The series of a run's sends, by the time at which they were invoked; None where there are none."""
+    kind = facts.column("kind").to_numpy()
+    rows = np.flatnonzero(kind == Kind.APPEND)
+    if not len(rows):
+        return None
+    invoked, completed, outcome = (facts.column(name).to_numpy()[rows] for name in ("invoked", "completed", "outcome"))
+    start = int(invoked.min())
+    seconds = (invoked - start) / 1e9
+    width = max(float(seconds.max()) / BUCKETS, 1e-9)
+    bucket = np.minimum((seconds / width).astype(int), BUCKETS - 1)
+    ok, failed, unknown = (
+        np.bincount(bucket[outcome == o], minlength=BUCKETS) / width for o in (Outcome.OK, Outcome.FAIL, Outcome.INFO)
+    )
+    done = np.flatnonzero(outcome == Outcome.OK)
+    done = done[np.argsort(bucket[done], kind="stable")]
+    latency = (completed[done] - invoked[done]) / 1e6
+    bounds = np.searchsorted(bucket[done], np.arange(BUCKETS + 1))
+    parts = [latency[a:b] for a, b in pairwise(bounds)]
+    p50, p99 = (np.array([np.percentile(p, q) if len(p) else np.nan for p in parts]) for q in (50, 99))
+    return Series(np.arange(BUCKETS) * width, ok, failed, unknown, p50, p99, faults(marks, start, float(seconds.max())))
+
+
+def faults(marks: list[dict[str, Any]], start: int, end: float) -> list[tuple[float, float, str]]:
+    """Each fault with the heal that names the same; a fault that nobody healed lasts to the end."""
+    found: list[tuple[float, float, str]] = []
+    open_faults: dict[tuple[Any, Any], float] = {}
+    for mark in marks:
+        name = (mark.get("name"), mark.get("node"))
+        moment = (mark["time"] - start) / 1e9
+        if mark.get("f") == "fault":
+            open_faults.setdefault(name, moment)
+        elif mark.get("f") == "heal":
+            for known in [known for known in open_faults if known == name or mark.get("name") is None]:
+                found.append((open_faults.pop(known), moment, _name(known)))
+    found += [(moment, end, _name(name)) for name, moment in open_faults.items()]
+    return sorted(found)
+
+
+def _name(name: tuple[Any, Any]) -> str:
+    return " ".join(str(part) for part in name if part is not None)
+
+
+def picture(drawn: Series) -> str:
+    """The series as an SVG picture: rates above, latencies below, faults as shaded spans."""
+    import io
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(10, 5))
+    above.stackplot(
+        drawn.seconds,
+        drawn.ok,
+        drawn.failed,
+        drawn.unknown,
+        labels=("ok", "failed", "unknown"),
+        colors=("#7fb77e", "#d98880", "#d9b466"),
+    )
+    above.set_ylabel("sends/s")
+    above.legend(loc="upper right")
+    below.plot(drawn.seconds, drawn.p50_ms, label="p50", color="#4f81bd")
+    below.plot(drawn.seconds, drawn.p99_ms, label="p99", color="#c0504d")
+    below.set(ylabel="ms", xlabel="seconds", yscale="log")
+    below.legend(loc="upper right")
+    for begin, end, _ in drawn.faults:
+        for axes in (above, below):
+            axes.axvspan(begin, end, color="#000000", alpha=0.08)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", bbox_inches="tight")
+    pyplot.close(figure)
+    return text.getvalue()[text.getvalue().index("<svg") :]

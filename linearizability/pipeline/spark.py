@@ -1,0 +1,314 @@
+"""The same kernels in one PySpark job: facts are shuffled once, by run, topic and partition, and judged where they land.
+
+What is shuffled are not rows but *blocks*: the facts of one partition in one row group of a file, as compressed Arrow. The
+JVM only moves bytes; nothing is turned into rows and back, which would cost more than all the rules together.
+
+Memory: each worker holds one partition's facts at a time (about 110 bytes each, and as much again while its kernels run)
+and one row group while it reads; the driver holds only findings, of which each rule keeps at most MAX_WITNESSES a partition
+with their witness, and what partitions emit for the rules over a run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from linearizability.history.facts import COLUMNS, Flag, Kind, Outcome, empty_facts
+from linearizability.history.reader import FileSummary, History, HistoryError, distinct_files
+from linearizability.history.store import (
+    StoredRun,
+    facts_folder,
+    read_runs,
+    run_folder,
+    summed_up,
+    write_file,
+    write_histories,
+    write_runs,
+)
+from linearizability.pipeline.engine import conclude, unreadable
+from linearizability.pipeline.local import (
+    coded,
+    context_of,
+    emissions,
+    groups_of,
+    judge_emitted,
+    judge_partition,
+    split,
+)
+from linearizability.pipeline.verdict import Judgement
+from linearizability.rules import RULES
+from linearizability.rules.partition import Partition
+from linearizability.rules.rule import FOUND_SCHEMA, Anomaly, Context, Found, found_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FOUND_DDL = (
+    "run string, topic string, partition int, rule string, permitted string, count long, offset long, value long, "
+    "operations array<long>, text string"
+)
+RUNS_A_JOB = 1_000
+"""Small histories that are judged together."""
+
+Contexts = Mapping[str, Context]
+
+
+def session(master: str = "local[*]", **settings: str) -> SparkSession:
+    """The process's Spark session, started if there is none. Starting takes 5 to 18 seconds, so it is kept."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    defaults = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "32",
+        # Blocks are few and small to the JVM; it must not put all of them into one task for that.
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+        "spark.sql.execution.arrow.useLargeVarTypes": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master(master).appName("tidegauge history")  # type: ignore[attr-defined]
+    for name, value in (defaults | settings).items():
+        builder = builder.config(name, value)
+    started = builder.getOrCreate()
+    started.sparkContext.setLogLevel("ERROR")
+    return started
+
+
+def check_histories(
+    histories: Iterable[History | HistoryError], master: str = "local[*]", rules: Iterable[str] | None = None
+) -> Iterator[Judgement]:
+    """A judgement for each history, all of a batch in one job, in their order."""
+    names = tuple(RULES if rules is None else rules)
+    batch: list[History | HistoryError] = []
+    for history in histories:
+        batch.append(history)
+        if len(batch) >= RUNS_A_JOB:
+            yield from _check_batch(batch, master, names)
+            batch = []
+    if batch:
+        yield from _check_batch(batch, master, names)
+
+
+def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[str, ...]) -> Iterator[Judgement]:
+    known = [history for history in batch if isinstance(history, History)]
+    findings: dict[str, list[Found]] = {}
+    if known:
+        spark = session(master)
+        with tempfile.TemporaryDirectory(prefix="tidegauge-facts-") as folder:
+            # A history's id need not be unique among files, so runs are told apart by their number here.
+            write_histories(Path(folder), known)
+            contexts = {
+                str(number): context_of(history.contract, history.marks) for number, history in enumerate(known)
+            }
+            findings = judge_store(spark, Path(folder), contexts, rules)
+    for history in batch:
+        if isinstance(history, HistoryError):
+            yield unreadable(history)
+        else:
+            number = next(i for i, other in enumerate(known) if other is history)
+            yield conclude(history, findings.get(str(number), []), "spark")
+
+
+def check_store(store: Path, master: str = "local[*]", rules: Iterable[str] | None = None) -> Iterator[Judgement]:
+    """A judgement for each run of a store; its facts never come to the driver."""
+    runs = read_runs(store)
+    contexts = {str(number): context_of(run.contract, run.marks) for number, run in enumerate(runs)}
+    findings = judge_store(session(master), store, contexts, RULES if rules is None else rules)
+    for number, run in enumerate(runs):
+        judgement = conclude(run.history(), findings.get(str(number), []), "spark")
+        judgement.facts = run.facts
+        yield judgement
+
+
+def store_of_files(groups: Mapping[str, list[Path]], store: Path, master: str = "local[*]") -> list[StoredRun]:
+    """Native files to a store, many at once: each of Spark's workers derives the facts of whole files."""
+    chosen = {name: distinct_files(paths) for name, paths in groups.items()}
+    tasks = [
+        (number, path.resolve(), run_folder(store.resolve(), number) / f"part-{part:04d}.parquet")
+        for number, (paths, _) in enumerate(chosen.values())
+        for part, path in enumerate(paths)
+    ]
+
+    def derive(task: tuple[int, Path, Path]) -> tuple[int, tuple[FileSummary, int]]:
+        number, path, target = task
+        return number, write_file(path, target, str(number))
+
+    results = session(master).sparkContext.parallelize(tasks, len(tasks)).map(derive).collect() if tasks else []
+    runs = [
+        summed_up((result for which, result in results if which == number), name, defects)
+        for number, (name, (_, defects)) in enumerate(chosen.items())
+    ]
+    write_runs(store, runs)
+    return runs
+
+
+def read_facts(spark: SparkSession, store: Path) -> DataFrame:
+    """The facts of a store as rows, for whoever wants to ask Spark about them."""
+    files = [str(file) for file in fact_files(store)]
+    return spark.read.parquet(*files) if files else spark.createDataFrame(decoded(empty_facts()))
+
+
+def fact_files(store: Path) -> list[Path]:
+    """A store's files, by paths that mean the same in a worker with another working directory."""
+    return sorted(facts_folder(store.resolve()).glob("run-*/*.parquet"))
+
+
+def decoded(facts: pa.Table) -> pa.Table:
+    """Facts with plain strings, as Spark knows them."""
+    plain = [pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in facts.schema]
+    return facts.cast(pa.schema(plain))
+
+
+# -- blocks --------------------------------------------------------------------------------------------------------------
+
+BLOCK_DDL = "run string, topic string, partition int, block binary"
+MAX_READ_TASKS = 256
+"""Tasks that read; with more row groups each task reads several, one after the other."""
+
+
+def blocks(spark: SparkSession, store: Path) -> DataFrame:
+    """The store's facts in blocks. Workers read the files themselves, so all must see the folder."""
+    groups = [
+        (str(file), group)
+        for file in fact_files(store)
+        for group in range(pq.ParquetFile(file).metadata.num_row_groups)
+    ]
+    tasks = min(max(1, len(groups)), MAX_READ_TASKS)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for path, group in groups[task::tasks]:
+                    facts = pq.ParquetFile(path, read_dictionary=["run", "topic"]).read_row_group(group)
+                    yield from map(block, by_partition(facts))
+
+    return spark.range(0, tasks, 1, tasks).mapInArrow(read, BLOCK_DDL)
+
+
+def by_partition(facts: pa.Table) -> Iterator[tuple[str, str, int, pa.Table]]:
+    """A table's facts by run, topic and partition."""
+    (runs, run), (topics, topic) = (coded(facts.column(name)) for name in ("run", "topic"))
+    numbers = facts.column("partition").to_numpy().astype(np.int64) + 1
+    width = int(numbers.max(initial=0)) + 1
+    columns = facts.select(list(COLUMNS))
+    for code, index in groups_of((run * len(topics) + topic) * width + numbers):
+        which, number = divmod(code, width)
+        names = runs[which // len(topics)], topics[which % len(topics)]
+        yield *names, number - 1, columns if index is None else columns.take(index)
+
+
+def block(item: tuple[str, str, int, pa.Table]) -> pa.RecordBatch:
+    run, topic, partition, facts = item
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, facts.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(facts.combine_chunks())
+    columns = [[run], [topic], pa.array([partition], pa.int32()), pa.array([sink.getvalue().to_pybytes()], pa.binary())]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], ["run", "topic", "partition", "block"])
+
+
+def unpacked(table: pa.Table) -> pa.Table:
+    """The facts in all blocks of a partition."""
+    return pa.concat_tables(pa.ipc.open_stream(block.as_buffer()).read_all() for block in table.column("block"))
+
+
+def judge_store(spark: SparkSession, store: Path, contexts: Contexts, rules: Iterable[str]) -> dict[str, list[Found]]:
+    """All that the rules find, run by run: one shuffle, and one more join only where transactions were left in doubt.
+
+    What partitions emit for the rules over a run travels as rows of the same table, under names that are no rule's.
+    """
+    alone, joined = split(RULES[name] for name in rules)
+    proven = proven_operations(read_facts(spark, store))
+    contexts = {run: replace(context, proven=proven.get(run, context.proven)) for run, context in contexts.items()}
+
+    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        run, topic, number = (part.as_py() for part in key)
+        facts = unpacked(table)
+        columns = {name: facts.column(name).to_numpy() for name in COLUMNS}
+        partition = Partition(run, topic, number, columns)
+        findings = found_table(run, list(judge_partition(partition, contexts[run], alone)))
+        emitted = [emitted_table(run, *item) for item in emissions(partition, contexts[run], joined)]
+        return pa.concat_tables([findings, *emitted])
+
+    keys = blocks(spark, store).groupBy("run", "topic", "partition")
+    table = keys.applyInArrow(judge, FOUND_DDL).toArrow().cast(FOUND_SCHEMA)
+    is_finding = np.isin(table.column("rule").to_numpy(zero_copy_only=False).astype(str), list(RULES))
+    findings = collect(table.filter(pa.array(is_finding)))
+    for run, emitted in collect_emitted(table.filter(pa.array(~is_finding))).items():
+        findings.setdefault(run, []).extend(judge_emitted(emitted, contexts[run], joined))
+    return findings
+
+
+def emitted_table(run: str, name: str, rows: npt.NDArray[Any]) -> pa.Table:
+    """Emitted rows in the shape of findings: the four integers stand in `operations`."""
+    columns: dict[str, Any] = {field.name: pa.nulls(len(rows), field.type) for field in FOUND_SCHEMA}
+    columns["run"], columns["rule"] = pa.array([run] * len(rows)), pa.array([name] * len(rows))
+    bounds = pa.array(np.arange(0, rows.size + 1, 4, dtype=np.int32))
+    columns["operations"] = pa.ListArray.from_arrays(bounds, pa.array(rows.astype(np.int64).ravel()))
+    return pa.table(columns, schema=FOUND_SCHEMA)
+
+
+def collect_emitted(table: pa.Table) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    """Run -> name -> rows of four integers."""
+    emitted: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    runs, names = (table.column(name).to_numpy(zero_copy_only=False).astype(str) for name in ("run", "rule"))
+    numbers = table.column("operations").combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, 4)
+    for run in np.unique(runs):
+        for name in np.unique(names[runs == run]):
+            emitted.setdefault(str(run), {})[str(name)] = numbers[(runs == run) & (names == name)]
+    return emitted
+
+
+def proven_operations(facts: DataFrame) -> dict[str, npt.NDArray[np.int64]]:
+    """As `local.proven_operations`, for each run."""
+    from pyspark.sql import functions as f
+
+    in_doubt = facts.where(
+        (f.col("kind") == int(Kind.APPEND))
+        & (f.col("outcome") == int(Outcome.INFO))
+        & (f.col("flags").bitwiseAND(f.lit(int(Flag.MANY_PARTITIONS))) != 0)
+    ).select("run", "topic", "partition", "value", "operation")
+    if in_doubt.isEmpty():
+        return {}
+    seen = facts.where((f.col("kind") == int(Kind.OBSERVATION)) & (f.col("outcome") == int(Outcome.OK)))
+    seen = seen.select("run", "topic", "partition", "value")
+    joined = seen.join(f.broadcast(in_doubt), ["run", "topic", "partition", "value"])
+    table = joined.select("run", "operation").distinct().toArrow()
+    operations: dict[str, list[int]] = {}
+    for run, operation in zip(table["run"].to_pylist(), table["operation"].to_pylist(), strict=True):
+        operations.setdefault(run, []).append(operation)
+    return {run: np.unique(np.array(numbers, np.int64)) for run, numbers in operations.items()}
+
+
+def collect(table: pa.Table) -> dict[str, list[Found]]:
+    """Rows of findings back to findings, run by run, in the order of topic, partition, rule and reason."""
+    rows = table.cast(FOUND_SCHEMA).to_pylist()
+    group = ("run", "topic", "partition", "rule", "permitted")
+    rows.sort(key=lambda row: tuple(row[name] for name in group))  # stable: witnesses keep their order
+    findings: dict[str, list[Found]] = {}
+    for (run, topic, partition, rule, permitted), items in groupby(
+        rows, lambda row: tuple(row[name] for name in group)
+    ):
+        items = list(items)
+        anomalies = tuple(
+            Anomaly(rule, topic, partition, i["offset"], i["value"], tuple(i["operations"]), i["text"], permitted)
+            for i in items
+        )
+        findings.setdefault(run, []).append(Found(rule, permitted, sum(i["count"] for i in items), anomalies))
+    return findings

@@ -1,0 +1,127 @@
+"""From findings to a verdict: valid, invalid or unknown, never valid by accident.
+
+- *invalid*: a rule found a violation that the contract does not permit and that what is wrong with the record cannot
+  explain away.
+- *unknown*: nothing condemns, but something is missing: facts (a torn file), trust (a clock that steps back), evidence (no
+  acknowledged send, no read), or proof (an acknowledged record that nobody looked for).
+- *valid*: neither. What the contract permits is listed and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from linearizability.history.derivation import Tally
+from linearizability.history.reader import CLOCK, MISSING, Defect, History
+from linearizability.rules import RULES
+from linearizability.rules.rule import Anomaly, Found, Weight
+
+VALID, UNKNOWN, INVALID = "valid", "unknown", "invalid"
+EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+MAX_REASONS = 50
+"""Reasons that are listed one by one; the rest is counted."""
+
+
+@dataclass
+class Judgement:
+    """What is to be said of one history."""
+
+    id: str
+    verdict: str
+    findings: list[Found] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    facts: int = 0
+    engine: str = "local"
+    labels: list[str] | None = None
+    history: History | None = field(default=None, repr=False, compare=False)
+    """The history itself, where it is in memory; for reports."""
+
+    @property
+    def anomalies(self) -> dict[str, int]:
+        """Every anomaly that was found, permitted or not: type -> count."""
+        counts: Counter[str] = Counter()
+        for item in self.findings:
+            counts[item.rule] += item.count
+        return dict(sorted(counts.items()))
+
+    @property
+    def permitted(self) -> dict[str, dict[str, int]]:
+        """Of those, the ones that the contract permits: type -> reason -> count."""
+        permitted: dict[str, dict[str, int]] = {}
+        for item in self.findings:
+            if item.permitted:
+                reasons = permitted.setdefault(item.rule, {})
+                reasons[item.permitted] = reasons.get(item.permitted, 0) + item.count
+        return dict(sorted(permitted.items()))
+
+    def witnesses(self) -> list[Anomaly]:
+        return [anomaly for item in self.findings for anomaly in item.anomalies]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "verdict": self.verdict,
+            "anomalies": self.anomalies,
+            "permitted": self.permitted,
+            "reasons": self.reasons,
+            "facts": self.facts,
+            "engine": self.engine,
+        }
+
+
+def judge(
+    identifier: str, findings: Iterable[Found], tally: Tally, defects: Iterable[Defect], facts: int, engine: str
+) -> Judgement:
+    """The verdict on one history."""
+    findings, defects = sorted(findings, key=_order), list(defects)
+    kinds = {defect.kind for defect in defects}
+    condemned = False
+    reasons: Counter[str] = Counter()
+    for item in findings:
+        rule = RULES[item.rule]
+        if item.permitted or rule.weight is Weight.NOTE:
+            continue
+        if rule.weight is Weight.UNPROVEN:
+            reasons[f"{item.rule}: {rule.definition[0].lower()}{rule.definition[1:]}"] += item.count
+        elif rule.rests_on_absence and MISSING in kinds:
+            reasons[f"{item.rule}: what is missing from the history may explain it"] += item.count
+        elif rule.rests_on_time and CLOCK in kinds:
+            reasons[f"{item.rule}: the clock cannot be trusted"] += item.count
+        else:
+            condemned = True
+    listed = [str(defect) for defect in defects[:MAX_REASONS]]
+    if len(defects) > MAX_REASONS:
+        listed.append(f"and {len(defects) - MAX_REASONS} more defects of the history")
+    listed += [f"{count} × {reason}" for reason, count in reasons.items()]
+    listed += lack_of_evidence(tally)
+    verdict = INVALID if condemned else UNKNOWN if listed else VALID
+    return Judgement(identifier, verdict, findings, listed, facts, engine)
+
+
+def _order(item: Found) -> tuple[str, str, str, int]:
+    first = item.anomalies[0]
+    return item.rule, item.permitted, first.topic, first.partition
+
+
+def lack_of_evidence(tally: Tally) -> list[str]:
+    """Why a history without any anomaly shows nothing."""
+    if not tally.invocations:
+        return ["the history is empty"]
+    registers = sum(tally.operations[f"{f}:{kind}"] for f in ("read", "write", "cas") for kind in ("ok", "info"))
+    if registers:
+        return []
+    reasons = []
+    if not tally.acknowledged:
+        reasons.append("no send was acknowledged")
+    if not tally.observed:
+        reasons.append("no record was read")
+    return reasons
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """Of several verdicts the worst counts; of none, nothing is known."""
+    present = set(verdicts)
+    return next((verdict for verdict in (INVALID, UNKNOWN, VALID) if verdict in present), UNKNOWN)

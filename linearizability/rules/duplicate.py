@@ -1,0 +1,58 @@
+"""duplicate: one record at more than one offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import Flag
+from linearizability.rules.partition import Array, Partition, repeated
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+WITHOUT_IDEMPOTENCE = "a producer without idempotence may store a record twice when it retries"
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    slots, values = partition.log_pairs
+    doubled = repeated(values)
+    doubled = doubled[~partition.is_repeated(doubled)]
+    if not len(doubled):
+        return
+    appends, observations = partition.appends, partition.observations
+
+    def witness(index: int) -> Witness:
+        value = doubled[index]
+        offsets = np.sort(partition.slot_offset[slots[values == value]])
+        sent = appends.operation[appends.value == value]
+        seen = observations.where(observations.value == value)
+        first_seen = [
+            int(seen.operation[seen.offset == offset][0]) for offset in offsets if (seen.offset == offset).any()
+        ]
+        text = f"stored {len(offsets)} times, at offsets {', '.join(map(str, offsets[:5]))}"
+        return int(offsets[0]), int(value), [*sent[:1], *first_seen[:3]], text
+
+    def permitted(indices: Array) -> Array:
+        wanted = doubled[indices]
+        sent = np.flatnonzero(np.isin(appends.value, wanted))
+        idempotent = np.ones(len(wanted), bool)
+        idempotent[np.searchsorted(wanted, appends.value[sent])] = appends.flag(Flag.IDEMPOTENT)[sent]
+        return np.where(idempotent, context.contract.permits_loss("all"), WITHOUT_IDEMPOTENCE)
+
+    yield from found(RULE.id, partition, np.arange(len(doubled)), witness, permitted)
+
+
+RULE = Rule(
+    id="duplicate",
+    definition="One value is known at more than one offset of its partition.",
+    promise="Violation for an idempotent producer. Permitted without idempotence, where a retry stores a record again, and "
+    "where the contract permits loss, which takes the producer's sequence numbers too.",
+    source="KIP-98; requirement HIS-04",
+    needs="offsets of acknowledged or polled records",
+    cost="one sort of the values",
+    example="""
+        0 send t-0:1@0
+        1 poll t-0:1@0 t-0:1@1
+    """,
+    kernel=kernel,
+)

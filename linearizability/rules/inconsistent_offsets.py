@@ -1,0 +1,72 @@
+"""inconsistent-offsets: two records at one offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.loss import ACKS_BELOW_ALL
+from linearizability.rules.partition import Array, Partition
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    slots = np.flatnonzero(partition.disagreeing)
+    if not len(slots):
+        return
+    pair_slots, pair_values = partition.log_pairs
+    appends, observations = partition.appends, partition.observations
+    promised = _promised(partition)
+
+    def witness(index: int) -> Witness:
+        slot = slots[index]
+        values = pair_values[pair_slots == slot]
+        operations = []
+        for value in values[:3]:
+            seen = observations.operation[(partition.observation_slot == slot) & (observations.value == value)]
+            sent = appends.operation[(partition.append_slot == slot) & (appends.value == value)]
+            operations += [*sent[:1], *seen[:1]][:1]
+        offset = int(partition.slot_offset[slot])
+        return offset, int(values[0]), operations, f"offset {offset} holds {' and '.join(map(str, values[:3]))}"
+
+    def permitted(indices: Array) -> Array:
+        reason = context.contract.permits_loss("all") or ACKS_BELOW_ALL
+        always = np.full(len(indices), context.contract.permits_loss("all") != "")
+        return np.where(always | (promised[slots[indices]] < 2), reason, "")
+
+    yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted)
+
+
+def _promised(partition: Partition) -> Array:
+    """For each slot, how many different values were read there or acknowledged with acks=all: those stay for ever."""
+    appends = partition.appends
+    torn = partition.disagreeing
+    sure = appends.flag(Flag.ACKS_ALL) & (appends.outcome == Outcome.OK)
+    mine = np.flatnonzero(sure & (partition.append_slot >= 0))
+    mine = mine[torn[partition.append_slot[mine]]]
+    seen = np.flatnonzero(partition.observation_slot >= 0)
+    seen = seen[torn[partition.observation_slot[seen]]]
+    slot = np.concatenate([partition.append_slot[mine], partition.observation_slot[seen]])
+    value = np.concatenate([appends.value[mine], partition.observations.value[seen]])
+    pairs = np.unique(np.stack([slot, value]), axis=1)
+    return np.bincount(pairs[0], minlength=len(torn))
+
+
+RULE = Rule(
+    id="inconsistent-offsets",
+    definition="Two different values are known at one offset of a partition.",
+    promise="Violation if two of them were promised: returned by a poll, or acknowledged with acks=all. An offset whose "
+    "record was acknowledged with lower acks may be given to another one when the leader is lost.",
+    source="Kafka documentation, design: an offset names one record for ever; requirement HIS-03",
+    needs="offsets of acknowledged or polled records",
+    cost="linear",
+    example="""
+        0 send t-0:1@0
+        0 send t-0:2@1
+        1 poll t-0:1@0
+        2 poll t-0:2@0
+    """,
+    kernel=kernel,
+)

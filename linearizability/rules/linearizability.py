@@ -1,0 +1,96 @@
+"""nonlinearizable: the exact check of one partition as an append-only log.
+
+The object: `append(v)` gives `v` the next free position and returns it; a read returns the records of a range of positions,
+and `end` the next position. Positions may have gaps (control records, aborted batches). An append of unknown outcome whose
+record nobody saw may never have happened and binds nothing.
+
+Because each append names its place, the order of the appends is given, and a history is linearizable exactly if moments can
+be chosen along that order: no operation may have ended before one with a lower place began. Reads and end offsets take
+places too:
+
+- an append at position p has the place 4p;
+- a read of the record at p comes after it: place 4p + 1. It may be as stale as it likes (a consumer lags, a leader that was
+  cut off serves old prefixes), so it may come after later appends: its beginning is taken for -∞;
+- an end offset e says that the append at e - 1 has happened: place 4(e - 1) + 1, with a beginning of -∞ as well. If recency
+  is strict, it also says that the append at e has not, so its beginning counts: place 4(e - 1) + 2.
+
+So: sort by place, run the minimum of the ends from the back, and compare each beginning with the minimum of all higher
+places. Operations at one place may take effect in either order.
+The search that a general checker needs (Wing and Gong, Lowe) takes exponential time in the number of concurrent clients;
+`tests/rules` shows that both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import NEVER, Kind, Outcome
+from linearizability.rules.partition import Array, Partition
+from linearizability.rules.realtime_order import timeline
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+BEFORE_ALL = -NEVER
+
+
+def places(partition: Partition, strict: bool) -> tuple[Array, Array, Array, Array]:
+    """All operations that have a place: place, invocation, completion, operation, sorted by place."""
+    appends, observations = partition.appends, partition.observations
+    rows, invoked, completed = timeline(partition)
+    parts = [(4 * partition.slot_offset[partition.append_position[rows]], invoked, completed, appends.operation[rows])]
+    placed = np.flatnonzero((partition.observation_slot >= 0) & (partition.writer >= 0))
+    started = np.full(len(placed), BEFORE_ALL)
+    seen = (4 * observations.offset[placed] + 1, started, observations.completed[placed])
+    parts.append((*seen, observations.operation[placed]))
+    ends = partition.rows(Kind.END_OFFSETS)
+    told = np.flatnonzero((ends.outcome == Outcome.OK) & (ends.offset >= 0))
+    started = ends.invoked[told] if strict else np.full(len(told), BEFORE_ALL)
+    parts.append((4 * ends.offset[told] - (2 if strict else 3), started, ends.completed[told], ends.operation[told]))
+    place, invoked, completed, operation = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(place, kind="stable")
+    return place[order], invoked[order], completed[order], operation[order]
+
+
+def first_conflict(place: Array, invoked: Array, completed: Array) -> tuple[int, int] | None:
+    """Indices of two operations of which the one at the higher place ended before the other began, or None."""
+    earliest = np.append(np.minimum.accumulate(completed[::-1])[::-1], NEVER)
+    above = np.searchsorted(place, place, side="right")
+    wrong = np.flatnonzero(invoked > earliest[above])
+    if not len(wrong):
+        return None
+    low = int(wrong[0])
+    higher = int(above[low])
+    return low, higher + int(np.argmin(completed[higher:]))
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    place, invoked, completed, operation = places(partition, context.contract.strict_recency)
+    conflict = first_conflict(place, invoked, completed)
+    if conflict is None:
+        return
+    low, high = conflict
+
+    def witness(index: int) -> Witness:
+        text = "took effect in the log's order only after an operation that had already ended when it began"
+        return int(place[low]) // 4, -1, [operation[high], operation[low]], text
+
+    reason = context.contract.permits_loss(context.contract.acks)
+    yield from found(RULE.id, partition, np.array([low]), witness, reason)
+
+
+RULE = Rule(
+    id="nonlinearizable",
+    definition="No choice of moments, one within each operation, explains the partition as an append-only log.",
+    promise="Violation for acks=all: appends are linearizable, reads are prefixes. Stale prefixes and stale end offsets are "
+    "allowed unless the contract asks for strict recency. One anomaly a partition: its first conflict.",
+    source="Herlihy and Wing 1990; Wing and Gong 1993; Lowe 2017",
+    needs="one monotonic clock for all processes; offsets",
+    cost="one sort by position, nearly sorted already",
+    example="""
+        0 send t-0:1@1
+        1 send t-0:2@0
+    """,
+    kernel=kernel,
+    rests_on_time=True,
+)

@@ -1,0 +1,96 @@
+"""Which acknowledged records are missing, and how surely: the ground of the rules `lost-write` and `unseen`.
+
+A record is missing when it was acknowledged and no poll ever returned it. It is *lost* when somebody must have come across
+it: a final read of the whole partition (a drain) did not return it, or a poll returned a record behind it. Until then it
+is merely *unseen*: nobody may have looked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.partition import Array, Mask, Partition
+from linearizability.rules.rule import Context
+
+ACKS_BELOW_ALL = "acks below all acknowledge before the in-sync replicas have the record"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """For each append whether it is lost or unseen; and what proves the loss."""
+
+    lost: Mask
+    vanished: Mask
+    """Lost although a poll had returned it before: the final read no longer did."""
+    unseen: Mask
+    highest_read: int
+    """The observation with the highest offset, -1 where nothing was read."""
+    drain: int
+    """The operation of the final read, -1 where there was none."""
+
+
+def losses(partition: Partition, context: Context) -> Loss:
+    """What is missing from one partition. Computed once for all who ask."""
+    return partition.once("losses", lambda: _losses(partition, context))
+
+
+def _losses(partition: Partition, context: Context) -> Loss:
+    appends, observations = partition.appends, partition.observations
+    acknowledged = partition.happened & ~partition.is_repeated(appends.value)
+    position = partition.append_slot
+    missing = acknowledged & ~partition.read
+    highest, drain = -1, -1
+    passed = np.zeros(len(appends), bool)
+    if len(observations) and partition.observation_slot.max() >= 0:
+        highest = int(partition.observation_slot.argmax())
+        passed = (position >= 0) & (position < partition.observation_slot[highest])
+        passed |= (position == partition.observation_slot[highest]) & missing
+    lost = missing & passed if context.contract.reads_from_start else np.zeros(len(appends), bool)
+    vanished = np.zeros(len(appends), bool)
+    drained = np.zeros(len(appends), bool)
+    for number in np.flatnonzero(complete_drains(partition)):
+        row = partition.drains.where(np.arange(len(partition.drains)) == number)
+        within = (observations.process == row.process) & (observations.invoked >= row.invoked)
+        within &= observations.completed <= row.completed
+        writers = partition.writer[within]
+        returned = np.zeros(len(appends), bool)
+        returned[writers[writers >= 0]] = True
+        due = acknowledged & (appends.completed < row.invoked)
+        if context.contract.cleanup != "keep":
+            due &= ~((appends.offset >= 0) & (appends.offset < row.value))
+        lost |= due & ~returned
+        vanished |= due & ~returned & partition.read
+        drained |= due
+        drain = int(row.operation[0])
+    if context.contract.cleanup != "keep":
+        gone = (appends.offset >= 0) & (appends.offset < log_start(partition))
+        lost &= ~gone
+        missing &= ~gone
+    only_sure = appends.outcome == Outcome.OK
+    return Loss(lost, vanished & lost, missing & only_sure & ~lost & ~drained, highest, drain)
+
+
+def complete_drains(partition: Partition) -> Mask:
+    """The final reads that reached the log end that was asked for before they began."""
+    drains = partition.drains
+    return (drains.outcome == Outcome.OK) & (drains.extra >= drains.offset) & (drains.offset >= 0)
+
+
+def log_start(partition: Partition) -> int:
+    """The highest log start that anybody reported, 0 where nobody did."""
+    from linearizability.history.facts import Kind
+
+    starts = [partition.rows(Kind.END_OFFSETS).extra, partition.rows(Kind.LOG_START).offset, partition.drains.value]
+    return max((int(array.max()) for array in starts if len(array)), default=0)
+
+
+def permitted_loss(partition: Partition, context: Context, indices: Array) -> npt.NDArray[np.str_]:
+    """Why each of these appends may be lost; empty where it may not."""
+    by_contract = context.contract.permits_loss("all")
+    if context.contract.cleanup == "compact":
+        by_contract = by_contract or "compaction keeps only the last record of each key"
+    return np.where(partition.appends.flag(Flag.ACKS_ALL)[indices], by_contract, ACKS_BELOW_ALL)

@@ -1,0 +1,59 @@
+"""lost-write: an acknowledged record that is not in the log any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.rules.loss import losses, permitted_loss
+from linearizability.rules.partition import Partition
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    loss = losses(partition, context)
+    appends, observations = partition.appends, partition.observations
+
+    def witness(index: int) -> Witness:
+        offset, operation = int(appends.offset[index]), int(appends.operation[index])
+        at = f"acknowledged at offset {offset}" if offset >= 0 else "acknowledged"
+        if (
+            loss.highest_read < 0
+            or offset < 0
+            or offset > observations.offset[loss.highest_read]
+            or loss.vanished[index]
+        ):
+            before = "was read, and is gone" if loss.vanished[index] else "was never read"
+            text = f"{at}, {before}: the final read of the whole partition did not return it"
+            return offset, int(appends.value[index]), [operation, loss.drain], text
+        text = f"{at}, never read, though offset {observations.offset[loss.highest_read]} was"
+        return offset, int(appends.value[index]), [operation, observations.operation[loss.highest_read]], text
+
+    yield from found(
+        RULE.id,
+        partition,
+        np.flatnonzero(loss.lost),
+        witness,
+        lambda indices: permitted_loss(partition, context, indices),
+    )
+
+
+RULE = Rule(
+    id="lost-write",
+    definition="A record was acknowledged, and a read that must have come across it did not return it.",
+    promise="Violation for acks=all. Permitted for lower acks, after an unclean election, when min.insync.replicas replicas "
+    "lost unflushed data at once, and where compaction or retention removed the record. A send of unknown outcome counts "
+    "as acknowledged once a poll returned any record of its operation.",
+    source="Kafka documentation, design: replication and message delivery semantics; requirement HIS-01",
+    needs="acknowledged offsets; consumers that begin at the log start; best a final drain",
+    cost="linear",
+    example="""
+        0 send t-0:1@0
+        0 send t-0:2@1
+        0 send t-0:3@2
+        1 poll t-0:1@0 t-0:3@2
+    """,
+    kernel=kernel,
+    rests_on_absence=True,
+)

@@ -1,0 +1,49 @@
+"""offset-reuse: two acknowledgements that name one offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import Flag
+from linearizability.rules.loss import ACKS_BELOW_ALL
+from linearizability.rules.partition import Array, Partition
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    appends = partition.appends
+    rows = np.flatnonzero(appends.flag(Flag.ACKNOWLEDGED) & (partition.append_slot >= 0))
+    slots = partition.append_slot[rows]
+    reused = np.flatnonzero(np.bincount(slots, minlength=1) > 1)
+
+    def claims(index: int) -> Array:
+        return rows[slots == reused[index]]
+
+    def witness(index: int) -> Witness:
+        claimed = claims(index)
+        offset = partition.slot_offset[reused[index]]
+        text = f"offset {offset} was acknowledged for {' and '.join(map(str, appends.value[claimed][:3]))}"
+        return offset, appends.value[claimed[0]], appends.operation[claimed[:3]], text
+
+    careful = np.bincount(slots, weights=appends.flag(Flag.ACKS_ALL)[rows], minlength=1)[reused]
+    by_contract = context.contract.permits_loss("all")
+    reasons = np.where(careful > 1, by_contract, by_contract or ACKS_BELOW_ALL)
+    yield from found(RULE.id, partition, np.arange(len(reused)), witness, lambda indices: reasons[indices])
+
+
+RULE = Rule(
+    id="offset-reuse",
+    definition="Two sends were acknowledged with the same offset.",
+    promise="Violation if two of them asked for acks=all; otherwise the first may have been lost and its place given away. "
+    "Holds also for records of transactions that aborted later: their offsets stay occupied.",
+    source="Kafka documentation, design: an offset names one record for ever; requirement HIS-03",
+    needs="acknowledged offsets",
+    cost="linear",
+    example="""
+        0 send t-0:1@0
+        1 send t-0:2@0
+    """,
+    kernel=kernel,
+)

@@ -1,0 +1,344 @@
+"""One partition's facts as NumPy arrays, and what several rules want to know of them, computed once.
+
+The trick that makes the rules linear: a log's offsets are nearly dense, so everything that concerns an offset is a table
+indexed by *slot* (the offset less the smallest one; its rank where offsets are sparse). A sort is left only for values.
+
+A *position* of a record in the log is known when its send was acknowledged with an offset, when its send is not known to
+have failed and a poll returned it, or when anybody polled it. The **log** is the set of those positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from linearizability.history.facts import NEVER, Flag, Kind, Outcome, join_key
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+Columns = Mapping[str, npt.NDArray[Any]]
+
+SPARSE = 4
+"""Offsets that span more than this many times their number (plus a little) are ranked by a sort instead."""
+
+
+class Rows:
+    """Some of a partition's facts, column by column."""
+
+    kind: Array
+    process: Array
+    operation: Array
+    position: Array
+    invoked: Array
+    completed: Array
+    outcome: Array
+    flags: Array
+    offset: Array
+    value: Array
+    session: Array
+    transaction: Array
+    node: Array
+    epoch: Array
+    group: Array
+    extra: Array
+
+    def __init__(self, columns: Columns, index: npt.NDArray[np.intp] | slice | None = None) -> None:
+        self._columns = columns
+        self._index = index
+        first = next(iter(columns.values()))
+        self.count = len(first if index is None else first[index])
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            column = self._columns[name]
+        except KeyError as error:
+            raise AttributeError(name) from error
+        value = column if self._index is None else column[self._index]
+        self.__dict__[name] = value
+        return value
+
+    def __len__(self) -> int:
+        return self.count
+
+    def where(self, mask: Mask) -> Rows:
+        """The rows that the mask selects, in order."""
+        names = list(self._columns)
+        index = np.flatnonzero(mask)
+        return Rows(_Lazy(self, names), index)
+
+    def flag(self, flag: Flag) -> Mask:
+        return (self.flags & int(flag)) != 0
+
+
+class _Lazy(Mapping[str, npt.NDArray[Any]]):
+    """The columns of other rows, fetched when they are asked for."""
+
+    def __init__(self, rows: Rows, names: list[str]) -> None:
+        self._rows, self._names = rows, names
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return getattr(self._rows, name)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Partition:
+    """One partition of one run. Rows are brought into the order (operation, position)."""
+
+    def __init__(self, run: str, topic: str, partition: int, columns: Columns) -> None:
+        self.run, self.topic, self.partition = run, topic, partition
+        self._columns = in_order(columns)
+        self._computed: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return join_key(self.topic, self.partition)
+
+    @cached_property
+    def _by_kind(self) -> dict[int, npt.NDArray[np.intp]]:
+        kinds = self._columns["kind"]
+        return {int(kind): np.flatnonzero(kinds == kind) for kind in np.flatnonzero(np.bincount(kinds))}
+
+    def rows(self, kind: Kind) -> Rows:
+        index = self._by_kind.get(int(kind))
+        return Rows(self._columns, slice(0, 0) if index is None else index)
+
+    @cached_property
+    def appends(self) -> Rows:
+        return self.rows(Kind.APPEND)
+
+    @cached_property
+    def observations(self) -> Rows:
+        return self.rows(Kind.OBSERVATION)
+
+    @cached_property
+    def drains(self) -> Rows:
+        return self.rows(Kind.DRAIN)
+
+    def once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What several rules compute of this partition, computed once."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        return self._computed[name]
+
+    # -- slots -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _slots(self) -> tuple[Array, Array, Array]:
+        """For all offsets: slot -> offset, each append's slot, each observation's slot (-1: no offset)."""
+        mine, seen = self.appends.offset, self.observations.offset
+        both = np.concatenate([mine, seen])
+        known = both >= 0
+        if not known.any():
+            return np.empty(0, np.int64), np.full(len(mine), -1), np.full(len(seen), -1)
+        some = both[known]
+        low, high = int(some.min()), int(some.max())
+        if high - low < SPARSE * len(both) + 1024:
+            offsets = np.arange(low, high + 1)
+            slots = np.where(known, both - low, -1)
+        else:
+            offsets = np.unique(some)
+            slots = np.where(known, np.searchsorted(offsets, both), -1)
+        return offsets, slots[: len(mine)], slots[len(mine) :]
+
+    @cached_property
+    def slot_offset(self) -> Array:
+        return self._slots[0]
+
+    @cached_property
+    def append_slot(self) -> Array:
+        """The slot of each append's acknowledged offset, -1 where there is none."""
+        return self._slots[1]
+
+    @cached_property
+    def observation_slot(self) -> Array:
+        return self._slots[2]
+
+    # -- who wrote what was read -------------------------------------------------------------------------------------
+
+    @cached_property
+    def repeated_values(self) -> Array:
+        """Values that were sent more than once: nothing can be said of their records. Sorted."""
+        return repeated(self.appends.value)
+
+    def is_repeated(self, values: Array) -> Mask:
+        return is_in(values, self.repeated_values)
+
+    @cached_property
+    def writer(self) -> Array:
+        """For each observation the append of its value: an index into `appends`, -1 where nobody sent it.
+
+        Nearly always the append that was acknowledged at that very offset; only the rest is joined by value.
+        """
+        appends, observations = self.appends, self.observations
+        writer = np.full(len(observations), -1)
+        if not len(appends) or not len(observations):
+            return writer
+        acknowledged = np.flatnonzero((appends.outcome == Outcome.OK) & (self.append_slot >= 0))
+        at_slot = np.full(len(self.slot_offset) + 1, -1)  # one more: slot -1 finds nothing
+        at_slot[self.append_slot[acknowledged]] = acknowledged
+        candidate = at_slot[self.observation_slot]
+        same = (candidate >= 0) & (appends.value[candidate] == observations.value)
+        writer[same] = candidate[same]
+        loose = np.flatnonzero(~same)
+        if not len(loose):
+            return writer
+        wanted = np.unique(observations.value[loose])
+        sent = np.flatnonzero(is_in(appends.value, wanted))
+        by_preference = sent[np.argsort(-_preference(appends.outcome[sent]), kind="stable")]
+        found = np.full(len(wanted), -1)
+        found[np.searchsorted(wanted, appends.value[by_preference])] = by_preference
+        writer[loose] = found[np.searchsorted(wanted, observations.value[loose])]
+        return writer
+
+    @cached_property
+    def read(self) -> Mask:
+        """For each append: some poll returned its record, whatever became of that poll's operation."""
+        return self._marked(self.writer)
+
+    @cached_property
+    def read_by_ok(self) -> Mask:
+        """For each append: a poll that completed as ok returned its record."""
+        return self._marked(self.writer[self.observations.outcome == Outcome.OK])
+
+    def _marked(self, writers: Array) -> Mask:
+        mask = np.zeros(len(self.appends), bool)
+        mask[writers[writers >= 0]] = True
+        return mask
+
+    @cached_property
+    def proven_transactions(self) -> Array:
+        """Operations of unknown outcome whose records an ok poll returned, here or (see `prove`) elsewhere. Sorted."""
+        unknown = self.read_by_ok & (self.appends.outcome == Outcome.INFO)
+        return np.unique(np.concatenate([self.appends.operation[unknown], self._proven_elsewhere]))
+
+    _proven_elsewhere: Array = np.empty(0, np.int64)
+
+    def prove(self, operations: Array) -> None:
+        """Operations that wrote to several partitions and of which another partition shows that they happened."""
+        self._proven_elsewhere = operations
+
+    @cached_property
+    def happened(self) -> Mask:
+        """For each append: it certainly took effect."""
+        certain = self.appends.outcome == Outcome.OK
+        unknown = self.appends.outcome == Outcome.INFO
+        if unknown.any():
+            certain = certain | (unknown & is_in(self.appends.operation, self.proven_transactions))
+        return certain
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def log_appends(self) -> npt.NDArray[np.intp]:
+        """Appends that took effect and whose offset was told."""
+        return np.flatnonzero(self.happened & (self.append_slot >= 0))
+
+    @cached_property
+    def log_value(self) -> Array:
+        """The value at each slot of the log (one of them where histories disagree); meaningless where not `in_log`."""
+        value = np.zeros(len(self.slot_offset), np.int64)
+        value[self.append_slot[self.log_appends]] = self.appends.value[self.log_appends]
+        placed = self.observation_slot >= 0
+        if placed.all():
+            value[self.observation_slot] = self.observations.value
+        else:
+            value[self.observation_slot[placed]] = self.observations.value[placed]
+        return value
+
+    @cached_property
+    def in_log(self) -> Mask:
+        """Whether a record is known to have been at each slot."""
+        mask = np.zeros(len(self.slot_offset) + 1, bool)
+        mask[self.append_slot[self.log_appends]] = True
+        mask[self.observation_slot] = True
+        return mask[:-1]
+
+    @cached_property
+    def disagreeing(self) -> Mask:
+        """Slots at which two different values are known."""
+        mask = np.zeros(len(self.slot_offset) + 1, bool)
+        at = self.append_slot[self.log_appends]
+        mask[at[self.log_value[at] != self.appends.value[self.log_appends]]] = True
+        at = self.observation_slot
+        if len(self.slot_offset):
+            mask[at[(self.log_value[at] != self.observations.value) & (at >= 0)]] = True
+        return mask[:-1]
+
+    @cached_property
+    def log_pairs(self) -> tuple[Array, Array]:
+        """All different (slot, value) pairs of the log; more pairs than slots exactly where histories disagree."""
+        slots = np.flatnonzero(self.in_log & ~self.disagreeing)
+        values = self.log_value[slots]
+        if not self.disagreeing.any():
+            return slots, values
+        mine = self.log_appends[self.disagreeing[self.append_slot[self.log_appends]]]
+        seen = np.flatnonzero((self.observation_slot >= 0) & self.disagreeing[self.observation_slot])
+        slot = np.concatenate([self.append_slot[mine], self.observation_slot[seen]])
+        value = np.concatenate([self.appends.value[mine], self.observations.value[seen]])
+        pairs = np.unique(np.stack([slot, value]), axis=1)
+        return np.concatenate([slots, pairs[0]]), np.concatenate([values, pairs[1]])
+
+    @cached_property
+    def records_before(self) -> Array:
+        """For each slot, how many slots below it hold a record; one more entry for the end."""
+        counts = np.zeros(len(self.slot_offset) + 1, np.int64)
+        np.cumsum(self.in_log, out=counts[1:])
+        return counts
+
+    @cached_property
+    def append_position(self) -> Array:
+        """The slot of each append that has one: acknowledged, or (where the answer got lost) observed. -1: not known."""
+        position = np.where(self.happened, self.append_slot, -1)
+        missing = (position < 0) & self.read
+        if missing.any():
+            placed = np.flatnonzero((self.writer >= 0) & (self.observation_slot >= 0))
+            placed = placed[missing[self.writer[placed]]]
+            position[self.writer[placed[::-1]]] = self.observation_slot[placed[::-1]]
+        return position
+
+
+def in_order(columns: Columns) -> Columns:
+    """The columns sorted by operation and position, untouched where they are so already."""
+    operation, position = columns["operation"], columns["position"]
+    if len(operation) < 2:
+        return columns
+    later = operation[1:] > operation[:-1]
+    if (later | ((operation[1:] == operation[:-1]) & (position[1:] >= position[:-1]))).all():
+        return columns
+    order = np.lexsort((position, operation))
+    return {name: column[order] for name, column in columns.items()}
+
+
+def repeated(values: Array) -> Array:
+    """The values that occur more than once, sorted."""
+    if not len(values) or (values[1:] > values[:-1]).all():
+        return values[:0]
+    ordered = np.sort(values)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def is_in(values: Array, wanted: Array) -> Mask:
+    """Which values are among `wanted`, which is sorted and unique."""
+    if not len(wanted) or not len(values):
+        return np.zeros(len(values), bool)
+    place = np.searchsorted(wanted, values)
+    place[place == len(wanted)] = 0
+    return wanted[place] == values
+
+
+def _preference(outcome: Array) -> Array:
+    """Of several sends of one value, an acknowledged one is taken for the writer first, then one of unknown outcome."""
+    return np.array([0, 2, 1])[outcome]
+
+
+def never(times: Array) -> Mask:
+    return times == NEVER

@@ -1,0 +1,79 @@
+"""poll-skip and int-poll-skip: a consumer was led over a record that is known to be in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from linearizability.rules.partition import Array, Partition
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.sessions import permitted_step, skipped_slots, skipping, steps_across, steps_within
+
+
+def kernel(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
+    steps = steps_across(partition) if across else steps_within(partition)
+    wrong = skipping(partition, steps)
+    observations, appends = partition.observations, partition.appends
+
+    def witness(index: int) -> Witness:
+        before, after = steps.before[index], steps.after[index]
+        slots = skipped_slots(partition, steps, index)
+        offset = int(partition.slot_offset[slots[0]])
+        sent = appends.operation[partition.log_appends][partition.append_slot[partition.log_appends] == slots[0]]
+        seen = observations.operation[partition.observation_slot == slots[0]]
+        operations = [
+            observations.operation[before],
+            observations.operation[after],
+            *sent[:1],
+            *seen[: 1 - len(sent[:1])],
+        ]
+        more = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
+        text = (
+            f"process {observations.process[after]} was given offset {observations.offset[after]} after "
+            f"{observations.offset[before]}: offset {offset}{more} is in the log and was skipped"
+        )
+        return offset, int(partition.log_value[slots[0]]), operations, text
+
+    def permitted(indices: Array) -> Array:
+        return permitted_step(partition, context, steps, indices, skip=True, across=across)
+
+    yield from found(rule, partition, np.asarray(wrong), witness, permitted)
+
+
+ACROSS = Rule(
+    id="poll-skip",
+    definition="Between a consumer's two successive polls of one session lies a record that neither returned.",
+    promise="Violation, unless compaction or retention removed the record, or an unrecorded rebalance may lie between. Gaps "
+    "of control records and aborted transactions are no records.",
+    source="Kafka documentation, consumer position; requirement HIS-05",
+    needs="polls with offsets; assignments, seeks and rebalances",
+    cost="linear",
+    example="""
+        0 send t-0:1@0
+        0 send t-0:2@1
+        0 send t-0:3@2
+        1 poll t-0:1@0
+        1 poll t-0:3@2
+        2 poll t-0:1@0 t-0:2@1
+    """,
+    kernel=partial(kernel, "poll-skip", True),
+)
+
+WITHIN = Rule(
+    id="int-poll-skip",
+    definition="Within one operation a consumer was led over a record that is known to be in the log.",
+    promise="As poll-skip.",
+    source="Kafka documentation, ordering guarantees; requirement HIS-05",
+    needs="polls with offsets",
+    cost="linear",
+    example="""
+        0 send t-0:1@0
+        0 send t-0:2@1
+        0 send t-0:3@2
+        1 poll t-0:1@0 t-0:3@2
+        2 poll t-0:1@0 t-0:2@1
+    """,
+    kernel=partial(kernel, "int-poll-skip", False),
+)

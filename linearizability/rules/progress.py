@@ -1,0 +1,86 @@
+"""no-progress and availability-gap: whether the system worked, and how long it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.partition import Partition
+from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
+
+GAP_NS = 1_000_000_000
+"""A pause between successful sends that is worth a note, while sends were tried."""
+
+
+def no_progress(partition: Partition, context: Context) -> Iterator[Found]:
+    appends = partition.appends
+    if context.heals_at < 0 or not len(appends):
+        return
+    bound = context.heals_at + context.contract.bound_after_healing_ms * 1_000_000
+    late = appends.invoked > bound
+    failed = late & (appends.outcome != Outcome.OK) & ~appends.flag(Flag.ACKNOWLEDGED)
+    rows = np.flatnonzero(failed)[:1]
+
+    def witness(index: int) -> Witness:
+        text = (
+            f"{int(failed.sum())} of {int(late.sum())} sends that began more than "
+            f"{context.contract.bound_after_healing_ms} ms after the last fault did not succeed"
+        )
+        return -1, appends.value[index], [appends.operation[index]], text
+
+    yield from found(PROGRESS.id, partition, rows, witness)
+
+
+def gaps(partition: Partition, context: Context) -> Iterator[Found]:
+    appends = partition.appends
+    done = np.sort(appends.completed[appends.outcome == Outcome.OK])
+    if len(done) < 2 or done[-1] - done[0] <= GAP_NS:
+        return
+    tried = np.sort(appends.invoked)
+    wide = np.flatnonzero(np.diff(done) > GAP_NS)
+    waiting = np.searchsorted(tried, done[wide + 1]) > np.searchsorted(tried, done[wide], side="right")
+    wide = wide[waiting]
+
+    def witness(index: int) -> Witness:
+        first = int(np.flatnonzero(appends.completed == done[index + 1])[0])
+        text = f"no send succeeded for {(done[index + 1] - done[index]) / 1e6:.0f} ms, though sends were tried"
+        return appends.offset[first], appends.value[first], [appends.operation[first]], text
+
+    yield from found(GAP.id, partition, wide, witness)
+
+
+PROGRESS = Rule(
+    id="no-progress",
+    definition="Sends that began later than the bound after the last fault had ended did not succeed.",
+    promise="Violation of the declared bound (`bound_after_healing_ms`).",
+    source="requirement HIS-12",
+    needs="marks of faults and healing; sends after the bound",
+    cost="linear",
+    example="""
+        0 send t-0:1@0
+        ! [10 -] fault name=kill
+        ! [20 -] heal name=kill
+        0 [70000000000 70000000005] send t-0:2 info
+    """,
+    kernel=no_progress,
+    rests_on_time=True,
+)
+
+GAP = Rule(
+    id="availability-gap",
+    definition="Between two successful sends lies more than a second in which others were tried in vain.",
+    promise="Never a violation: faults cost availability. The sizes are worth knowing.",
+    source="Kafka documentation, availability and durability guarantees",
+    needs="sends with times",
+    cost="two sorts by time",
+    example="""
+        0 send t-0:1@0
+        1 [500000000 900000000] send t-0:2 info
+        0 [2000000000 2500000000] send t-0:3@1
+    """,
+    kernel=gaps,
+    weight=Weight.NOTE,
+    rests_on_time=True,
+)

@@ -1,0 +1,109 @@
+"""realtime-order and future-read: the log's order against the clock.
+
+An offset-addressed log is linearizable, as far as its appends go, exactly if no append returned before one at a lower
+position was invoked: each append can then take effect at a moment within its own duration, in the order of the positions.
+So the exact check is a table by slot and one running minimum from the end; the search that a general checker needs is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import NEVER, Flag, Outcome
+from linearizability.rules.loss import ACKS_BELOW_ALL
+from linearizability.rules.partition import Array, Partition
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+
+def timeline(partition: Partition) -> tuple[Array, Array, Array]:
+    """Appends in the order of their positions: their index, invocation, and completion (`NEVER` where it is unknown).
+
+    Where several claim one position, the first one stands for it: that they disagree is another rule's matter.
+    """
+    appends, position = partition.appends, partition.append_position
+    at_slot = np.full(len(partition.slot_offset), -1)
+    rows = np.flatnonzero(position >= 0)
+    if len(partition.repeated_values):
+        rows = rows[~partition.is_repeated(appends.value[rows])]
+    at_slot[position[rows[::-1]]] = rows[::-1]
+    rows = at_slot[at_slot >= 0]
+    acknowledged = appends.outcome[rows] == Outcome.OK
+    completed = np.where(acknowledged, appends.completed[rows], NEVER)
+    return rows, appends.invoked[rows], completed
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    appends = partition.appends
+    rows, invoked, completed = timeline(partition)
+    if len(rows) < 2:
+        return
+    earliest_after = np.minimum.accumulate(completed[::-1])[::-1]
+    wrong = np.flatnonzero(invoked[:-1] > earliest_after[1:])
+
+    def witness(index: int) -> Witness:
+        later = index + 1 + int(np.argmin(completed[index + 1 :]))
+        low, high = rows[index], rows[later]
+        offsets = partition.slot_offset[partition.append_position[[low, high]]]
+        text = (
+            f"stored at offset {offsets[0]}, though it was sent only after the record at offset {offsets[1]} had been "
+            f"acknowledged"
+        )
+        return offsets[0], appends.value[low], [appends.operation[high], appends.operation[low]], text
+
+    careful = appends.flag(Flag.ACKS_ALL)[rows]
+    guarded = np.where(careful, completed, NEVER)
+    still_wrong = invoked[:-1] > np.minimum.accumulate(guarded[::-1])[::-1][1:]
+    reason = context.contract.permits_loss("all")
+
+    def permitted(indices: Array) -> Array:
+        return np.where(still_wrong[indices], reason, reason or ACKS_BELOW_ALL)
+
+    yield from found(APPENDS.id, partition, wrong, witness, permitted)
+
+
+def future_read(partition: Partition, context: Context) -> Iterator[Found]:
+    appends, observations, writer = partition.appends, partition.observations, partition.writer
+    known = np.flatnonzero(writer >= 0)
+    if len(partition.repeated_values):
+        known = known[~partition.is_repeated(observations.value[known])]
+    wrong = known[observations.completed[known] < appends.invoked[writer[known]]]
+
+    def witness(index: int) -> Witness:
+        operations = [observations.operation[index], appends.operation[writer[index]]]
+        return observations.offset[index], observations.value[index], operations, "returned before it was sent"
+
+    yield from found(FUTURE.id, partition, wrong, witness)
+
+
+APPENDS = Rule(
+    id="realtime-order",
+    definition="A record was sent after another one had been acknowledged, by any client, and was stored before it.",
+    promise="Violation for acks=all, whose appends are linearizable. With lower acks the earlier record may have been lost "
+    "and its place given away.",
+    source="Herlihy and Wing, linearizability; requirement HIS-07",
+    needs="one monotonic clock for all processes; offsets of sends",
+    cost="linear: a table by slot and a running minimum",
+    example="""
+        0 send t-0:1@1
+        1 send t-0:2@0
+    """,
+    kernel=kernel,
+    rests_on_time=True,
+)
+
+FUTURE = Rule(
+    id="future-read",
+    definition="A poll returned a record and ended before the record was sent.",
+    promise="Always a violation.",
+    source="Causality; requirement HIS-07",
+    needs="one monotonic clock for all processes",
+    cost="linear",
+    example="""
+        1 poll t-0:1@0
+        0 send t-0:1@0
+    """,
+    kernel=future_read,
+    rests_on_time=True,
+)

@@ -1,0 +1,136 @@
+"""nonlinearizable-register and undecided-register: registers, and groups' committed offsets as registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import UNKNOWN, Kind, Outcome, identity
+from linearizability.rules.partition import Partition, Rows
+from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
+from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable
+
+Named = list[tuple[RegisterOperation, int]]
+SHRINKING_STEPS = 20_000
+"""Steps of each search that makes a witness smaller."""
+MAX_SHRUNK = 30
+"""Operations of a witness, and reads that are tried without."""
+NOTHING = identity(None)
+"""The value of a register that was never written."""
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    yield from (item for answer, item in judged(partition, context) if answer is False)
+
+
+def undecided(partition: Partition, context: Context) -> Iterator[Found]:
+    yield from (item for answer, item in judged(partition, context) if answer is None)
+
+
+def judged(partition: Partition, context: Context) -> list[tuple[bool | None, Found]]:
+    """What the search said of each register here, computed once."""
+    return partition.once("registers", lambda: list(_judged(partition, context)))
+
+
+def _judged(partition: Partition, context: Context) -> Iterator[tuple[bool | None, Found]]:
+    for operations, initial, name in _registers(partition):
+        answer = linearizable([operation for operation, _ in operations], initial)
+        if answer:
+            continue
+        least = shrink(operations, initial) if answer is False else operations[:1]
+
+        def witness(index: int, least: Named = least, name: str = name, answer: bool | None = answer) -> Witness:
+            if answer is None:
+                return -1, -1, [number for _, number in least], f"{name}: the search was given up"
+            text = f"{name}: no order of these {len(least)} operations within their durations explains what was read"
+            return -1, -1, [number for _, number in least], text
+
+        rule = RULE if answer is False else UNDECIDED
+        for item in found(rule.id, partition, np.zeros(1, np.int64), witness, context.contract.permits_loss("all")):
+            yield answer, item
+
+
+def shrink(operations: Named, initial: int) -> Named:
+    """Fewer operations that are not linearizable either: the shortest prefix, without what it does not need."""
+    ordered = sorted(operations, key=lambda item: item[0].invoked)
+    low, high = 1, len(ordered)
+    while low < high:  # a prefix by invocation: what began later is left out
+        middle = (low + high) // 2
+        if linearizable([operation for operation, _ in ordered[:middle]], initial, SHRINKING_STEPS) is False:
+            high = middle
+        else:
+            low = middle + 1
+    least = ordered[:low]
+    if linearizable([operation for operation, _ in least], initial, SHRINKING_STEPS) is not False:
+        return ordered[-MAX_SHRUNK:]
+    reads = [item for item in least[:-1] if item[0].function == READ]
+    for item in reads[-MAX_SHRUNK:]:
+        # Writes stay: without the write of its value a read would have no source, and that would prove nothing.
+        without = [other for other in least if other is not item]
+        if linearizable([operation for operation, _ in without], initial, SHRINKING_STEPS) is False:
+            least = without
+    return least[-MAX_SHRUNK:]
+
+
+def _registers(partition: Partition) -> Iterator[tuple[Named, int, str]]:
+    """The registers that live under this key: the key itself, and each group's committed offset."""
+    rows = partition.rows(Kind.REGISTER)
+    if len(rows):
+        yield (
+            [_operation(rows, i, int(rows.position[i])) for i in _relevant(rows)],
+            NOTHING,
+            f"register {partition.name}",
+        )
+    commits, fetched = partition.rows(Kind.COMMIT), partition.rows(Kind.COMMITTED)
+    for group in np.unique(fetched.group):
+        written, read = commits.where(commits.group == group), fetched.where(fetched.group == group)
+        operations = [_offset(written, i, WRITE) for i in _relevant(written)]
+        operations += [_offset(read, i, READ) for i in _relevant(read)]
+        yield operations, UNKNOWN, f"committed offset of {partition.name}"
+
+
+def _relevant(rows: Rows) -> list[int]:
+    return np.flatnonzero(rows.outcome != Outcome.FAIL).tolist()
+
+
+def _operation(rows: Rows, i: int, function: int) -> tuple[RegisterOperation, int]:
+    done = int(rows.completed[i]) if rows.outcome[i] == Outcome.OK else None
+    operation = RegisterOperation(function, int(rows.value[i]), int(rows.extra[i]), int(rows.invoked[i]), done)
+    return operation, int(rows.operation[i])
+
+
+def _offset(rows: Rows, i: int, function: int) -> tuple[RegisterOperation, int]:
+    done = int(rows.completed[i]) if rows.outcome[i] == Outcome.OK else None
+    operation = RegisterOperation(function, int(rows.offset[i]), UNKNOWN, int(rows.invoked[i]), done)
+    return operation, int(rows.operation[i])
+
+
+RULE = Rule(
+    id="nonlinearizable-register",
+    definition="No order of a register's operations within their durations explains what was read.",
+    promise="Violation for imported registers, and for a group's committed offset, whose coordinator is one log; permitted "
+    "where the contract permits loss.",
+    source="Wing and Gong 1993; Lowe 2017",
+    needs="one monotonic clock for all processes",
+    cost="exponential in the number of concurrent operations at worst, bounded",
+    example="""
+        0 write key=x value=1
+        0 write key=x value=2
+        1 read key=x value=1
+    """,
+    kernel=kernel,
+    rests_on_time=True,
+)
+
+UNDECIDED = Rule(
+    id="undecided-register",
+    definition="The search for a register's order was given up.",
+    promise="Not a violation: the verdict becomes unknown.",
+    source="Gibbons and Korach 1997: the question is NP-complete",
+    needs="-",
+    cost="bounded by the number of steps",
+    example="",
+    kernel=undecided,
+    weight=Weight.UNPROVEN,
+)

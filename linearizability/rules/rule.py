@@ -1,0 +1,187 @@
+"""What a rule is, what it finds, and how a finding is said.
+
+A rule is a record (`Rule`) in a module of its own: what it condemns, where that is promised, what it needs to see, what it
+costs, a small history that shows it, and its kernel. A kernel is a pure function from one partition's facts (or one run's
+transactions) to findings. It runs unchanged in this process and inside Spark's workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from linearizability.history.contract import Contract
+
+if TYPE_CHECKING:
+    from linearizability.rules.partition import Partition
+
+MAX_WITNESSES = 100
+"""Anomalies of one rule, partition and reason that are kept with their witness; all are counted."""
+
+
+class Weight(Enum):
+    """What an anomaly that the contract does not permit means for the verdict."""
+
+    VIOLATION = "violation"
+    """A promise was broken: invalid."""
+    UNPROVEN = "unproven"
+    """The history does not tell whether a promise was broken: unknown."""
+    NOTE = "note"
+    """Worth knowing, never condemned."""
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One thing that a rule found, with the operations that show it (the fewest that do)."""
+
+    rule: str
+    topic: str
+    partition: int
+    offset: int
+    value: int
+    operations: tuple[int, ...]
+    text: str
+    permitted: str = ""
+    """Why the contract permits it; empty where it does not."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Anomalies of one rule in one partition that are permitted for the same reason, or not at all."""
+
+    rule: str
+    permitted: str
+    count: int
+    anomalies: tuple[Anomaly, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a kernel may know besides the facts."""
+
+    contract: Contract = field(default_factory=Contract)
+    proven: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Operations over several partitions whose effect an ok poll saw in some partition. Sorted."""
+    heals_at: int = -1
+    """When the last fault ended; -1 where there was none."""
+
+
+Kernel = Callable[["Partition", Context], Iterator[Found]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule; see the module's docstring. Its `id` is the anomaly's name, Jepsen's where Jepsen has one."""
+
+    id: str
+    definition: str
+    """One sentence: what is an anomaly."""
+    promise: str
+    """When it is a violation, and when the contract permits it."""
+    source: str
+    needs: str
+    cost: str
+    example: str
+    """A history in the notation of `linearizability.history.notation`, in which the rule finds exactly one anomaly."""
+    kernel: Kernel
+    weight: Weight = Weight.VIOLATION
+    rests_on_absence: bool = False
+    """Facts that are missing from the history could explain the anomaly away."""
+    rests_on_time: bool = False
+    """Clocks that were not monotonic could explain it away."""
+    optional: bool = False
+    """Only judged where the contract or the caller asks for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRule:
+    """A rule over a whole run: its partitions emit rows of four integers, which come together in its kernel."""
+
+    id: str
+    definition: str
+    promise: str
+    source: str
+    needs: str
+    cost: str
+    example: str
+    emit: Callable[[Partition, Context], npt.NDArray[Any]]
+    kernel: Callable[[npt.NDArray[Any], Context], Iterator[Found]]
+    weight: Weight = Weight.VIOLATION
+    rests_on_absence: bool = False
+    rests_on_time: bool = False
+    optional: bool = False
+
+
+FOUND_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("rule", pa.string()),
+        ("permitted", pa.string()),
+        ("count", pa.int64()),
+        ("offset", pa.int64()),
+        ("value", pa.int64()),
+        ("operations", pa.list_(pa.int64())),
+        ("text", pa.string()),
+    ]
+)
+"""Findings as a table: one row an anomaly; the first row of a `Found` carries its count, the others 0."""
+
+
+Witness = tuple[Any, Any, Iterable[Any], str]
+"""What shows one anomaly: offset, value, operations, text."""
+
+
+def found(
+    rule: str,
+    partition: Partition,
+    indices: npt.NDArray[np.intp],
+    witness: Callable[[int], Witness],
+    permitted: str | Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = "",
+) -> Iterator[Found]:
+    """Findings for the anomalies at `indices`.
+
+    `witness(index)` gives offset, value, operations and text of one; it is called for the first MAX_WITNESSES of each
+    reason only. `permitted` is one reason for all, or a function from indices to reasons.
+    """
+    if not len(indices):
+        return
+    reasons = permitted(indices) if callable(permitted) else np.full(len(indices), permitted)
+    for reason in np.unique(reasons):
+        chosen = indices[reasons == reason]
+        anomalies = []
+        for index in chosen[:MAX_WITNESSES]:
+            offset, value, operations, text = witness(int(index))
+            named = tuple(dict.fromkeys(int(operation) for operation in operations))
+            anomalies.append(
+                Anomaly(rule, partition.topic, partition.partition, int(offset), int(value), named, text, str(reason))
+            )
+        yield Found(rule, str(reason), len(chosen), tuple(anomalies))
+
+
+def found_table(run: str, findings: Sequence[Found]) -> pa.Table:
+    """Findings as rows of FOUND_SCHEMA."""
+    rows = [
+        {
+            "run": run,
+            "topic": anomaly.topic,
+            "partition": anomaly.partition,
+            "rule": item.rule,
+            "permitted": item.permitted,
+            "count": item.count if number == 0 else 0,
+            "offset": anomaly.offset,
+            "value": anomaly.value,
+            "operations": list(anomaly.operations),
+            "text": anomaly.text,
+        }
+        for item in findings
+        for number, anomaly in enumerate(item.anomalies)
+    ]
+    return pa.Table.from_pylist(rows, schema=FOUND_SCHEMA)

@@ -1,0 +1,120 @@
+"""nonmonotonic-send, int-nonmonotonic-send and int-send-skip: the order of one producer's records in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.partition import Partition
+from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
+
+UNORDERED = "a producer without idempotence and with several requests in flight may reorder its records"
+
+
+def _pairs_within(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
+    """Neighbouring sends of one operation whose positions are known."""
+    appends, position = partition.appends, partition.append_position
+    first = np.flatnonzero(
+        (appends.operation[1:] == appends.operation[:-1]) & (position[1:] >= 0) & (position[:-1] >= 0)
+    )
+    return first, first + 1
+
+
+def _reason(partition: Partition, context: Context, rows: np.ndarray) -> np.ndarray:
+    ordered = partition.appends.flag(Flag.ORDERED)[rows]
+    return np.where(ordered, context.contract.permits_loss("all"), UNORDERED)
+
+
+def within(partition: Partition, context: Context) -> Iterator[Found]:
+    before, after = _pairs_within(partition)
+    position, appends = partition.append_position, partition.appends
+    wrong = np.flatnonzero(position[after] <= position[before])
+
+    def witness(index: int) -> Witness:
+        offsets = partition.slot_offset[position[[before[index], after[index]]]]
+        text = f"sent after the record at offset {offsets[0]} by the same operation, and stored at {offsets[1]}"
+        return offsets[1], appends.value[after[index]], [appends.operation[after[index]]], text
+
+    yield from found(WITHIN.id, partition, wrong, witness, lambda indices: _reason(partition, context, after[indices]))
+
+
+def skip(partition: Partition, context: Context) -> Iterator[Found]:
+    before, after = _pairs_within(partition)
+    position, appends, counts = partition.append_position, partition.appends, partition.records_before
+    low, high = position[before], position[after]
+    wrong = np.flatnonzero((high > low) & (counts[high] - counts[np.minimum(low + 1, high)] > 0))
+
+    def witness(index: int) -> Witness:
+        offsets = partition.slot_offset[[low[index], high[index]]]
+        text = f"records of others lie between the operation's own at offsets {offsets[0]} and {offsets[1]}"
+        return offsets[1], appends.value[after[index]], [appends.operation[after[index]]], text
+
+    yield from found(SKIP.id, partition, wrong, witness, "writes of several producers interleave in a partition")
+
+
+def across(partition: Partition, context: Context) -> Iterator[Found]:
+    appends, position = partition.appends, partition.append_position
+    rows = np.flatnonzero((position >= 0) & (appends.outcome != Outcome.FAIL))
+    if len(rows) < 2:
+        return
+    # One running maximum for all producers: process numbers lift each producer's positions above those of the former one.
+    producer = np.cumsum(np.concatenate([[0], appends.process[rows][1:] != appends.process[rows][:-1]]))
+    lifted = position[rows] + producer * (len(partition.slot_offset) + 1)
+    highest = np.maximum.accumulate(lifted)
+    operation = appends.operation[rows]
+    fresh = np.concatenate([[True], operation[1:] != operation[:-1]])
+    wrong = np.flatnonzero(fresh[1:] & (lifted[1:] <= highest[:-1]) & (producer[1:] == producer[:-1])) + 1
+
+    def witness(index: int) -> Witness:
+        earlier = rows[np.flatnonzero(lifted[:index] == highest[index - 1])[0]]
+        row = rows[index]
+        offsets = partition.slot_offset[position[[earlier, row]]]
+        text = f"sent after the record at offset {offsets[0]} by the same producer, and stored at {offsets[1]}"
+        return offsets[1], appends.value[row], [appends.operation[earlier], appends.operation[row]], text
+
+    yield from found(ACROSS.id, partition, wrong, witness, lambda indices: _reason(partition, context, rows[indices]))
+
+
+ACROSS = Rule(
+    id="nonmonotonic-send",
+    definition="A producer's later operation was stored before an earlier one of its own.",
+    promise="Violation for an idempotent producer or one request in flight; permitted otherwise.",
+    source="KIP-98; requirement HIS-06",
+    needs="offsets of sends, acknowledged or observed",
+    cost="linear",
+    example="""
+        0 send t-0:1@1
+        0 send t-0:2@0
+    """,
+    kernel=across,
+)
+
+WITHIN = Rule(
+    id="int-nonmonotonic-send",
+    definition="Two records of one operation were stored in the other order.",
+    promise="As nonmonotonic-send.",
+    source="KIP-98; requirement HIS-06",
+    needs="offsets of sends, acknowledged or observed",
+    cost="linear",
+    example="""
+        0 send t-0:1@1 t-0:2@0
+    """,
+    kernel=within,
+)
+
+SKIP = Rule(
+    id="int-send-skip",
+    definition="Between two records of one operation lie those of others.",
+    promise="Never a violation: partitions interleave their producers. Shows how transactions mix.",
+    source="jepsen.tests.kafka",
+    needs="offsets of sends, acknowledged or observed",
+    cost="linear",
+    example="""
+        0 send t-0:1@0 t-0:2@2
+        1 send t-0:3@1
+    """,
+    kernel=skip,
+    weight=Weight.NOTE,
+)

@@ -1,0 +1,141 @@
+"""Steps of consumers: which record each consumer was given after which, the ground of the four rules of polls.
+
+A *step* is a pair of records that one process polled one after the other: within one operation, or from the last record of
+its last successful operation to the first of the next one. A step across operations counts only within one session: an
+assignment without the partition, a seek or a recorded rebalance ends it. An operation that failed gives its records back
+(the consumer is reset to where it was), so the next step starts from the last successful one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.loss import ACKS_BELOW_ALL
+from linearizability.rules.partition import Array, Mask, Partition
+from linearizability.rules.rule import Context
+
+Indices = npt.NDArray[np.intp]
+UNRECORDED_REBALANCE = "the group may have rebalanced between the polls; the history does not record its assignments"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Pairs of observations: `before[i]` then `after[i]`."""
+
+    before: Indices
+    after: Indices
+
+
+def steps_within(partition: Partition) -> Steps:
+    """Neighbours in one operation, where the assignment did not change within it."""
+    return partition.once("steps within", lambda: _steps_within(partition))
+
+
+def _steps_within(partition: Partition) -> Steps:
+    rows = _placed(partition)
+    operation = partition.observations.operation[rows]
+    same = operation[1:] == operation[:-1]
+    same &= ~partition.observations.flag(Flag.REBALANCED)[rows[1:]]
+    return Steps(rows[:-1][same], rows[1:][same])
+
+
+def steps_across(partition: Partition) -> Steps:
+    """From a successful operation's last record to the first record of the next operation, in one session."""
+    return partition.once("steps across", lambda: _steps_across(partition))
+
+
+def _steps_across(partition: Partition) -> Steps:
+    rows = _placed(partition)
+    observations = partition.observations
+    if not len(rows):
+        return Steps(rows, rows)
+    operation = observations.operation[rows]
+    starts = np.flatnonzero(np.concatenate([[True], operation[1:] != operation[:-1]]))
+    ends = np.concatenate([starts[1:], [len(rows)]]) - 1
+    first, last = rows[starts], rows[ends]
+    numbers = np.arange(len(starts))
+    successful = np.where(observations.outcome[first] == Outcome.OK, numbers, -1)
+    previous = np.concatenate([[-1], np.maximum.accumulate(successful)[:-1]])
+    known = previous >= 0
+    before, after = last[previous[known]], first[known]
+    same = observations.process[before] == observations.process[after]
+    same &= observations.session[before] == observations.session[after]
+    return Steps(before[same], after[same])
+
+
+def backwards(partition: Partition, steps: Steps) -> Indices:
+    """Which steps lead to the same offset or a lower one."""
+    offset = partition.observations.offset
+    return np.flatnonzero(offset[steps.after] <= offset[steps.before])
+
+
+def skipping(partition: Partition, steps: Steps) -> Indices:
+    """Which steps lead over a record that a consumer may not skip."""
+    before, after = partition.observation_slot[steps.before], partition.observation_slot[steps.after]
+    wide = np.flatnonzero(after > before + 1)  # nothing lies between neighbours
+    counts = np.zeros(len(partition.slot_offset) + 1, np.int64)
+    np.cumsum(must_be_delivered(partition), out=counts[1:])
+    return wide[counts[after[wide]] > counts[before[wide] + 1]]
+
+
+def skipped_slots(partition: Partition, steps: Steps, index: int) -> Array:
+    before, after = partition.observation_slot[steps.before[index]], partition.observation_slot[steps.after[index]]
+    between = np.arange(int(before) + 1, int(after))
+    return between[must_be_delivered(partition)[between]]
+
+
+def must_be_delivered(partition: Partition) -> Mask:
+    """Slots whose record every consumer must be given: known to be in the log, and not of an aborted transaction."""
+    return partition.once("must be delivered", lambda: _must_be_delivered(partition))
+
+
+def _must_be_delivered(partition: Partition) -> Mask:
+    observations = partition.observations
+    writer = partition.writer
+    aborted = np.flatnonzero((writer >= 0) & (partition.observation_slot >= 0))
+    if len(partition.appends):
+        aborted = aborted[partition.appends.outcome[writer[aborted]] == Outcome.FAIL]
+    mask = partition.in_log.copy()
+    if len(aborted) and len(observations):
+        mask[partition.observation_slot[aborted]] = False
+    return mask
+
+
+def permitted_step(
+    partition: Partition, context: Context, steps: Steps, indices: Array, skip: bool, across: bool
+) -> npt.NDArray[np.str_]:
+    """Why a jump in each of these steps is permitted; empty where it is not."""
+    reason = context.contract.permits_loss("all")
+    if skip and context.contract.cleanup == "compact":
+        reason = "compaction may have removed the records between"
+    if skip and context.contract.cleanup == "delete":
+        reason = "the records between may have expired"
+    if reason:
+        return np.full(len(indices), reason)
+    reasons = np.full(len(indices), "", object)
+    if across:
+        reasons[partition.observations.flag(Flag.SUBSCRIBED)[steps.after[indices]]] = UNRECORDED_REBALANCE
+    if skip:
+        reasons[~_skips_promised(partition, steps, indices)] = ACKS_BELOW_ALL
+    return reasons.astype(str)
+
+
+def _skips_promised(partition: Partition, steps: Steps, indices: Array) -> Mask:
+    """Whether a skipped record was promised: read by somebody, or acknowledged with acks=all."""
+    promised = np.zeros(len(partition.slot_offset), bool)
+    careful = partition.log_appends[partition.appends.flag(Flag.ACKS_ALL)[partition.log_appends]]
+    promised[partition.append_slot[careful]] = True
+    promised[partition.observation_slot[_placed(partition)]] = True
+    counts = np.zeros(len(promised) + 1, np.int64)
+    np.cumsum(promised & must_be_delivered(partition), out=counts[1:])
+    before, after = partition.observation_slot[steps.before[indices]], partition.observation_slot[steps.after[indices]]
+    return counts[after] > counts[before + 1]
+
+
+def _placed(partition: Partition) -> Indices:
+    """The observations that have an offset; they are in order of process, operation and position."""
+    return np.flatnonzero(partition.observation_slot >= 0)

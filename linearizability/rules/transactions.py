@@ -1,0 +1,217 @@
+"""torn-transaction, G0 and G1c with their process and real-time forms: rules that join what partitions know.
+
+A partition's kernel cannot see these, so each partition emits rows of four integers, the rows of a run come together in one
+place (a second, small shuffle under Spark), and the run's kernel judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.graph import Graph, add_precedence, shortest_cycle, strongly_connected
+from linearizability.rules.loss import losses
+from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.rules.rule import Anomaly, Context, Found, RunRule, Weight
+
+WW, WR, NODE = 0, 1, 2
+MAX_ALL = 20_000
+"""In longer partitions only operations count that write to several partitions or more than once in this one. For cycles of
+records that is the same; cycles that only the clock closes within one partition are left to realtime-order."""
+MAX_PRECEDENCE = 300_000
+"""With more operations than this, process and real-time edges are left to the rule realtime-order."""
+
+
+# -- torn transactions ---------------------------------------------------------------------------------------------------
+
+
+def emit_parts(partition: Partition, context: Context) -> Array:
+    """(transaction, records read, records lost, operation) of each append of a transaction over several partitions."""
+    appends = partition.appends
+    spread = appends.flag(Flag.MANY_PARTITIONS) & (appends.transaction >= 0) & (appends.outcome != Outcome.FAIL)
+    rows = np.flatnonzero(spread)
+    if not len(rows):
+        return np.empty((0, 4), np.int64)
+    lost = losses(partition, context).lost
+    return np.stack([appends.transaction[rows], partition.read[rows], lost[rows], appends.operation[rows]], axis=1)
+
+
+def torn(rows: Array, context: Context) -> Iterator[Found]:
+    _, place = np.unique(rows[:, 0], return_inverse=True)
+    read = np.bincount(place, weights=rows[:, 1])
+    lost = np.bincount(place, weights=rows[:, 2])
+    wrong = np.flatnonzero((read > 0) & (lost > 0))
+    text = "some of its records were read, others are lost"
+    witnesses = [(int(rows[place == index][0, 3]), text) for index in wrong]
+    yield from _found(TORN.id, witnesses, context.contract.permits_loss("all"))
+
+
+# -- cycles --------------------------------------------------------------------------------------------------------------
+
+
+def emit_dependencies(partition: Partition, context: Context) -> Array:
+    """(from operation, to operation, kind, 0) for neighbours in the log and for reads; and each operation's times."""
+    appends, observations, position = partition.appends, partition.observations, partition.append_position
+    at = np.full(len(partition.slot_offset), -1)
+    placed = np.flatnonzero(position >= 0)
+    at[position[placed[::-1]]] = placed[::-1]
+    chain = at[at >= 0]
+    owner = np.where(appends.transaction >= 0, appends.transaction, appends.operation)
+    chain = chain[np.flatnonzero(np.concatenate([owner[chain[1:]] != owner[chain[:-1]], [True] * (len(chain) > 0)]))]
+    if len(chain) > MAX_ALL:
+        chain = chain[_may_close_a_cycle(partition, owner, chain)]
+    written = _edges(owner[chain[:-1]], owner[chain[1:]], WW)
+    # Only a transaction that also sends can be read in turn, so other polls close no cycle.
+    reading = (partition.writer >= 0) & (observations.transaction >= 0) & (observations.outcome == Outcome.OK)
+    known = np.flatnonzero(reading)
+    read = _edges(owner[partition.writer[known]], observations.transaction[known], WR)
+    named = np.concatenate([chain, partition.writer[known]])
+    began, places = np.unique(owner[named], return_index=True)
+    places = named[places]
+    times = np.stack([began, appends.invoked[places], np.full(len(began), NODE), appends.completed[places]], axis=1)
+    return np.concatenate([written, read, times])
+
+
+def _may_close_a_cycle(partition: Partition, owner: Array, chain: Array) -> Mask:
+    """Operations that write elsewhere too, or more than once in this order; the others are passed through at most."""
+    names, runs = np.unique(owner[chain], return_counts=True)
+    interleaved = is_in(owner[chain], names[runs > 1])
+    return interleaved | partition.appends.flag(Flag.MANY_PARTITIONS)[chain]
+
+
+def _edges(before: Array, after: Array, kind: int) -> Array:
+    """Each pair once, without loops."""
+    apart = np.flatnonzero(before != after)
+    before, after = before[apart], after[apart]
+    order = np.lexsort((after, before))
+    before, after = before[order], after[order]
+    fresh = np.flatnonzero(
+        np.concatenate([[True] * (len(before) > 0), (before[1:] != before[:-1]) | (after[1:] != after[:-1])])
+    )
+    return np.stack([before, after, np.full(len(before), kind), np.zeros(len(before), np.int64)], axis=1)[fresh]
+
+
+def cycles(precedence: str, kind: int, rule: str, rows: Array, context: Context) -> Iterator[Found]:
+    """Cycles of one kind of dependency, with no precedence, that of each process, or that of the clock."""
+    edges, nodes = rows[rows[:, 2] == kind], rows[rows[:, 2] == NODE]
+    graph = Graph(edges[:, 0], edges[:, 1])
+    plain = strongly_connected(graph)
+    components = plain
+    if precedence:
+        if len(np.unique(nodes[:, 0])) > MAX_PRECEDENCE:
+            return
+        wider = add_precedence(graph, nodes[:, 0], nodes[:, 1], nodes[:, 3], by_process=precedence == "process")
+        known = {operation for component in plain for operation in component}
+        components = [component for component in strongly_connected(wider) if not known & set(component)]
+        if precedence == "realtime":
+            narrower = add_precedence(graph, nodes[:, 0], nodes[:, 1], nodes[:, 3], by_process=True)
+            known = {operation for component in strongly_connected(narrower) for operation in component}
+            components = [component for component in components if not known & set(component)]
+        graph = wider
+    for component in components:
+        cycle = shortest_cycle(graph, component)
+        text = f"a cycle of {len(cycle)} operations: each comes before the next in some partition's log or in time"
+        yield from _found(rule, [(operation, text) for operation in cycle[:1]], "", tuple(cycle))
+
+
+def _found(
+    rule: str, witnesses: list[tuple[int, str]], permitted: str, operations: tuple[int, ...] = ()
+) -> Iterator[Found]:
+    if not witnesses:
+        return
+    anomalies = tuple(
+        Anomaly(rule, "", -1, -1, -1, operations or (operation,), text, permitted)
+        for operation, text in witnesses[:100]
+    )
+    yield Found(rule, permitted, len(witnesses), anomalies)
+
+
+TORN = RunRule(
+    id="torn-transaction",
+    definition="Of one transaction some records were read, and others, in other partitions, are lost.",
+    promise="Violation, unless the contract permits loss: a transaction happens in all its partitions or in none.",
+    source="KIP-98; requirement HIS-09",
+    needs="transactions over several partitions; best a final drain of each",
+    cost="linear in the records of such transactions",
+    example="""
+        0 txn send t-0:1@0 send t-1:2@0 info
+        0 send t-1:3@1
+        1 poll t-0:1@0 t-1:3@1
+    """,
+    kernel=torn,
+    emit=emit_parts,
+    rests_on_absence=True,
+)
+
+
+def _cycle_rule(
+    name: str, kind: int, precedence: str, definition: str, promise: str, weight: Weight, example: str
+) -> RunRule:
+    rule = f"{name}-{precedence}" if precedence else name
+    return RunRule(
+        id=rule,
+        definition=definition,
+        promise=promise,
+        source="Adya, Liskov, O'Neil 2000; Elle 2020",
+        needs="offsets of sends" if kind == WW else "polls whose writers are known",
+        cost="linear in the edges",
+        example=example,
+        kernel=partial(cycles, precedence, kind, rule),
+        emit=emit_dependencies,
+        weight=weight,
+        rests_on_time=bool(precedence),
+    )
+
+
+_INTERLEAVE = "Never a violation: Kafka does not isolate writes, and transactions interleave in their partitions."
+G0 = _cycle_rule(
+    "G0",
+    WW,
+    "",
+    "Operations whose records precede each other in a cycle of partitions.",
+    _INTERLEAVE,
+    Weight.NOTE,
+    """
+        0 [0 30] send t-0:1@0 t-1:2@1
+        1 [5 25] send t-0:3@1 t-1:4@0
+    """,
+)
+G0_PROCESS = _cycle_rule(
+    "G0",
+    WW,
+    "process",
+    "As G0, where the order of one process's operations closes the cycle.",
+    _INTERLEAVE,
+    Weight.NOTE,
+    """
+        0 send t-0:1@1
+        0 send t-0:2@0
+    """,
+)
+G0_REALTIME = _cycle_rule(
+    "G0",
+    WW,
+    "realtime",
+    "As G0, where the clock closes the cycle: an operation ended before another began.",
+    "Never a violation by itself; within one partition it is realtime-order.",
+    Weight.NOTE,
+    """
+        0 send t-0:1@1
+        1 send t-0:2@0
+    """,
+)
+G1C = _cycle_rule(
+    "G1c",
+    WR,
+    "",
+    "Transactions that polled each other's records in a cycle.",
+    "Violation with read_committed: what was read had committed before. Cycles that need the order of writes are G0's.",
+    Weight.VIOLATION,
+    """
+        0 [0 30] txn send t-0:1@0 poll t-1:2@0
+        1 [5 25] txn send t-1:2@0 poll t-0:1@0
+    """,
+)

@@ -1,0 +1,40 @@
+"""unseen: an acknowledged record that nobody read, in a history that cannot say whether it is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.rules.loss import losses, permitted_loss
+from linearizability.rules.partition import Partition
+from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    appends = partition.appends
+
+    def witness(index: int) -> Witness:
+        text = "acknowledged and never read; no read went beyond it, and no final read drained the partition"
+        return int(appends.offset[index]), int(appends.value[index]), [appends.operation[index]], text
+
+    unseen = np.flatnonzero(losses(partition, context).unseen)
+    yield from found(RULE.id, partition, unseen, witness, lambda indices: permitted_loss(partition, context, indices))
+
+
+RULE = Rule(
+    id="unseen",
+    definition="A record was acknowledged and never read, but no read went beyond it either.",
+    promise="Not a violation: the verdict becomes unknown, because the record may be lost. A final drain decides.",
+    source="jepsen.tests.kafka; requirement HIS-02",
+    needs="acknowledged sends",
+    cost="linear",
+    example="""
+        0 send t-0:1@0
+        1 poll t-0:1@0
+        0 send t-0:2@1
+    """,
+    kernel=kernel,
+    weight=Weight.UNPROVEN,
+    rests_on_absence=True,
+)

@@ -1,0 +1,86 @@
+"""high-watermark-, last-stable-offset- and log-start-regression, and lso-above-hw: each node's own account of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from linearizability.history.facts import Kind
+from linearizability.rules.partition import Partition
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+EPOCH_UNKNOWN = "the leader epoch is not known: a new leader or a restarted node may begin lower"
+
+
+def regression(rule: str, kind: Kind, partition: Partition, context: Context) -> Iterator[Found]:
+    states = partition.rows(kind)
+    order = np.lexsort((states.operation, states.invoked, states.epoch, states.node))
+    node, epoch, offset = states.node[order], states.epoch[order], states.offset[order]
+    same = (node[1:] == node[:-1]) & (epoch[1:] == epoch[:-1])
+    apart = states.completed[order][:-1] < states.invoked[order][1:]
+    wrong = np.flatnonzero(same & apart & (offset[1:] < offset[:-1]))
+
+    def witness(index: int) -> Witness:
+        before, after = order[index], order[index + 1]
+        text = (
+            f"node {node[index]} went back from {offset[index]} to {offset[index + 1]} in leader epoch {epoch[index]}"
+        )
+        return offset[index + 1], -1, [states.operation[before], states.operation[after]], text
+
+    reason = context.contract.permits_loss("all")
+    reasons = np.where(epoch[1:] < 0, reason or EPOCH_UNKNOWN, reason)
+    yield from found(rule, partition, wrong, witness, lambda indices: reasons[indices])
+
+
+def above(partition: Partition, context: Context) -> Iterator[Found]:
+    stable, watermark = partition.rows(Kind.LAST_STABLE_OFFSET), partition.rows(Kind.HIGH_WATERMARK)
+    key = np.rec.fromarrays([stable.operation, stable.node])
+    other = np.rec.fromarrays([watermark.operation, watermark.node])
+    _, mine, theirs = np.intersect1d(key, other, return_indices=True)
+    wrong = mine[stable.offset[mine] > watermark.offset[theirs]]
+    bound = dict(zip(mine.tolist(), watermark.offset[theirs].tolist(), strict=True))
+
+    def witness(index: int) -> Witness:
+        text = (
+            f"node {stable.node[index]}: last stable offset {stable.offset[index]} above high watermark {bound[index]}"
+        )
+        return stable.offset[index], -1, [stable.operation[index]], text
+
+    yield from found(ABOVE.id, partition, np.sort(wrong), witness)
+
+
+def _rule(name: str, kind: Kind, title: str) -> Rule:
+    return Rule(
+        id=f"{title.replace(' ', '-')}-regression",
+        definition=f"A node's {title} went back within one leader epoch.",
+        promise="Violation; permitted across leader epochs and restarts, and where the contract permits loss.",
+        source="Kafka documentation, replication; KIP-101",
+        needs="node states with leader epochs",
+        cost="one sort of the node states",
+        example=f"""
+            9 state t-0 node=1 {name}=5 epoch=2
+            9 state t-0 node=1 {name}=3 epoch=2
+        """,
+        kernel=partial(regression, f"{title.replace(' ', '-')}-regression", kind),
+        rests_on_time=True,
+    )
+
+
+HIGH_WATERMARK = _rule("high_watermark", Kind.HIGH_WATERMARK, "high watermark")
+LAST_STABLE_OFFSET = _rule("last_stable_offset", Kind.LAST_STABLE_OFFSET, "last stable offset")
+LOG_START = _rule("log_start", Kind.LOG_START, "log start")
+
+ABOVE = Rule(
+    id="lso-above-hw",
+    definition="A node reported a last stable offset above its high watermark.",
+    promise="Always a violation.",
+    source="KIP-98: the last stable offset never exceeds the high watermark",
+    needs="node states that hold both",
+    cost="one sort of the node states",
+    example="""
+        9 state t-0 node=1 high_watermark=3 last_stable_offset=4 epoch=2
+    """,
+    kernel=above,
+)

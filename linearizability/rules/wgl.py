@@ -1,0 +1,107 @@
+"""Is a register's history linearizable? The search of Wing and Gong with Lowe's memory of visited configurations.
+
+For what has no offsets: a group's committed offset, or a history of some other store that was imported. The search walks
+the history's events; it lifts an operation whose invocation it meets (if the register allows it), and goes back when it
+meets the completion of one that it has not lifted. Configurations (which operations are lifted, and the register's value)
+that failed once are never tried again. Exponential in the worst case, so its steps are bounded; then the answer is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+READ, WRITE, CAS = 0, 1, 2
+MAX_STEPS = 1_000_000
+"""Steps after which the search gives up: some seconds of Python."""
+
+
+@dataclass(frozen=True)
+class RegisterOperation:
+    """One operation on a register. `completed` is None if nobody knows whether it happened."""
+
+    function: int
+    value: int
+    expected: int
+    invoked: int
+    completed: int | None
+    known_value: bool = True
+    """Whether a read's value is known."""
+
+
+def linearizable(operations: Sequence[RegisterOperation], initial: int, max_steps: int = MAX_STEPS) -> bool | None:
+    """Whether the operations can be ordered within their durations so that a register explains them; None: not decided."""
+    chosen = [op for op in operations if op.completed is not None or op.function != READ]
+    events: list[tuple[int, int, int]] = []
+    for number, op in enumerate(chosen):
+        events.append((op.invoked, 0, number))
+        if op.completed is not None:
+            events.append((op.completed, 1, number))
+    events.sort()  # at equal times invocations come first: such operations may overlap
+    return _search(chosen, [(kind, number) for _, kind, number in events], initial, max_steps)
+
+
+def _search(
+    operations: Sequence[RegisterOperation], events: list[tuple[int, int]], initial: int, max_steps: int
+) -> bool | None:
+    count = len(events)
+    following, preceding = [*range(1, count + 1), 0], [count, *range(count)]  # a ring with `count` as its anchor
+    completion = {number: i for i, (kind, number) in enumerate(events) if kind == 1}
+    due = [number for kind, number in events if kind == 1]  # in the order of their completions
+    value, passed, ahead = initial, 0, frozenset[int]()
+    failed: set[tuple[int, frozenset[int], int]] = set()
+    path: list[tuple[int, int, int, frozenset[int]]] = []  # event of the invocation; value, passed and ahead before
+    at = following[count]
+    for _ in range(max_steps):
+        if passed == len(due):
+            return True
+        if at != count and events[at][0] == 0:
+            number = events[at][1]
+            after = _apply(operations[number], value)
+            then = _advance(due, passed, ahead | {number})
+            if after is not None and (*then, after) not in failed:
+                failed.add((*then, after))
+                path.append((at, value, passed, ahead))
+                value, (passed, ahead) = after, then
+                _unlink(following, preceding, at)
+                if number in completion:
+                    _unlink(following, preceding, completion[number])
+                at = following[count]
+            else:
+                at = following[at]
+            continue
+        if not path:
+            return False
+        at, value, passed, ahead = path.pop()
+        number = events[at][1]
+        if number in completion:
+            _relink(following, preceding, completion[number])
+        _relink(following, preceding, at)
+        at = following[at]
+    return None
+
+
+def _advance(due: list[int], passed: int, lifted: frozenset[int]) -> tuple[int, frozenset[int]]:
+    """A configuration, named shortly: how many operations in the order of their completions are lifted without a gap, and
+    which are lifted ahead of that. As many as are concurrent, not as many as there are."""
+    while passed < len(due) and due[passed] in lifted:
+        lifted = lifted - {due[passed]}
+        passed += 1
+    return passed, lifted
+
+
+def _apply(operation: RegisterOperation, value: int) -> int | None:
+    """The register's value after the operation, or None where it cannot happen."""
+    if operation.function == WRITE:
+        return operation.value
+    if operation.function == CAS:
+        return operation.value if operation.expected == value else None
+    return value if not operation.known_value or operation.value == value else None
+
+
+def _unlink(following: list[int], preceding: list[int], at: int) -> None:
+    following[preceding[at]], preceding[following[at]] = following[at], preceding[at]
+
+
+def _relink(following: list[int], preceding: list[int], at: int) -> None:
+    following[preceding[at]], preceding[following[at]] = at, at

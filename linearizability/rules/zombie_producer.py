@@ -1,0 +1,52 @@
+"""zombie-producer: a fenced producer's record behind its successor's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from linearizability.history.facts import Outcome
+from linearizability.rules.partition import Partition
+from linearizability.rules.rule import Context, Found, Rule, Witness, found
+
+
+def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+    appends, position = partition.appends, partition.append_position
+    known = (appends.group >= 0) & (appends.epoch >= 0) & (position >= 0) & (appends.outcome != Outcome.FAIL)
+    rows = np.flatnonzero(known)
+    if len(rows) < 2:
+        return
+    rows = rows[np.lexsort((position[rows], appends.group[rows]))]
+    producer = np.cumsum(np.concatenate([[0], appends.group[rows][1:] != appends.group[rows][:-1]]))
+    lift = producer * (int(appends.epoch[rows].max()) + 1)
+    highest = np.maximum.accumulate(appends.epoch[rows] + lift)
+    wrong = np.flatnonzero(appends.epoch[rows] + lift < highest)
+
+    def witness(index: int) -> Witness:
+        newer = rows[np.flatnonzero(appends.epoch[rows] + lift == highest[index])[0]]
+        row = rows[index]
+        offset = partition.slot_offset[position[row]]
+        text = (
+            f"stored at offset {offset} with producer epoch {appends.epoch[row]}, behind a record of epoch "
+            f"{appends.epoch[newer]} at {partition.slot_offset[position[newer]]}"
+        )
+        return offset, appends.value[row], [appends.operation[newer], appends.operation[row]], text
+
+    yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"))
+
+
+RULE = Rule(
+    id="zombie-producer",
+    definition="A record with an older producer epoch lies behind one of the same producer with a newer epoch.",
+    promise="Violation: once a new session of a transactional id has begun, the old one is fenced.",
+    source="KIP-98, producer fencing; KIP-360",
+    needs="producer names and epochs of sends (fields `producer`, `epoch`)",
+    cost="one sort by producer and offset",
+    example="""
+        0 send t-0:1@0 producer=p epoch=1
+        1 send t-0:2@1 producer=p epoch=0
+        2 poll t-0:1@0 t-0:2@1
+    """,
+    kernel=kernel,
+)

@@ -1,0 +1,215 @@
+"""Bad history files: never a wrong "valid"; the reason names the file and the line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from linearizability.history.contract import Contract
+from linearizability.history.operations import drain, poll, send
+from linearizability.history.reader import read_histories
+from linearizability.history.recorder import Recorder
+from linearizability.pipeline.engine import check, judge_history
+from linearizability.pipeline.verdict import Judgement
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        self.now += 1000
+        return self.now
+
+
+def record(folder: Path, clock: Clock | None = None) -> list[Path]:
+    """A good run: process 1 sends ten records, process 2 reads and drains them."""
+    clock = clock or Clock()
+    with (
+        Recorder.open(folder, process=1, run="r", contract=Contract(), clock=clock) as producer,
+        Recorder.open(folder, process=2, run="r", contract=Contract(), clock=clock) as consumer,
+    ):
+        for value in range(10):
+            operation = producer.invoke("send", [send("t-0", value)])
+            producer.ok(operation, [send("t-0", value, offset=value)])
+        final = consumer.invoke("drain")
+        for value in range(0, 10, 2):
+            operation = consumer.invoke("poll", [poll()])
+            consumer.ok(operation, [poll({"t-0": [(value, value), (value + 1, value + 1)]})])
+        consumer.ok(final, [drain("t-0", start=0, end=10, position=10)])
+    return sorted(folder.glob("*.jsonl"))
+
+
+def judge(folder: Path) -> Judgement:
+    (judgement,) = check([folder])
+    return judgement
+
+
+def test_the_good_run_is_valid(tmp_path: Path) -> None:
+    record(tmp_path)
+    judgement = judge(tmp_path)
+    assert (judgement.verdict, judgement.anomalies, judgement.facts) == ("valid", {}, 21)
+
+
+Damage = Callable[[list[str]], list[str]]
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "torn last line": (lambda lines: [*lines[:-1], lines[-1][:9]], "torn"),
+    "torn line in the middle": (lambda lines: [*lines[:5], lines[5][:30] + "\n", *lines[6:]], ":6:"),
+    "cut between lines": (lambda lines: lines[:7], "closing line"),
+    "doubled line": (lambda lines: [*lines[:4], lines[3], *lines[4:]], "missing or doubled"),
+    "two lines swapped": (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "missing or doubled"),
+    "lost line": (lambda lines: [*lines[:3], *lines[4:]], ":4:"),
+    "header only": (lambda lines: lines[:1], "closing line"),
+    "no header": (lambda lines: lines[1:], "not the header"),
+    "empty": (lambda lines: [], "empty"),
+    "binary": (lambda lines: ["\x00\x01\x02\n", *lines], ":1:"),
+    "lines after the end": (lambda lines: [*lines, lines[2]], "follow the end"),
+    "foreign line": (lambda lines: [*lines[:2], '{"hello": "world"}\n', *lines[2:]], ":3:"),
+    "another tool's type": (lambda lines: [line.replace('"invoke"', '"call"') for line in lines], "no type"),
+    "absurd offset": (lambda lines: [line.replace('"offset":3', '"offset":1e99') for line in lines], "no offset"),
+    "other value acknowledged": (
+        lambda lines: [line.replace('"value":3,"offset"', '"value":77,"offset"') for line in lines],
+        "other sends",
+    ),
+}
+
+
+OF_SENDS = ("absurd offset", "other value acknowledged")
+"""Damages that only a producer's file can have."""
+
+
+@pytest.mark.parametrize(
+    ("damage", "process"), [(name, p) for name in DAMAGES for p in (0, 1) if p == 0 or name not in OF_SENDS]
+)
+def test_damaged_file(tmp_path: Path, damage: str, process: int) -> None:
+    path = record(tmp_path)[process]
+    lines = path.read_text().splitlines(keepends=True)
+    damaging, text = DAMAGES[damage]
+    damaged = damaging(lines)
+    assert damaged != lines
+    path.write_text("".join(damaged))
+    judgement = judge(tmp_path)
+    assert judgement.verdict == "unknown", judgement.to_json()
+    assert any(str(path) in reason and text in reason for reason in judgement.reasons), judgement.reasons
+
+
+def test_what_is_there_condemns_though_something_is_missing(tmp_path: Path) -> None:
+    """Two values at one offset stay wrong, whatever the torn rest held."""
+    _, consumer = record(tmp_path)
+    lines = consumer.read_text().replace("[[0,0],[1,1]]", "[[0,0],[1,1],[1,2]]").splitlines(keepends=True)
+    consumer.write_text("".join(lines[:-1]))
+    assert judge(tmp_path).verdict == "invalid"
+
+
+def test_what_is_missing_condemns_nobody(tmp_path: Path) -> None:
+    """Without the producer's tail its records look like phantoms: that proves nothing."""
+    producer, _ = record(tmp_path)
+    producer.write_text("".join(producer.read_text().splitlines(keepends=True)[:9]))
+    judgement = judge(tmp_path)
+    assert judgement.anomalies["phantom-read"] > 0 and judgement.verdict == "unknown"
+
+
+def test_a_clock_that_steps_back(tmp_path: Path) -> None:
+    clock = Clock()
+    with Recorder.open(tmp_path, run="r", clock=clock) as recorder:
+        for value in range(4):
+            operation = recorder.invoke("send", [send("t-0", value)])
+            recorder.ok(operation, [send("t-0", value, offset=3 - value)])
+            if value == 1:
+                clock.now -= 500_000_000
+        recorder.ok(recorder.invoke("poll"), [poll({"t-0": [(offset, 3 - offset) for offset in range(4)]})])
+    judgement = judge(tmp_path)
+    assert any("steps back" in reason for reason in judgement.reasons)
+    assert any("clock cannot be trusted" in reason for reason in judgement.reasons)
+
+
+def test_processes_that_never_answer_leave_the_verdict_to_the_others(tmp_path: Path) -> None:
+    clock = Clock()
+    record(tmp_path, clock)
+    with Recorder.open(tmp_path, process=3, run="r", clock=clock) as silent:
+        silent.invoke("send", [send("t-0", 100)])
+        silent.invoke("poll", [poll()])
+    judgement = judge(tmp_path)
+    assert judgement.verdict == "valid" and judgement.facts == 22
+
+
+def test_two_files_of_one_process(tmp_path: Path) -> None:
+    producer, _ = record(tmp_path)
+    (tmp_path / "history-00009.jsonl").write_text(producer.read_text())
+    judgement = judge(tmp_path)
+    assert any("process 1 is already in" in reason for reason in judgement.reasons)
+    assert judgement.verdict == "unknown"
+
+
+def test_files_of_different_clusters(tmp_path: Path) -> None:
+    clock = Clock()
+    record(tmp_path, clock)
+    Recorder.open(tmp_path, process=3, run="r", contract=Contract(unclean_election=True), clock=clock).close()
+    judgement = judge(tmp_path)
+    assert judgement.verdict == "unknown" and any("unclean_election" in reason for reason in judgement.reasons)
+
+
+def test_a_value_that_is_sent_twice(tmp_path: Path) -> None:
+    clock = Clock()
+    record(tmp_path, clock)
+    with Recorder.open(tmp_path, process=3, run="r", clock=clock) as again:
+        again.ok(again.invoke("send", [send("t-0", 3)]), [send("t-0", 3, offset=10)])
+    judgement = judge(tmp_path)
+    assert judgement.anomalies["repeated-value"] == 1 and judgement.verdict != "valid"
+
+
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [(b"", "empty"), (b"hello\n", "any form"), (b'{"a": 1}\n', "any form"), (b"\x1f\x8bnot gzip", "cannot be read")],
+)
+def test_foreign_files(tmp_path: Path, contents: bytes, reason: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(contents)
+    (judgement,) = check([path])
+    assert judgement.verdict == "unknown" and reason in judgement.reasons[0] and str(path) in judgement.reasons[0]
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    assert judge(tmp_path).verdict == "unknown"
+
+
+def neutral(path: Path, *documents: object) -> Path:
+    path.write_bytes(gzip.compress("".join(json.dumps(document) + "\n" for document in documents).encode()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("history", "reason"),
+    [
+        ([], "empty"),
+        ([{"process": 0, "type": "ok", "f": "send", "time": 1}], "did not invoke"),
+        ([{"process": 0, "type": "invoke", "f": "sned", "time": 1}], "no operation"),
+        ([{"process": 0, "type": "invoke", "f": "send", "time": "noon"}], "nanoseconds"),
+        ([{"process": 0, "type": "invoke", "f": "poll", "time": 1}] * 2, "last operation is open"),
+        (["text"], "event 0"),
+    ],
+)
+def test_neutral_nonsense(tmp_path: Path, history: list[object], reason: str) -> None:
+    (judgement,) = check([neutral(tmp_path / "n.jsonl.gz", {"id": "x", "history": history})])
+    assert judgement.verdict == "unknown" and any(reason in text for text in judgement.reasons), judgement.reasons
+
+
+def test_a_neutral_file_that_is_cut(tmp_path: Path) -> None:
+    path = neutral(tmp_path / "n.jsonl.gz", {"id": "x", "history": []}, {"id": "y", "history": []})
+    path.write_bytes(path.read_bytes()[:-20])
+    judgements = list(check([path]))
+    assert judgements and all(judgement.verdict == "unknown" for judgement in judgements)
+
+
+def test_sends_without_reads_and_reads_without_sends(tmp_path: Path) -> None:
+    with Recorder.open(tmp_path / "a", run="a") as recorder:
+        recorder.ok(recorder.invoke("send", [send("t-0", 1)]), [send("t-0", 1, offset=0)])
+    with Recorder.open(tmp_path / "b", run="b") as recorder:
+        recorder.ok(recorder.invoke("poll"), [poll({})])
+    first, second = (judge_history(history) for history in read_histories([tmp_path / "a", tmp_path / "b"]))
+    assert first.verdict == "unknown" and "no record was read" in first.reasons
+    assert second.verdict == "unknown" and "no send was acknowledged" in second.reasons

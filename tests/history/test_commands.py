@@ -1,0 +1,108 @@
+"""`tidegauge history`: output, exit codes, wrong usage."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from linearizability.history.commands import app
+from tests.history.test_bad_input import record
+from tests.rules.test_labelled import LABELLED
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], standalone_mode=False)
+
+
+def test_one_object_a_history_and_one_that_sums_up() -> None:
+    result = run("check", "--format", "neutral", "--engine", "local", "--json", LABELLED)
+    *histories, summary = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(histories) == 500 == summary["histories"]
+    assert {"id", "verdict", "anomalies"} <= set(histories[0])
+    assert histories[0]["id"] == "rand-944" and histories[0]["anomalies"]["inconsistent-offsets"] == 2
+    assert result.return_value == 1 and summary["verdict"] == "invalid"
+    assert summary["valid"] + summary["invalid"] + summary["unknown"] == 500
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    files = record(tmp_path)
+    assert run("check", tmp_path).return_value == 0
+    files[0].write_text(files[0].read_text()[:-40])
+    result = run("check", tmp_path)
+    assert result.return_value == 2 and f"{files[0]}:" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["check", "/no/such/file"], ["check", "--format", "x", "/tmp"]])
+def test_wrong_usage(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exception is not None and type(result.exception).__name__ in {"MissingParameter", "BadParameter"}
+
+
+def test_show_and_report(tmp_path: Path) -> None:
+    files = record(tmp_path / "run")
+    files[1].write_text(files[1].read_text().replace("[[4,4],[5,5]]", "[[5,5],[4,4]]"))
+    result = run("show", tmp_path / "run", "--rule", "int-nonmonotonic-poll", "--svg", tmp_path / "svg")
+    assert "process 2 was given offset 4 after 5" in result.stdout and "poll t-0:5@5 t-0:4@4" in result.stdout
+    (drawing,) = (tmp_path / "svg").iterdir()
+    assert "t-0:5@5" in drawing.read_text()
+    result = run("check", tmp_path / "run", "--report", tmp_path / "report.html")
+    assert result.return_value == 1
+    html = (tmp_path / "report.html").read_text()
+    assert (
+        "int-nonmonotonic-poll" in html
+        and "<svg" in html
+        and "src=" not in html
+        and "http://" not in html.replace("http://www.w3.org/2000/svg", "")
+    )
+
+
+def test_output_folder(tmp_path: Path) -> None:
+    files = record(tmp_path / "run")
+    files[1].write_text(files[1].read_text().replace("[[4,4],[5,5]]", "[[5,5],[4,4]]"))
+    run("check", tmp_path / "run", "--output", tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"summary.json", "anomalies.parquet", "series-0000.parquet", "series-0000.svg", "report.html"}
+    rows = pq.read_table(tmp_path / "out" / "anomalies.parquet").to_pylist()
+    assert sum(row["count"] for row in rows) == 3 and {row["topic"] for row in rows} == {"t"}
+    assert sum(pq.read_table(tmp_path / "out" / "series-0000.parquet")["ok"].to_pylist()) > 0
+
+
+@pytest.mark.parametrize("form", ["neutral", "edn", "parquet"])
+def test_export_is_judged_like_the_original(tmp_path: Path, form: str) -> None:
+    files = record(tmp_path / "run")
+    files[1].write_text(files[1].read_text().replace("[[4,4],[5,5]]", "[[5,5],[4,4]]"))
+    out = tmp_path / {"neutral": "out.jsonl.gz", "edn": "out.edn", "parquet": "store"}[form]
+    assert run("export", tmp_path / "run", out, "--to", form).return_value == 0
+    original, exported = (
+        json.loads(run("check", "--json", path).stdout.splitlines()[0]) for path in (tmp_path / "run", out)
+    )
+    assert exported["anomalies"] == original["anomalies"] == {"int-nonmonotonic-poll": 1, "poll-skip": 2}
+    assert exported["verdict"] == "invalid"
+
+
+def test_import(tmp_path: Path) -> None:
+    run("export", "--to", "edn", record(tmp_path / "run")[0].parent, tmp_path / "h.edn")
+    assert run("import", tmp_path / "h.edn", tmp_path / "h.jsonl").return_value == 0
+    assert run("check", "--format", "neutral", tmp_path / "h.jsonl").return_value == 0
+    (tmp_path / "bad").write_text("nonsense\n")
+    assert run("import", tmp_path / "bad", tmp_path / "out").return_value == 2
+
+
+def test_rules_are_explained() -> None:
+    *records, summary = [json.loads(line) for line in run("rules", "--json").stdout.splitlines()]
+    assert summary["rules"] == len(records) > 40
+    assert "0 send t-0:1@0" in run("rules", "lost-write").stdout
+
+
+def test_exit_code_of_the_program(tmp_path: Path) -> None:
+    record(tmp_path)
+    command = [sys.executable, "-m", "tidegauge", "history", "check", "--json"]
+    assert subprocess.run([*command, tmp_path], capture_output=True).returncode == 0
+    assert subprocess.run([*command, LABELLED], capture_output=True).returncode == 1
+    assert subprocess.run([*command, tmp_path / "none"], capture_output=True).returncode == 64

@@ -1,0 +1,27 @@
+"""linearizability/results.py"""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from linearizability.results import latest_run_folder, new_run_folder
+
+
+def test_folder_names_the_run_and_latest_points_to_it(tmp_path: Path) -> None:
+    first = new_run_folder("hunt", "kafka:4.3.1/x y", root=tmp_path)
+    assert first.parent == tmp_path and first.is_dir()
+    assert first.name.endswith("-hunt-kafka-4.3.1-x-y")
+    second = new_run_folder("run", root=tmp_path)
+    assert latest_run_folder(tmp_path) == second.resolve()
+    assert (tmp_path / "latest").is_symlink()
+
+
+def test_folders_are_unique_when_many_start_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: new_run_folder("fuzz", "7", root=tmp_path), range(40)))
+    assert len(set(folders)) == 40
+    assert latest_run_folder(tmp_path) in {folder.resolve() for folder in folders}
+
+
+def test_a_file_named_latest_is_not_mistaken_for_a_run(tmp_path: Path) -> None:
+    (tmp_path / "latest").write_text("not a folder")
+    assert latest_run_folder(tmp_path) is None

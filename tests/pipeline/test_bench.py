@@ -1,0 +1,36 @@
+"""linearizability/bench/history.py measures right answers: what it plants is found, all of it and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from linearizability.bench import history as bench
+from linearizability.history.contract import Contract
+from linearizability.history.store import read_store
+from linearizability.pipeline.engine import judge_history
+from linearizability.pipeline.local import context_of, judge_run
+from linearizability.rules import RULES
+
+
+def test_what_is_planted_is_found(tmp_path: Path) -> None:
+    partitions = bench.write_store(tmp_path, 40_000)
+    (history,) = read_store(tmp_path)
+    findings = judge_run(history.facts, "x", context_of(Contract(), []), RULES.values())
+    assert bench.counts(findings) == bench.expected(partitions) | {"int-poll-skip": 2 * partitions}
+    assert judge_history(history).verdict == "invalid"
+
+
+def test_a_fast_wrong_answer_does_not_count() -> None:
+    with pytest.raises(RuntimeError, match="were planted"):
+        bench.checked([], 1)
+
+
+def test_local_rows(tmp_path: Path) -> None:
+    partitions = bench.write_store(tmp_path, 20_000)
+    rows = list(bench.measure_local(tmp_path, partitions, ["five", "partition", "all"]))
+    assert [row["rules"] for row in rows] == ["five", "partition", "all"]
+    assert all(row["facts"] == 19_998 and row["facts_per_s"] > 0 for row in rows)
+    bench.draw(rows, tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text()

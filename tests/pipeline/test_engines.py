@@ -1,0 +1,105 @@
+"""Both engines give the same: same findings, same witnesses, same verdicts. One Spark session for the whole test run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from linearizability.history.notation import history
+from linearizability.history.reader import History, HistoryError, derive_events, read_histories, read_run
+from linearizability.history.store import write_histories
+from linearizability.pipeline.engine import check, judge_history
+from linearizability.pipeline.verdict import Judgement
+from linearizability.rules import RULES
+from tests.history.test_bad_input import record
+from tests.rules.random_histories import random_history
+from tests.rules.test_labelled import LABELLED
+
+MASTER = "local[2]"
+
+
+def told(judgement: Judgement) -> tuple:
+    """All that a judgement says, but for the engine."""
+    return judgement.id, judgement.verdict, judgement.reasons, judgement.facts, judgement.findings
+
+
+def histories() -> list[History | HistoryError]:
+    """Each rule's example, labelled histories, and random ones that read several partitions and leave transactions open."""
+    examples = [
+        history(rule.example, {"strict_recency": rule.optional}, rule.id) for rule in RULES.values() if rule.example
+    ]
+    labelled = list(read_histories([LABELLED]))[::40]
+    randoms = [derive_events(f"random-{seed}", random_history(Random(seed), lies=0.3)) for seed in range(6)]
+    return [*examples, *labelled, *randoms]
+
+
+@pytest.mark.spark
+def test_every_history_is_judged_alike() -> None:
+    from linearizability.pipeline.spark import check_histories
+
+    judged = list(check_histories(histories(), MASTER))
+    expected = [judge_history(item) for item in histories()]
+    assert {rule for judgement in expected for rule in judgement.anomalies} == {
+        r.id for r in RULES.values() if r.example
+    }
+    for ours, theirs in zip(judged, expected, strict=True):
+        assert told(ours) == told(theirs)
+        assert (ours.engine, theirs.engine) == ("spark", "local")
+
+
+@pytest.mark.spark
+def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
+    files = record(tmp_path / "run")
+    lines = files[1].read_text().replace("[[4,4],[5,5]]", "[[5,5],[4,4]]")
+    files[1].write_text(lines)
+    (local,) = check([tmp_path / "run"], engine="local")
+    assert local.verdict == "invalid"
+    (spark,) = check([tmp_path / "run"], engine="spark", master=MASTER)
+    assert told(spark) == told(local)
+
+    write_histories(tmp_path / "store", [read_run(files)])
+    for engine in ("local", "spark"):
+        (stored,) = check([tmp_path / "store"], engine=engine, master=MASTER)
+        assert told(stored) == told(local)
+
+
+@pytest.mark.spark
+def test_a_damaged_file_is_named_by_both(tmp_path: Path) -> None:
+    files = record(tmp_path / "run")
+    files[0].write_text(files[0].read_text()[:-30])
+    (tmp_path / "run" / "history-00007.jsonl").write_text(files[1].read_text())
+    (local,) = check([tmp_path / "run"], engine="local")
+    (spark,) = check([tmp_path / "run"], engine="spark", master=MASTER)
+    assert local.verdict == "unknown" and len(local.reasons) >= 2
+    assert told(spark) == told(local)
+
+
+def test_partition_numbers_may_be_anything() -> None:
+    """A number of a thousand million costs no memory, and names that are no partition's are partitions of their own."""
+    odd = history(
+        """
+        0 send t-999999999:1@0 t-0:2@0 topic:3@0
+        1 poll t-999999999:1@0 t-0:9@0 topic:3@0
+        """
+    )
+    judgement = judge_history(odd)
+    assert {(anomaly.topic, anomaly.partition) for anomaly in judgement.witnesses()} == {("t", 0)}
+
+
+def test_a_damaged_store_is_no_history(tmp_path: Path) -> None:
+    write_histories(tmp_path, [history("0 send t-0:1@0")])
+    (tmp_path / "runs.json").write_text("{")
+    (judgement,) = check([tmp_path])
+    assert judgement.verdict == "unknown" and "runs.json" in judgement.reasons[0]
+
+
+def test_nothing_heavy_is_imported_before_it_is_used() -> None:
+    program = (
+        "import sys; import linearizability.history.commands, linearizability.history.recorder\n"
+        "print([name for name in ('numpy', 'pandas', 'pyspark', 'pyarrow', 'matplotlib') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,45 @@
+"""Every rule finds exactly one anomaly in the history that explains it, with a witness, and says what it is."""
+
+import pytest
+
+from linearizability.history.contract import Contract
+from linearizability.history.notation import history
+from linearizability.pipeline.engine import judge_history
+from linearizability.rules import RULES
+from linearizability.rules.rule import Rule, RunRule
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES.values() if r.example], ids=lambda rule: rule.id)
+def test_example(rule: Rule | RunRule) -> None:
+    contract = Contract(strict_recency=rule.optional).model_dump()
+    example = history(rule.example, contract)
+    assert not example.defects
+    judgement = judge_history(example)
+    assert judgement.anomalies.get(rule.id) == 1, judgement.to_json()
+    witness = next(anomaly for anomaly in judgement.witnesses() if anomaly.rule == rule.id)
+    assert witness.operations and witness.text
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+def test_record(rule: Rule | RunRule) -> None:
+    for text in (rule.definition, rule.promise, rule.source, rule.needs, rule.cost):
+        assert text and text == text.strip()
+    assert rule.definition.endswith(".") and rule.promise.endswith(".")
+
+
+def test_a_history_without_faults_is_valid() -> None:
+    good = history(
+        """
+        0 send t-0:1@0
+        0 send t-0:2@1
+        2 send t-1:5@0 info
+        1 assign t-0 t-1
+        1 poll t-0:1@0
+        1 poll t-0:2@1 t-1:5@0
+        1 assign t-0
+        0 send t-0:3@2
+        1 poll t-0:3@2
+        """
+    )
+    judgement = judge_history(good)
+    assert judgement.verdict == "valid" and not judgement.anomalies, judgement.to_json()

@@ -1,0 +1,95 @@
+"""`tidegauge bench …`: measurements, each a ratio within one run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from linearizability.bench.history import history
+
+app = typer.Typer(
+    name="bench",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Measure brokers and checkers side by side.",
+)
+
+ENGINE_ERROR = 3
+
+app.command(
+    "history",
+    epilog="Examples:  tidegauge bench history  |  tidegauge bench history --facts 1000000 --facts 10000000 --json",
+)(history)
+
+
+@app.command(
+    epilog="Examples:  tidegauge bench broker --against kafka:4.3.1  |  tidegauge bench broker --case 'fetch 1 MiB' --rounds 5"
+)
+def broker(
+    target: Annotated[str, typer.Option(help="The broker that is measured.")] = "reference:1",
+    against: Annotated[str, typer.Option(help="The broker that it is compared with.")] = "kafka:4.3.1",
+    case: Annotated[list[str] | None, typer.Option(help="A row of the comparison; may repeat. All by default.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each case is measured on each broker.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.2, max=120, help="How long each measurement lasts.")] = 3.0,
+    warmup: Annotated[float, typer.Option(min=0, max=120, help="Seconds of load before each measurement.")] = 3.0,
+    json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
+) -> None:
+    """Load two brokers in turn: rates, latencies, broker CPU a request; saved as JSON with a picture."""
+    from linearizability.bench import broker as bench
+    from linearizability.bench.load import CASES
+    from linearizability.results import new_run_folder
+    from linearizability.targets import TargetError
+
+    unknown = [name for name in case or () if name not in CASES]
+    if unknown:
+        raise typer.BadParameter(f"there is no case '{unknown[0]}'; there are: {', '.join(CASES)}")
+    folder = new_run_folder("bench", f"{target}-against-{against}".replace(":", "-"))
+    plan = bench.Plan(tuple(case or bench.all_cases()), rounds, seconds, warmup)
+    try:
+        table = bench.compare(target, against, plan, folder, lambda text: print(text, file=sys.stderr, flush=True))
+    except (TargetError, RuntimeError) as error:
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(ENGINE_ERROR) from None
+    (folder / "bench.json").write_text(json.dumps(table, indent=1))
+    bench.draw(table, folder / "bench.svg")
+    show(table)
+    typer.echo(f"results: {folder}")
+    if json_:
+        summary = {"folder": str(folder), "subject": target, "against": against, "idle": table["idle"]}
+        summary["rows"] = [{key: value for key, value in row.items() if key != "medians"} for row in table["rows"]]
+        typer.echo(json.dumps(summary))
+
+
+def show(table: dict[str, object]) -> None:
+    """The comparison as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = table["rows"]
+    assert isinstance(rows, list)
+    subject, against = str(table["subject"]), str(table["against"])
+    view = Table(title=f"{subject} against {against} (medians; ratio of the first to the second)")
+    for name in ("case", "requests/s", "", "ratio", "MB/s", "", "CPU µs", "", "ratio", "p50 µs", "", "p99 µs", ""):
+        view.add_column(name, justify="left" if name == "case" else "right")
+    for row in rows:
+        a, b = row["medians"][subject], row["medians"][against]
+        view.add_row(
+            row["case"],
+            f"{a['requests_per_s']:,.0f}", f"{b['requests_per_s']:,.0f}", f"{row['rate_ratio']:.2f}",
+            f"{a['mb_per_s']:,.0f}", f"{b['mb_per_s']:,.0f}",
+            f"{a['broker_cpu_us']:,.0f}", f"{b['broker_cpu_us']:,.0f}", f"{row['cpu_ratio']:.2f}",
+            f"{a['p50_us']:,.0f}", f"{b['p50_us']:,.0f}", f"{a['p99_us']:,.0f}", f"{b['p99_us']:,.0f}",
+        )  # fmt: skip
+    console = Console(width=170)
+    console.print(view)
+    idle = table["idle"]
+    assert isinstance(idle, dict)
+    for spec, facts in idle.items():
+        console.print(
+            f"{spec}: first answer after {facts['seconds_to_first_answer']:.2f} s, {facts['resident_mb']:.0f} MB idle, "
+            f"{facts['resident_mb_after']:.0f} MB after the load"
+        )

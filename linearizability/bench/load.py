@@ -1,0 +1,316 @@
+"""One load on one broker, in a process of its own: `python -m linearizability.bench.load BOOTSTRAP CASE SECONDS`.
+
+Requests are encoded once and sent over one connection with several in flight, so that the generator costs as little as it
+can; every answer is read, its size compared with the first one's, and a sample decoded: an error is not a fast answer.
+Prints one JSON object: requests, bytes of records, seconds, latency quantiles in microseconds, the generator's CPU seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.records.batch import build
+from reference.protocol.records.record import Record
+
+PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
+PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, CREATE_TOPICS_VERSION = 11, 12, 9, 5
+IN_FLIGHT = 5
+SAMPLE_EVERY = 997
+"""How often an answer is decoded besides the first."""
+TIMEOUT_S = 30.0
+MAX_LATENCIES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a request holds: `records` of `record_bytes` each to produce, or `fetch_bytes` to fetch."""
+
+    name: str
+    records: int = 0
+    record_bytes: int = 0
+    fetch_bytes: int = 0
+    in_flight: int = IN_FLIGHT
+    client: str = "raw"
+    """raw: frames encoded once; librdkafka-producer and librdkafka-consumer: that library, for `records` of one batch."""
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("produce 1 x 100 B", 1, 100),
+        Case("produce 100 x 100 B", 100, 100),
+        Case("produce 550 x 100 B", 550, 100),
+        Case("produce 60 x 1 KB", 60, 1000),
+        Case("produce 250 x 1 KB", 250, 1000),
+        Case("ping-pong 1 x 100 B", 1, 100, in_flight=1),
+        Case("fetch 64 KiB", fetch_bytes=64 << 10),
+        Case("fetch 1 MiB", fetch_bytes=1 << 20),
+        Case("fetch 4 MiB", fetch_bytes=4 << 20),
+        Case("librdkafka produce 100 B", 1, 100, client="librdkafka-producer"),
+        Case("librdkafka consume 100 B", 1, 100, client="librdkafka-consumer"),
+    )
+}
+"""The rows of the comparison."""
+
+
+class Connection:
+    """A blocking connection that speaks frames."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.create_connection((host, port), TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = memoryview(bytearray(1 << 20))
+
+    def call(self, key: int, version: int, body: Any) -> Any:
+        """One request and its decoded answer."""
+        self.socket.sendall(encode_request(key, version, 1, "bench", body))
+        return decode_response(key, version, self.receive())[1]
+
+    def receive(self) -> bytes:
+        """One whole frame, without its size."""
+        size = int.from_bytes(self._exactly(4), "big")
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        view, filled = memoryview(data), 0
+        while filled < size:
+            received = self.socket.recv_into(view[filled:])
+            if not received:
+                raise ConnectionError("the broker closed the connection")
+            filled += received
+        return bytes(data)
+
+    def skip(self, size: int) -> None:
+        """Read and forget bytes."""
+        while size:
+            received = self.socket.recv_into(self._buffer[: min(size, len(self._buffer))])
+            if not received:
+                raise ConnectionError("the broker closed the connection")
+            size -= received
+
+
+def make_topic(connection: Connection, name: str) -> None:
+    """Create a topic of one partition and wait until it has a leader."""
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    created = connection.call(
+        CREATE_TOPICS, CREATE_TOPICS_VERSION, CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    )
+    if created.topics[0].error_code:
+        raise RuntimeError(f"topic {name} was refused: error {created.topics[0].error_code}")
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+        answer: MetadataResponse = connection.call(METADATA, METADATA_VERSION, wanted)
+        found = answer.topics[0]
+        if not found.error_code and found.partitions and found.partitions[0].leader_id >= 0:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"topic {name} got no leader")
+
+
+def produce_body(topic: str, batch: bytes | bytearray, acks: int = 1) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch)
+    return ProduceRequest(
+        acks=acks, timeout_ms=10_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    )
+
+
+def make_batch(records: int, record_bytes: int) -> bytearray:
+    """A batch of records whose values have the given size and do not repeat."""
+    chance = random.Random(7)
+    now = int(time.time() * 1000)
+    return build([Record(index, now, None, chance.randbytes(record_bytes)) for index in range(records)])
+
+
+def fetch_body(topic: str, offset: int, max_bytes: int) -> FetchRequest:
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+    )
+
+
+def prepare(connection: Connection, case: Case, topic: str) -> tuple[int, int, bytes, int]:
+    """The case's API key, version, encoded request, and the bytes of records that one request moves."""
+    make_topic(connection, topic)
+    if not case.fetch_bytes:
+        batch = make_batch(case.records, case.record_bytes)
+        body = produce_body(topic, batch)
+        return PRODUCE, PRODUCE_VERSION, encode_request(PRODUCE, PRODUCE_VERSION, 1, "bench", body), len(batch)
+    filler = make_batch(60, 1000)
+    for _ in range(2 * case.fetch_bytes // len(filler) + 2):
+        connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, filler))
+    body = fetch_body(topic, 0, case.fetch_bytes)
+    answer: FetchResponse = connection.call(FETCH, FETCH_VERSION, body)
+    moved = len(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
+    return FETCH, FETCH_VERSION, encode_request(FETCH, FETCH_VERSION, 1, "bench", body), moved
+
+
+def check(key: int, version: int, frame: bytes) -> None:
+    """Errors: RuntimeError when an answer carries an error."""
+    _, body = decode_response(key, version, frame)
+    if isinstance(body, ProduceResponse):
+        code = body.responses[0].partition_responses[0].error_code
+    else:
+        assert isinstance(body, FetchResponse)
+        code = body.error_code or body.responses[0].partitions[0].error_code
+    if code:
+        raise RuntimeError(f"the broker answered error {code}")
+
+
+Driver = Callable[[float], tuple[int, list[int]]]
+"""Loads the broker for a time; gives the number of requests answered and their latencies in nanoseconds."""
+
+
+def run(bootstrap: str, case: Case, seconds: float, warmup_s: float) -> dict[str, Any]:
+    """Warm up, tell the parent, wait for its word, then measure for a time."""
+    host, _, port = bootstrap.rpartition(":")
+    connection = Connection(host, int(port))
+    topic = f"bench-{os.getpid()}-{time.monotonic_ns()}"
+    driver, moved = prepare_driver(bootstrap, connection, case, topic)
+    driver(warmup_s)
+    print(json.dumps({"phase": "measuring"}), flush=True)
+    sys.stdin.readline()
+    cpu = time.process_time()
+    began = time.monotonic()
+    count, latencies = driver(seconds)
+    elapsed = time.monotonic() - began
+    latencies.sort()
+    return {
+        "case": case.name,
+        "requests": count,
+        "seconds": elapsed,
+        "requests_per_s": count / elapsed,
+        "records_per_s": count * max(1, case.records) / elapsed,
+        "mb_per_s": count * moved / elapsed / 1e6,
+        "p50_us": latencies[len(latencies) // 2] / 1000,
+        "p99_us": latencies[len(latencies) * 99 // 100] / 1000,
+        "generator_cpu_s": time.process_time() - cpu,
+        "settings": asdict(case),
+    }
+
+
+def prepare_driver(bootstrap: str, connection: Connection, case: Case, topic: str) -> tuple[Driver, int]:
+    """What loads the broker in this case, and the bytes of records that one request moves."""
+    if case.client == "raw":
+        key, version, request, moved = prepare(connection, case, topic)
+        return lambda seconds: drive(connection, case, key, version, request, seconds), moved
+    make_topic(connection, topic)
+    if case.client == "librdkafka-producer":
+        return lambda seconds: produce_with_librdkafka(bootstrap, topic, case.record_bytes, seconds), case.record_bytes
+    batch = make_batch(500, case.record_bytes)
+    for _ in range(400):
+        connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch))
+    return lambda seconds: consume_with_librdkafka(bootstrap, topic, seconds), case.record_bytes
+
+
+def produce_with_librdkafka(bootstrap: str, topic: str, size: int, seconds: float) -> tuple[int, list[int]]:
+    """Produce as fast as the library lets us; a record counts when it is acknowledged (acks=1)."""
+    from confluent_kafka import Producer
+
+    delivered = 0
+    latencies: list[int] = []
+
+    def on_delivery(error: Any, message: Any) -> None:
+        nonlocal delivered
+        if error is not None:
+            raise RuntimeError(f"librdkafka: {error}")
+        delivered += 1
+        if delivered % 100 == 0:
+            latencies.append(int(message.latency() * 1e9))
+
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "on_delivery": on_delivery})
+    value = random.Random(7).randbytes(size)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(100):
+            try:
+                producer.produce(topic, value, partition=0)
+            except BufferError:
+                producer.poll(0.01)
+        producer.poll(0)
+    if producer.flush(TIMEOUT_S):
+        raise RuntimeError("librdkafka: records were not acknowledged in time")
+    return delivered, latencies or [0]
+
+
+def consume_with_librdkafka(bootstrap: str, topic: str, seconds: float) -> tuple[int, list[int]]:
+    """Read the topic over and over; latencies are those of one call for up to 10,000 records."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    count, latencies = 0, [0]
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            began = time.monotonic_ns()
+            found = consumer.consume(10_000, 0.5)
+            latencies.append(time.monotonic_ns() - began)
+            for message in found:
+                if message.error():
+                    raise RuntimeError(f"librdkafka: {message.error()}")
+            count += len(found)
+            if found and (found[-1].offset() or 0) >= 190_000:
+                consumer.assign([TopicPartition(topic, 0, 0)])
+    finally:
+        consumer.close()
+    return count, latencies
+
+
+def drive(
+    connection: Connection, case: Case, key: int, version: int, request: bytes, seconds: float
+) -> tuple[int, list[int]]:
+    """Keep `in_flight` requests under way for a time; gives the number answered and their latencies in nanoseconds."""
+    sent: deque[int] = deque()
+    latencies: list[int] = []
+    size = 0
+    count = 0
+    clock = time.monotonic_ns
+    end = clock() + int(seconds * 1e9)
+    for _ in range(case.in_flight):
+        sent.append(clock())
+        connection.socket.sendall(request)
+    while sent:
+        found = int.from_bytes(connection._exactly(4), "big")
+        if size == 0 or count % SAMPLE_EVERY == 0 or found != size:
+            check(key, version, connection._exactly(found))
+            size = found
+        else:
+            connection.skip(found)
+        now = clock()
+        if len(latencies) < MAX_LATENCIES:
+            latencies.append(now - sent[0])
+        sent.popleft()
+        count += 1
+        if now < end:
+            sent.append(now)
+            connection.socket.sendall(request)
+    return count, latencies
+
+
+def main() -> int:
+    bootstrap, name, seconds, warmup_s = sys.argv[1:5]
+    print(json.dumps(run(bootstrap, CASES[name], float(seconds), float(warmup_s))), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

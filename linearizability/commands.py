@@ -1,0 +1,301 @@
+"""`tidegauge hunt | replay | history | fuzz | bench`."""
+
+import importlib
+import json
+import secrets
+import sys
+import traceback
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer._click import Command as ClickCommand
+from typer._click import Context as ClickContext
+from typer.core import TyperGroup
+
+ENGINE_ERROR = 3
+EXIT_CODES = {"valid": 0, "invalid": 1, "unknown": 2}
+
+MOUNTED = {
+    "history": "linearizability.history.commands",
+    "fuzz": "linearizability.simulation.commands",
+    "bench": "linearizability.bench.commands",
+}
+"""Commands that other packages hold, imported when they are called."""
+
+
+class Mounted(dict[str, ClickCommand]):
+    """The commands of this module, and those of MOUNTED as soon as they are asked for."""
+
+    def __missing__(self, name: str) -> ClickCommand:
+        if name not in MOUNTED:
+            raise KeyError(name)
+        command = typer.main.get_command(importlib.import_module(MOUNTED[name]).app)
+        return getattr(command, "commands", {}).get(name, command)
+
+
+class MountedCommands(TyperGroup):
+    """A group whose further commands are imported when they are called."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.commands = Mounted(self.commands)
+
+    def list_commands(self, ctx: ClickContext) -> list[str]:
+        return sorted({*self.commands, *MOUNTED})
+
+    def get_command(self, ctx: ClickContext, cmd_name: str) -> ClickCommand | None:
+        return self.commands[cmd_name] if cmd_name in {*self.commands, *MOUNTED} else None
+
+
+app = typer.Typer(cls=MountedCommands, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def root() -> None:
+    """Histories: made under faults, judged, replayed; brokers measured."""
+
+
+class Engine(StrEnum):
+    BOTH = "both"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+class Backend(StrEnum):
+    AUTO = "auto"
+    PLAIN = "plain"
+    NETNS = "netns"
+
+
+class Acks(StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON object that sums up, on the last line of standard output.")
+]
+
+
+@app.command(
+    epilog="Examples:  tidegauge hunt --target reference:1 --minutes 1   ·   tidegauge hunt --target kafka:4.3.1:3 "
+    "--minutes 10 --faults kill,pause   ·   tidegauge hunt --target kafka:4.3.1 --until-found --json"
+)
+def hunt(
+    target: Annotated[str, typer.Option(help="addr:…, reference[:NODES], kafka:VERSION[:NODES], exec:PATH.")],
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long clients work and faults strike.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new one unless given.")] = None,
+    faults: Annotated[
+        str, typer.Option(help="Names by comma; default: all that the target offers. `none`: no fault.")
+    ] = "",
+    until_found: Annotated[
+        bool, typer.Option(help="Short rounds, until one is invalid or the minutes are over.")
+    ] = False,
+    reduce_minutes: Annotated[
+        float, typer.Option("--reduce", min=0, help="Minutes to make a found schedule smaller; replay FOLDER/reduced.")
+    ] = 0,
+    rate: Annotated[float, typer.Option(min=1, help="Sends a second, of all producers together.")] = 400,
+    acks: Annotated[Acks, typer.Option(help="What the producers ask for; below all, losses are permitted.")] = Acks.ALL,
+    unclean_election: Annotated[
+        bool, typer.Option(help="Let replicas lead that are out of sync; losses are permitted.")
+    ] = False,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A broker property; may repeat.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="Who judges; both must agree.")] = Engine.BOTH,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            help="plain processes, or each node in a network namespace; auto: namespaces for clusters on Linux."
+        ),
+    ] = Backend.AUTO,
+    results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Hurt a real broker while clients work on it, and judge what they saw: valid (exit 0), invalid (1), unknown (2)."""
+    from linearizability.faults.hunt import Plan
+    from linearizability.results import new_run_folder
+
+    plan = Plan(
+        target=target,
+        minutes=minutes,
+        seed=secrets.randbits(32) if seed is None else seed,
+        faults=_fault_names(faults),
+        until_found=until_found,
+        reduce_minutes=reduce_minutes,
+        rate_per_s=rate,
+        acks=acks.value,
+        unclean_election=unclean_election,
+        config=_properties(config or []),
+        engine=engine.value,
+    )
+    plan = _on_backend(plan, backend)
+    return _carry_out(plan, new_run_folder("hunt", target, results), (), as_json)
+
+
+@app.command(
+    epilog="Examples:  tidegauge replay results/latest   ·   tidegauge replay results/20261121T081500Z-hunt-kafka/round-3 "
+    "·   tidegauge replay --judge results/latest --json   ·   tidegauge replay failing-schedule.json"
+)
+def replay(
+    path: Annotated[
+        Path, typer.Argument(help="A hunt's result folder, one of its rounds, or a schedule of the simulation.")
+    ],
+    judge: Annotated[bool, typer.Option("--judge", help="Only judge the stored history again.")] = False,
+    target: Annotated[str, typer.Option(help="Carry a hunt's schedule out on another target.")] = "",
+    engine: Annotated[Engine, typer.Option(help="Who judges; both must agree.")] = Engine.BOTH,
+    results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Run a stored schedule again, or judge its history again."""
+    from linearizability.faults.replay import StoredHunt, hunt_home
+
+    if not path.exists():
+        raise typer.BadParameter(f"{path} does not exist", param_hint="PATH")
+    if hunt_home(path) is None:
+        from linearizability.simulation.commands import replay_schedule, schedule_file
+
+        if schedule_file(path) is None:
+            raise typer.BadParameter(f"{path} is neither a hunt's folder nor a schedule", param_hint="PATH")
+        return replay_schedule(path, json=as_json)
+    try:
+        stored = StoredHunt.load(path)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="PATH") from None
+    if judge:
+        return _judge_again(stored, engine.value, as_json)
+    from linearizability.results import new_run_folder
+
+    plan = stored.plan.model_copy(update={"target": target or stored.plan.target, "engine": engine.value})
+    return _carry_out(plan, new_run_folder("replay", plan.target, results), stored.schedules, as_json)
+
+
+def _judge_again(stored: Any, engine: str, as_json: bool) -> int:
+    from linearizability.faults.hunt import EnginesDisagree
+    from linearizability.faults.replay import judge_again
+
+    try:
+        summary = judge_again(stored, engine)
+    except EnginesDisagree as error:
+        print(json.dumps({"verdict": "error", "error": str(error)}) if as_json else f"error: {error}")
+        return ENGINE_ERROR
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print(f"{summary['verdict']}: {len(stored.folders)} stored rounds of {stored.plan.target}")
+        for name, count in summary["anomalies"].items():
+            print(f"  {name} × {count}")
+        for reason in summary["reasons"]:
+            print(f"  {reason}")
+    return EXIT_CODES[summary["verdict"]]
+
+
+def _on_backend(plan: Any, backend: Backend) -> Any:
+    """The plan with a backend chosen. Errors: typer.BadParameter where the wanted one cannot be had."""
+    from linearizability.faults.hunt import planned_target
+    from linearizability.faults.sandbox import obstacle
+    from linearizability.targets import WrongTarget
+    from linearizability.targets.cluster import Cluster
+
+    try:
+        sketch = planned_target(plan, Path())
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from None
+    cluster = isinstance(sketch, Cluster) and sketch.size > 1
+    if backend is Backend.PLAIN or (backend is Backend.AUTO and not cluster):
+        return plan
+    reason = obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
+    if reason and backend is Backend.NETNS:
+        raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")
+    if reason:
+        _progress(f"without network faults: {reason}")
+        return plan
+    return plan.model_copy(update={"backend": "netns"})
+
+
+def _carry_out(plan: Any, folder: Path, schedules: Any, as_json: bool) -> int:
+    from linearizability.faults.hunt import EnginesDisagree
+    from linearizability.faults.hunt import hunt as carry_out
+    from linearizability.targets import TargetError, WrongTarget
+
+    try:
+        if plan.backend == "netns":
+            summary = _carry_out_in_sandbox(plan, folder, schedules)
+        else:
+            summary = carry_out(plan, folder, _progress, schedules)
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from None
+    except Exception as error:
+        if not isinstance(error, TargetError | EnginesDisagree):
+            traceback.print_exc()  # ours: the folder stays, and can be judged when the mistake is found
+        summary = {"verdict": "error", "error": str(error), "target": plan.target, "folder": str(folder)}
+        (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        print(json.dumps(summary) if as_json else f"error: {error}\nfolder: {folder}")
+        return ENGINE_ERROR
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        _print_summary(summary)
+    return EXIT_CODES[summary["verdict"]]
+
+
+def _carry_out_in_sandbox(plan: Any, folder: Path, schedules: Any) -> Any:
+    """Fetch what the sandbox cannot, then run the plan in it. Errors: TargetError."""
+    from linearizability.faults.hunt import keep_given_schedules, planned_target
+    from linearizability.faults.sandbox import run_in_sandbox
+    from linearizability.targets import TargetError
+
+    _progress(f"preparing {plan.target}")
+    planned_target(plan, folder).prepare()  # type: ignore[attr-defined]  # only clusters come here
+    (folder / "plan.json").write_text(plan.model_dump_json(indent=1) + "\n")
+    keep_given_schedules(folder, schedules)
+    code = run_in_sandbox(folder)
+    try:
+        summary = json.loads((folder / "summary.json").read_text())
+    except (OSError, ValueError) as error:
+        raise TargetError(f"the sandbox ended with exit code {code} and without a verdict: {error}") from error
+    if summary["verdict"] == "error":
+        raise TargetError(summary["error"])
+    return summary
+
+
+def _fault_names(text: str) -> list[str]:
+    """Errors: typer.BadParameter for a fault that there is not."""
+    from linearizability.faults import all_faults
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in all_faults() and name != "none":
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(all_faults())}", param_hint="--faults")
+    return names
+
+
+def _properties(pairs: list[str]) -> dict[str, str]:
+    """Errors: typer.BadParameter for what is not NAME=VALUE."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--config")
+    return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    faults = ", ".join(f"{count} {name}" for name, count in summary["faults"].items()) or "none"
+    print(
+        f"{summary['verdict']}: {summary['target']}, {summary['rounds']} rounds, {summary['acknowledged']} acknowledged, "
+        f"{summary['unknown']} unknown, {summary['read']} read, {summary['leader_changes']} leader changes"
+    )
+    print(f"  faults: {faults}")
+    for name, count in summary["anomalies"].items():
+        permitted = summary["permitted"].get(name, 0)
+        print(f"  {name} × {count}" + (f", {permitted} of them permitted" if permitted else ""))
+    for reason in summary["reasons"]:
+        print(f"  {reason}")
+    print(f"  seed {summary['seed']}, judged by {' and '.join(summary['engines'])}")
+    print(f"  {summary['folder']}")

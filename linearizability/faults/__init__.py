@@ -1,0 +1,26 @@
+"""Faults on real processes, as values: drawn by a seed, kept in a file, run again.
+
+- `strike`    one blow: when, which fault, whom, how long
+- `schedule`  a list of them, drawn by a seed
+- `fault`     the contract of a fault, and the world that it acts on
+- `process`   kill, stop, pause, storm, kill-all
+- `cuts`      isolate, halves, pair, deaf, mute, leader-controller, clients, flaky
+- `network`, `sandbox`   hosts in network namespaces, and the process that they live in
+- `nemesis`   carries a schedule out and heals everything afterwards
+- `hunt`      target, workload, schedule and verdict together
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from linearizability.faults.fault import Fault
+
+
+def all_faults() -> "Mapping[str, Fault]":
+    """Every fault by name; importing a module of faults registers them."""
+    import linearizability.faults.cuts
+    import linearizability.faults.process  # noqa: F401
+    from linearizability.faults.fault import FAULTS
+
+    return FAULTS

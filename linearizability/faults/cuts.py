@@ -1,0 +1,188 @@
+"""Faults on the network between nodes, and between clients and nodes.
+
+Those with `network = "groups"` also run through a target's own `partition` and `heal` hooks; those with `"links"` need
+every single link, which network namespaces give.
+"""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from linearizability.faults.fault import Fault, World, register
+from linearizability.faults.network import CLIENTS
+from linearizability.faults.strike import Strike
+
+FLAKY_OFF_S = 0.15
+FLAKY_ON_S = 0.25
+"""A link that works most of the time, and loses whatever is on its way when it does not."""
+
+Link = tuple[int, int]
+
+
+class Cut(Fault):
+    """Takes links away, and gives them back."""
+
+    network = "links"
+    nodes = 2
+    aims = ("leader", "any", "follower", "controller")
+
+    @abstractmethod
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        """The links to cut, and how to tell it; None where nobody fits."""
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        chosen = self.links(world, strike)
+        if chosen is None or not chosen[0]:
+            return None
+        links, told = chosen
+        world.cut(links)
+        return {**told, "links": links}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        world.join([tuple(link) for link in done["links"]])
+
+
+@register
+class Isolate(Fault):
+    """One node sees none of the others; clients see all."""
+
+    name = "isolate"
+    network = "groups"
+    nodes = 2
+    aims = ("leader", "any", "controller", "follower")
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        node = world.choose(strike.who, strike.pick)
+        if node is None:
+            return None
+        world.partition([[node], [place for place in world.places if place != node]])
+        return {"node": node}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        world.unpartition([[done["node"]], [place for place in world.places if place != done["node"]]])
+
+
+@register
+class Halves(Fault):
+    """The nodes fall into two groups: a minority and a majority, by chance."""
+
+    name = "halves"
+    network = "groups"
+    nodes = 3
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        nodes = [node.id for node in world.nodes]
+        first = int(strike.pick * len(nodes))
+        turned = nodes[first:] + nodes[:first]
+        minority = turned[: len(nodes) // 2]
+        groups = [minority, [place for place in world.places if place not in minority]]
+        world.partition(groups)
+        return {"groups": groups}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        world.unpartition(done["groups"])
+
+
+@register
+class Pair(Cut):
+    """Two nodes do not see each other; both see the rest. On three nodes this is a bridge."""
+
+    name = "pair"
+
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(strike.who, strike.pick)
+        others = [other.id for other in world.nodes if other.id != node]
+        if node is None:
+            return None
+        other = others[int(strike.pick * 7919) % len(others)]
+        return both_ways([(node, other)]), {"nodes": [node, other]}
+
+
+@register
+class Deaf(Cut):
+    """A node hears none of the others, and is heard."""
+
+    name = "deaf"
+
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(strike.who, strike.pick)
+        return None if node is None else ([(place, node) for place in world.places if place != node], {"node": node})
+
+
+@register
+class Mute(Cut):
+    """A node is heard by none of the others, and hears."""
+
+    name = "mute"
+
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(strike.who, strike.pick)
+        return None if node is None else ([(node, place) for place in world.places if place != node], {"node": node})
+
+
+@register
+class LeaderFromController(Cut):
+    """A leader and the controller (and ZooKeeper, where there is one) do not see each other; replication goes on."""
+
+    name = "leader-controller"
+    aims = ("leader",)
+
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose("leader", strike.pick)
+        if node is None:
+            return None
+        others = [place for place in (world.view.controller, *world.services) if place not in (node, -1)]
+        return both_ways([(node, other) for other in others]), {"node": node}
+
+
+@register
+class Clients(Cut):
+    """Clients do not see one node; nodes see each other."""
+
+    name = "clients"
+    aims = ("leader", "any")
+    nodes = 1
+
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(strike.who, strike.pick)
+        return None if node is None else (both_ways([(CLIENTS, node)]), {"node": node})
+
+
+@register
+class Flaky(Fault):
+    """The links of one node work, and do not, several times a second."""
+
+    name = "flaky"
+    network = "links"
+    nodes = 2
+    aims = ("leader", "any", "follower", "controller")
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        node = world.choose(strike.who, strike.pick)
+        if node is None:
+            return None
+        links = both_ways([(node, place) for place in world.places if place != node])
+        stop = threading.Event()
+        thread = threading.Thread(target=_flicker, args=(world, links, stop), name=f"flaky {node}")
+        thread.start()
+        world.flickering.setdefault(node, []).append((stop, thread))
+        return {"node": node}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        stop, thread = world.flickering[done["node"]].pop()
+        stop.set()
+        thread.join()
+
+
+def _flicker(world: World, links: Sequence[Link], stop: threading.Event) -> None:
+    while not stop.is_set():
+        world.cut(links)
+        stop.wait(FLAKY_OFF_S)
+        world.join(links)
+        stop.wait(FLAKY_ON_S)
+
+
+def both_ways(links: Sequence[Link]) -> list[Link]:
+    """Each link and its way back."""
+    return [way for one, other in links for way in ((one, other), (other, one))]

@@ -1,0 +1,199 @@
+"""What a fault is, and the world that it acts on."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, Literal
+
+from linearizability.faults.network import Network, groups_cut
+from linearizability.faults.strike import Strike, Who
+from linearizability.targets.target import Node, Target, TargetError
+from linearizability.workload.cluster import ClusterView, look
+
+
+class World:
+    """The target under attack: who leads, who is down, who is frozen."""
+
+    def __init__(self, target: Target, topic: str, network: Network | None = None) -> None:
+        self.target = target
+        self.topic = topic
+        self.network = network
+        self.flickering: dict[int, list[tuple[threading.Event, threading.Thread]]] = {}
+        """Node -> what makes its links come and go."""
+        self.down: set[int] = set()
+        self.frozen: set[int] = set()
+        self.view = ClusterView()
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self.target.nodes
+
+    @property
+    def up(self) -> list[int]:
+        """Nodes that run and are not frozen."""
+        return [node.id for node in self.nodes if node.id not in self.down | self.frozen]
+
+    def look(self) -> ClusterView:
+        """Ask the nodes that are up; a view that says nothing does not replace one that did."""
+        view = look([node for node in self.nodes if node.id in self.up], self.topic)
+        if view.answered:
+            self.view = view
+        return self.view
+
+    def choose(self, who: Who, pick: float) -> int | None:
+        """One node of the wanted role that is up; any where the role is not held; None when all are down."""
+        candidates = self.up
+        if not candidates:
+            return None
+        wanted = [node for node in self._holders(who) if node in candidates] or candidates
+        return wanted[int(pick * len(wanted))]
+
+    def _holders(self, who: Who) -> list[int]:
+        if who == "any" or len(self.nodes) == 1:
+            return []
+        view = self.look()
+        leaders = sorted({partition.leader for partition in view.partitions.values()})
+        match who:
+            case "leader":
+                return leaders
+            case "follower":
+                return [node.id for node in self.nodes if node.id not in leaders]
+            case "controller":
+                return [view.controller]
+
+    # ---- the network
+
+    @property
+    def places(self) -> list[int]:
+        """Where nodes and their services live, by number; not the clients."""
+        return [node.id for node in self.nodes] + self.services
+
+    @property
+    def services(self) -> list[int]:
+        """Places of what the nodes need beside each other (ZooKeeper)."""
+        return [] if self.network is None else self.network.places[len(self.nodes) + 1 :]
+
+    def cut(self, links: Sequence[tuple[int, int]]) -> None:
+        assert self.network is not None
+        for sender, receiver in links:
+            self.network.cut(sender, receiver)
+
+    def join(self, links: Sequence[tuple[int, int]]) -> None:
+        assert self.network is not None
+        for sender, receiver in links:
+            self.network.join(sender, receiver)
+
+    def partition(self, groups: Sequence[Collection[int]]) -> None:
+        """Cut all links between the groups: by the network, or by the target's own hook."""
+        if self.network is None:
+            self.target.partition(groups)
+        else:
+            self.cut(groups_cut(groups))
+
+    def unpartition(self, groups: Sequence[Collection[int]]) -> None:
+        if self.network is None:
+            self.target.heal()
+        else:
+            self.join(groups_cut(groups))
+
+    def heal_network(self) -> None:
+        """Whatever is still cut works again."""
+        if self.network is not None:
+            self.network.heal()
+        elif "heal" in self.target.hooks:
+            self.target.heal()
+
+    # ---- what processes suffer, remembered
+
+    def kill(self, node: int) -> None:
+        self.target.kill(node)
+        self.down.add(node)
+        self.frozen.discard(node)
+
+    def stop(self, node: int) -> None:
+        self.target.stop(node)
+        self.down.add(node)
+        self.frozen.discard(node)
+
+    def start(self, node: int) -> None:
+        """Start it again where it is down; it may still be starting when this returns."""
+        if node in self.down:
+            self.target.restart(node, wait=False)
+            self.down.discard(node)
+
+    def pause(self, node: int) -> None:
+        self.target.pause(node)
+        self.frozen.add(node)
+
+    def resume(self, node: int) -> None:
+        if node in self.frozen:
+            self.target.resume(node)
+            self.frozen.discard(node)
+
+    def notice_deaths(self) -> list[int]:
+        """Nodes that ended without being struck."""
+        dead = [node.id for node in self.nodes if node.id not in self.down and not self.target.running(node.id)]
+        self.down.update(dead)
+        self.frozen.difference_update(dead)
+        return dead
+
+
+class Fault(ABC):
+    """One kind of blow. It keeps no state: what `begin` returns is handed to `end`."""
+
+    name: ClassVar[str]
+    hooks: ClassVar[Collection[str]] = ()
+    """The target's hooks that it needs."""
+    network: ClassVar[Literal["", "groups", "links"]] = ""
+    """Whether it needs a network between the nodes: one that can be cut into groups, or in every single link."""
+    nodes: ClassVar[int] = 1
+    """How many nodes it needs."""
+    aims: ClassVar[Sequence[Who]] = ("any",)
+    """At whom it may be aimed."""
+    loses_unflushed: ClassVar[bool] = False
+    """Whether it takes bytes that were not fsynced."""
+
+    @abstractmethod
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        """Strike. Gives what was done, for the history and for `end`; None when nobody could be struck."""
+
+    @abstractmethod
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        """Heal what `begin` did."""
+
+
+FAULTS: dict[str, Fault] = {}
+"""All faults by name."""
+
+
+def register(kind: type[Fault]) -> type[Fault]:
+    """Class decorator: put the fault into FAULTS."""
+    FAULTS[kind.name] = kind()
+    return kind
+
+
+def select(names: Sequence[str], target: Target, network: Network | None) -> list[str]:
+    """The faults asked for by name, or all that this target and backend offer. Errors: TargetError with the reason."""
+    if list(names) == ["none"]:
+        return []
+    if not names:
+        return [name for name, fault in FAULTS.items() if not _obstacle(fault, target, network)]
+    for name in names:
+        if name not in FAULTS:
+            raise TargetError(f"{name!r} is no fault; one of {', '.join(FAULTS)}")
+        obstacle = _obstacle(FAULTS[name], target, network)
+        if obstacle:
+            raise TargetError(f"the fault {name} {obstacle}")
+    return list(dict.fromkeys(names))
+
+
+def _obstacle(fault: Fault, target: Target, network: Network | None) -> str:
+    missing = [hook for hook in fault.hooks if hook not in target.hooks]
+    if missing:
+        return f"needs the hook {missing[0]}, which {target.spec} does not offer"
+    by_hook = fault.network == "groups" and {"partition", "heal"} <= set(target.hooks)
+    if fault.network and network is None and not by_hook:
+        return "needs a network between the nodes: another --backend, or a target with the hooks partition and heal"
+    if len(target.nodes) < fault.nodes:
+        return f"needs {fault.nodes} nodes; {target.spec} has {len(target.nodes)}"
+    return ""

@@ -1,0 +1,193 @@
+"""Carries a schedule out, writes what it did into the history, and heals everything afterwards."""
+
+import heapq
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from linearizability.faults.fault import FAULTS, World
+from linearizability.faults.schedule import Schedule, Wave
+from linearizability.faults.strike import Strike
+from linearizability.history.recorder import Recorder
+from linearizability.targets.target import TargetError
+
+TICK_S = 0.05
+LOOK_EVERY_S = 0.5
+FIRST_QUIET_S = 2.0
+WHOLE_WITHIN_S = 25.0
+"""How long a wave's end waits until every replica is in sync, before the next wave begins anyway."""
+SILENT_FOR_S = 30.0
+COMPLETE_WITHIN_S = 120.0
+"""How long the cluster may take, once nothing hurts it, until every replica is in sync."""
+
+
+class Nemesis:
+    """One run's attacker. Not for several threads, except that `stopping` may be set from any."""
+
+    def __init__(self, world: World, recorder: Recorder, partitions: int) -> None:
+        self.world = world
+        self.recorder = recorder
+        self.partitions = partitions
+        self.stopping = threading.Event()
+        self.struck: Counter[str] = Counter()
+        self.leader_changes = 0
+        self.deaths: list[str] = []
+        """Nodes that ended by themselves."""
+        self._active: dict[int, tuple[Strike, dict[str, Any]]] = {}
+        self._leaders: dict[int, tuple[int, int]] = {}
+        self._numbers = itertools.count()
+        self._began = self._ends = self._look_at = 0.0
+        self._every_tick: Callable[[float], None] = lambda elapsed: None
+
+    def carry_out(self, schedule: Schedule, every_tick: Callable[[float], None] = lambda elapsed: None) -> None:
+        """Strike and heal, wave by wave, until the waves or the seconds are over, or `stopping` is set.
+
+        Without any wave the clients work in peace for all the seconds.
+        """
+        self._began = time.monotonic()
+        self._ends = self._began + schedule.seconds
+        self._every_tick = every_tick
+        self._peace(FIRST_QUIET_S)
+        for number, each in enumerate(schedule.waves, start=1):
+            if self._over():
+                break
+            self.recorder.mark("note", text=f"wave {number}")
+            self._carry_out_wave(each)
+            self._until_whole()
+            self._peace(each.quiet_s)
+        while not schedule.waves and not self._over():
+            self._tick()
+
+    def _carry_out_wave(self, each: Wave) -> None:
+        began = time.monotonic()
+        due: list[tuple[float, int, Strike | None]] = [
+            (strike.at_s, next(self._numbers), strike) for strike in each.strikes
+        ]
+        heapq.heapify(due)
+        while due and not self._over():
+            elapsed = time.monotonic() - began
+            if due[0][0] > elapsed:
+                self._tick()
+                continue
+            _, number, strike = heapq.heappop(due)
+            if strike is None:
+                self._heal(number)
+            elif self._strike(number, strike):
+                heapq.heappush(due, (max(strike.ends_s, elapsed), number, None))
+        for number in list(self._active):
+            self._heal(number)
+
+    def _until_whole(self) -> None:
+        until = time.monotonic() + WHOLE_WITHIN_S
+        while time.monotonic() < until and not self._over():
+            self._tick()
+            if self._whole():
+                return
+
+    def _whole(self) -> bool:
+        view = self.world.view
+        return view.complete(self.partitions) and len(view.answered) == len(self.world.nodes)
+
+    def _peace(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._over():
+            self._tick()
+
+    def _over(self) -> bool:
+        return self.stopping.is_set() or time.monotonic() >= self._ends
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._notice()
+            self._look_at = now + LOOK_EVERY_S
+        self._every_tick(now - self._began)
+        self.stopping.wait(TICK_S)
+
+    def heal_all(self) -> list[str]:
+        """Undo everything, start what is down, wait until all replicas are in sync. Gives what did not heal."""
+        for number in list(self._active):
+            self._heal(number)
+        self.world.heal_network()
+        for node in sorted(self.world.frozen):
+            self.world.resume(node)
+        self._revive(self.world.notice_deaths())
+        for node in sorted(self.world.down):
+            self.world.start(node)
+        began = time.monotonic()
+        operator_at = began + SILENT_FOR_S
+        while time.monotonic() < began + COMPLETE_WITHIN_S:
+            self._revive(self.world.notice_deaths())
+            self.world.look()
+            if self._whole():
+                self.recorder.mark("note", text="every replica is in sync")
+                return []
+            if time.monotonic() > operator_at:
+                self._help_silent()
+                operator_at = time.monotonic() + SILENT_FOR_S
+            time.sleep(LOOK_EVERY_S)
+        return [f"not healed within {COMPLETE_WITHIN_S:.0f} s: {_shown(self.world)}"]
+
+    # ---- blows
+
+    def _strike(self, number: int, strike: Strike) -> bool:
+        done = FAULTS[strike.fault].begin(self.world, strike)
+        if done is None:
+            self.recorder.mark("note", text=f"nobody was left for {strike.fault}")
+            return False
+        self.struck[strike.fault] += 1
+        self._active[number] = (strike, done)
+        self.recorder.mark("fault", name=strike.fault, strike=number, who=strike.who, **done)
+        return True
+
+    def _heal(self, number: int) -> None:
+        strike, done = self._active.pop(number)
+        FAULTS[strike.fault].end(self.world, done)
+        self.recorder.mark("heal", name=strike.fault, strike=number, **done)
+
+    # ---- watching
+
+    def _notice(self) -> None:
+        self._revive(self.world.notice_deaths())
+        view = self.world.look()
+        for partition, seen in view.partitions.items():
+            leader = (seen.leader, seen.epoch)
+            if seen.leader >= 0 and self._leaders.get(partition, leader) != leader:
+                self.leader_changes += 1
+                self.recorder.mark("note", text=f"partition {partition}: leader {seen.leader}, epoch {seen.epoch}")
+            if seen.leader >= 0:
+                self._leaders[partition] = leader
+
+    def _help_silent(self) -> None:
+        """A node that runs and says nothing, long after the last blow, is killed and started as an operator would."""
+        for node in self.world.up:
+            if node not in self.world.view.answered and {"kill", "restart"} <= set(self.world.target.hooks):
+                sentence = (
+                    f"node {node} ran and did not answer for {SILENT_FOR_S:.0f} s after the last fault; it was killed"
+                )
+                self.deaths.append(sentence)
+                self.recorder.mark("note", text=sentence)
+                self.world.kill(node)
+                self.world.start(node)
+
+    def _revive(self, dead: list[int]) -> None:
+        """A node that ended by itself is worth a note, and is started again as an operator would."""
+        for node in dead:
+            sentence = f"node {node} ended by itself"
+            self.deaths.append(sentence)
+            self.recorder.mark("note", text=sentence)
+            if len(self.deaths) > 3 * len(self.world.nodes):
+                raise TargetError(
+                    f"{self.world.target.spec}: nodes end by themselves again and again, last node {node}"
+                )
+            self.world.start(node)
+
+
+def _shown(world: World) -> str:
+    view = world.view
+    silent = sorted({node.id for node in world.nodes} - view.answered)
+    parts = [f"partition {p}: leader {v.leader}, in sync {list(v.in_sync)}" for p, v in view.partitions.items()]
+    return "; ".join([*([f"silent nodes {silent}"] if silent else []), *parts])

@@ -1,0 +1,192 @@
+"""A network of our own: each node in a network namespace, all on one bridge, without root.
+
+Everything lives in a *sandbox*: the hunt runs itself anew under `unshare`, in user, network, mount and process namespaces of
+its own (`sandbox`). When the sandbox's first process ends, however that comes, the kernel removes all of it: processes,
+namespaces, interfaces. Nothing is left to clean up.
+
+    sandbox           bridge 127.77.0.254, clients, nemesis
+      host 1          eth0   127.77.0.1
+      host 2          eth0   127.77.0.2  ...
+
+Addresses are of 127/8, so that a program that ends up in the wrong namespace gets a refusal and sends nothing off the
+machine; the kernel routes them with route_localnet, and `lo` is narrowed to 127.0.0.1.
+
+A link is cut in one direction by telling the sender a wrong hardware address for the receiver: packets leave and reach
+nobody, silently, as on a broken cable. It takes a millisecond and no packet filter.
+"""
+
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from linearizability.targets.hosts import Host
+from linearizability.targets.target import TargetError
+
+SUBNET = "127.77.0"
+CLIENTS = 0
+"""The number of the place where clients run: the sandbox itself. Hosts are numbered from 1 on, as nodes are."""
+CLIENTS_ADDRESS = f"{SUBNET}.254"
+PREFIX_LENGTH = 24
+NOBODY = "02:77:00:00:ff:ff"
+"""A hardware address that no interface has."""
+PERMANENT = 128
+"""The kernel's NUD_PERMANENT: a neighbour that is not asked for."""
+HOLDER_WITHIN_S = 10.0
+
+
+class Network:
+    """Hosts on a bridge. Only inside a sandbox. A context manager; its methods may be called from any thread."""
+
+    def __init__(self, hosts: int) -> None:
+        self.size = hosts
+        self._holders: list[subprocess.Popen[bytes]] = []
+        self._links: dict[int, Any] = {}
+        """Place -> netlink socket in its namespace."""
+        self._interfaces: dict[int, int] = {}
+        self._cuts: Counter[tuple[int, int]] = Counter()
+        """(sender, receiver) -> how many faults want it cut."""
+        self._lock = threading.Lock()
+
+    @property
+    def hosts(self) -> Sequence[Host]:
+        """Where node 1, 2 … run."""
+        return [
+            Host(f"{SUBNET}.{place}", ("nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"))
+            for place, holder in enumerate(self._holders, start=1)
+        ]
+
+    @property
+    def places(self) -> list[int]:
+        """All hosts, and the place of the clients."""
+        return list(range(self.size + 1))
+
+    def __enter__(self) -> "Network":
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- cuts
+
+    def cut(self, sender: int, receiver: int) -> None:
+        """From now on nothing that the sender sends reaches the receiver."""
+        with self._lock:
+            self._cuts[sender, receiver] += 1
+            self._point(sender, receiver, NOBODY)
+
+    def join(self, sender: int, receiver: int) -> None:
+        """Take one cut back; the link works again when no fault wants it cut."""
+        with self._lock:
+            self._cuts[sender, receiver] = max(0, self._cuts[sender, receiver] - 1)
+            if not self._cuts[sender, receiver]:
+                self._point(sender, receiver, _hardware(receiver))
+
+    def heal(self) -> None:
+        """Take all cuts back."""
+        with self._lock:
+            for sender, receiver in [link for link, count in self._cuts.items() if count]:
+                self._point(sender, receiver, _hardware(receiver))
+            self._cuts.clear()
+
+    def _point(self, sender: int, receiver: int, hardware: str) -> None:
+        self._links[sender].neigh(
+            "replace", dst=_address(receiver), lladdr=hardware, ifindex=self._interfaces[sender], state=PERMANENT
+        )
+
+    # ---- building
+
+    def _build(self) -> None:
+        from pyroute2 import IPRoute, NetNS
+
+        outside = self._links[CLIENTS] = IPRoute()
+        outside.link("add", ifname="bridge", kind="bridge", address=_hardware(CLIENTS))
+        bridge = self._interfaces[CLIENTS] = _index(outside, "bridge")
+        _narrow_loopback(outside)
+        Path("/proc/sys/net/ipv4/conf/all/route_localnet").write_text("1")
+        for place in range(1, self.size + 1):
+            holder = _new_namespace()
+            self._holders.append(holder)
+            outside.link("add", ifname=f"host{place}", kind="veth", peer={"ifname": "eth0", "net_ns_pid": holder.pid})
+            port = _index(outside, f"host{place}")
+            outside.link("set", index=port, master=bridge, state="up")
+            inside = self._links[place] = NetNS(f"/proc/{holder.pid}/ns/net")
+            interface = self._interfaces[place] = _index(inside, "eth0")
+            inside.link("set", index=interface, address=_hardware(place), state="up")
+            inside.addr("add", index=interface, address=_address(place), prefixlen=PREFIX_LENGTH)
+            _narrow_loopback(inside)
+        outside.link("set", index=bridge, state="up")
+        outside.addr("add", index=bridge, address=_address(CLIENTS), prefixlen=PREFIX_LENGTH)
+        for sender in self.places:
+            for receiver in self.places:
+                if sender != receiver:
+                    self._point(sender, receiver, _hardware(receiver))
+
+    def close(self) -> None:
+        """End the namespaces. May be called twice."""
+        for link in self._links.values():
+            with suppress(Exception):
+                link.close()
+        self._links.clear()
+        for holder in self._holders:
+            holder.kill()
+            holder.wait()
+        self._holders.clear()
+
+
+def groups_cut(groups: Sequence[Collection[int]]) -> list[tuple[int, int]]:
+    """The links, both directions, between members of different groups."""
+    return [
+        (sender, receiver)
+        for number, group in enumerate(groups)
+        for other in (*groups[:number], *groups[number + 1 :])
+        for sender in group
+        for receiver in other
+    ]
+
+
+def _new_namespace() -> "subprocess.Popen[bytes]":
+    """A process that does nothing but hold a network namespace. Errors: TargetError."""
+    script = "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet && echo ready && exec sleep infinity"
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stderr is not None
+    until = time.monotonic() + HOLDER_WITHIN_S
+    if holder.stdout.readline().strip() != b"ready" or time.monotonic() > until:
+        holder.kill()
+        raise TargetError(f"no network namespace: {holder.stderr.read().decode(errors='replace').strip()}")
+    return holder
+
+
+def _narrow_loopback(link: Any) -> None:
+    """`lo` serves 127.0.0.1 alone: the rest of 127/8 is the network's."""
+    loopback = _index(link, "lo")
+    link.link("set", index=loopback, state="up")
+    with suppress(Exception):
+        link.addr("del", index=loopback, address="127.0.0.1", prefixlen=8)
+    with suppress(Exception):
+        link.addr("add", index=loopback, address="127.0.0.1", prefixlen=32)
+
+
+def _index(link: Any, interface: str) -> int:
+    """The number of an interface. Errors: TargetError."""
+    found = list(link.link_lookup(ifname=interface))
+    if not found:
+        raise TargetError(f"there is no interface {interface}")
+    return found[0]
+
+
+def _address(place: int) -> str:
+    return CLIENTS_ADDRESS if place == CLIENTS else f"{SUBNET}.{place}"
+
+
+def _hardware(place: int) -> str:
+    return f"02:77:00:00:00:{place:02x}"

@@ -1,0 +1,78 @@
+"""A stored hunt: carried out again blow by blow, or its histories judged again."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from linearizability.faults import all_faults
+from linearizability.faults.hunt import EnginesDisagree, Plan
+from linearizability.faults.schedule import Schedule
+
+PLAN, SCHEDULE = "plan.json", "schedule.json"
+
+
+@dataclass(frozen=True)
+class StoredHunt:
+    """What a result folder holds: the plan, and of each round the folder and the schedule."""
+
+    plan: Plan
+    folders: list[Path]
+    schedules: list[Schedule]
+
+    @classmethod
+    def load(cls, path: Path) -> "StoredHunt":
+        """A hunt's folder, with all its rounds, or the folder of one round. Errors: ValueError with the reason."""
+        all_faults()  # registers them, so that the schedule's are known
+        home = hunt_home(path)
+        if home is None:
+            raise ValueError(f"{path} holds no {PLAN}: it is no hunt's folder")
+        try:
+            plan = Plan.model_validate_json((home / PLAN).read_text())
+        except (OSError, ValidationError) as error:
+            raise ValueError(f"{home / PLAN} is no plan of a hunt: {error}") from None
+        folders = [path] if (path / SCHEDULE).is_file() else sorted(home.glob("round-*"), key=_round_number)
+        folders = [folder for folder in folders if (folder / SCHEDULE).is_file()]
+        if not folders:
+            raise ValueError(f"{path} holds no round with a {SCHEDULE}")
+        return cls(plan, folders, [Schedule.load(folder / SCHEDULE) for folder in folders])
+
+
+def hunt_home(path: Path) -> Path | None:
+    """The hunt's folder of a path that is it or one of its rounds; None where it is neither."""
+    return next((folder for folder in (path, path.resolve().parent) if (folder / PLAN).is_file()), None)
+
+
+def judge_again(stored: StoredHunt, engine: str) -> dict[str, Any]:
+    """The verdict on all stored rounds, without running anything. Errors: EnginesDisagree."""
+    from linearizability.pipeline.engine import check
+    from linearizability.pipeline.verdict import worst
+
+    engines = ("local", "spark") if engine == "both" else (engine,)
+    told = {name: list(check(stored.folders, engine=name, master="local[2]")) for name in engines}
+    first = told[engines[0]]
+    for other in engines[1:]:
+        for one, two in zip(first, told[other], strict=True):
+            if (one.verdict, one.anomalies, one.permitted) != (two.verdict, two.anomalies, two.permitted):
+                raise EnginesDisagree(f"{one.id}: {one.verdict} {one.anomalies}, but {two.verdict} {two.anomalies}")
+    anomalies: Counter[str] = Counter()
+    for judgement in first:
+        anomalies.update(judgement.anomalies)
+    return {
+        "verdict": worst([judgement.verdict for judgement in first]),
+        "target": stored.plan.target,
+        "seed": stored.plan.seed,
+        "rounds": len(first),
+        "facts": sum(judgement.facts for judgement in first),
+        "anomalies": dict(sorted(anomalies.items())),
+        "reasons": [reason for judgement in first for reason in judgement.reasons][:50],
+        "engines": list(engines),
+        "folders": [str(folder) for folder in stored.folders],
+    }
+
+
+def _round_number(folder: Path) -> int:
+    digits = folder.name.removeprefix("round-")
+    return int(digits) if digits.isdigit() else 0

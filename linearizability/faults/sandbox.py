@@ -1,0 +1,77 @@
+"""Runs a hunt again inside namespaces of its own: `python -m linearizability.faults.sandbox FOLDER`.
+
+The parent has written `FOLDER/plan.json` (and schedules to be carried out, if any) and has fetched what must come from
+outside, because the sandbox has no way out. The child writes `FOLDER/summary.json`; its exit code says whether it could.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from linearizability.targets import leash
+
+SELF_TEST_WITHIN_S = 20
+
+
+def obstacle() -> str:
+    """Why this machine cannot make a sandbox; empty where it can."""
+    if not sys.platform.startswith("linux"):
+        return "network namespaces are Linux's"
+    for program in ("unshare", "nsenter"):
+        if not shutil.which(program):
+            return f"{program} is not installed (Debian: util-linux)"
+    test = [
+        *unshare(),
+        sys.executable,
+        "-c",
+        "from linearizability.faults.network import Network\nwith Network(1): pass",
+    ]
+    try:
+        done = subprocess.run(test, capture_output=True, text=True, timeout=SELF_TEST_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no network namespace within {SELF_TEST_WITHIN_S} s"
+    return (done.stderr.strip().splitlines() or ["unshare failed"])[-1] if done.returncode else ""
+
+
+def unshare() -> list[str]:
+    """The words before a command that give it a world of its own, which ends with it."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+
+
+def run_in_sandbox(folder: Path) -> int:
+    """Carry out the plan of a folder; gives the child's exit code. Ctrl-C goes to the child, which ends in good order."""
+    child = leash.start([*unshare(), sys.executable, "-m", "linearizability.faults.sandbox", str(folder.resolve())])
+    interrupted = 0
+    while True:
+        try:
+            code = child.wait()
+            leash.let_go(child.pid)
+            return code
+        except KeyboardInterrupt:
+            interrupted += 1
+            leash.kill_group(child.pid, signal.SIGINT if interrupted < 3 else signal.SIGKILL)
+
+
+def main(arguments: list[str]) -> int:
+    """Inside the sandbox."""
+    import json
+
+    from linearizability.faults.hunt import Plan, hunt, load_given_schedules
+
+    folder = Path(arguments[0])
+    plan = Plan.model_validate_json((folder / "plan.json").read_text())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # unshare hands it over ignored
+    try:
+        hunt(plan, folder, lambda text: print(text, file=sys.stderr, flush=True), load_given_schedules(folder))
+    except Exception as error:
+        (folder / "summary.json").write_text(json.dumps({"verdict": "error", "error": str(error)}) + "\n")
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""Each mutant before its judges: which requirements fail, and how many schedules the simulation needs.
+
+    python -m linearizability.mutants judge [NAME...]
+
+runs the conformance suite (as a command, on the areas that the mutant names) and `fuzz`, keeps what came out in
+`results.json`, and writes README.md's table from it. What fails on the reference as it is proves nothing of a mutant and
+is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from linearizability.mutants.registry import MUTANTS, Mutant
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results.json"
+README = FOLDER / "README.md"
+TABLE_BEGINS, TABLE_ENDS = "<!-- table: begin -->", "<!-- table: end -->"
+MAX_SCHEDULES = 400
+RUN_TIMEOUT_S = 900
+
+
+def judge(names: list[str]) -> int:
+    """Judge mutants (all, unless some are named), keep the results; 0 when each was caught by all that should."""
+    chosen = [MUTANTS[name] for name in names] if names else [*MUTANTS.values()]
+    known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    areas = sorted({area for mutant in chosen for area in mutant.caught_by})
+    baseline = _failing("reference:1", areas) if areas else set()
+    uncaught: list[str] = []
+    for mutant in chosen:
+        try:
+            result = known[mutant.name] = _judge(mutant, baseline)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            print(json.dumps({"mutant": mutant.name, "error": str(error)}), flush=True)
+            uncaught.append(mutant.name)
+            continue
+        if (mutant.caught_by and not result["requirements"]) or (mutant.fuzz and not result["schedules"]):
+            uncaught.append(mutant.name)
+        print(json.dumps({"mutant": mutant.name} | result), flush=True)
+        RESULTS.write_text(json.dumps({name: known[name] for name in MUTANTS if name in known}, indent=1) + "\n")
+        write_table()
+    print(json.dumps({"mutants": len(chosen), "uncaught": uncaught}))
+    return 1 if uncaught else 0
+
+
+def _judge(mutant: Mutant, baseline: set[str]) -> dict[str, Any]:
+    result: dict[str, Any] = {"requirements": [], "schedules": None, "rule": "", "seconds": None}
+    if mutant.caught_by:
+        target = f"exec:{sys.executable} -m linearizability.mutants adapter {mutant.name}"
+        result["requirements"] = sorted(_failing(target, [*mutant.caught_by]) - baseline)
+    if mutant.fuzz:
+        said = _fuzz(mutant.name)
+        result["schedules"] = said["schedules_to_first"]
+        result["seconds"] = said["seconds_to_first"]
+        result["rule"] = said["violations"][0]["rule"] if said["violations"] else ""
+    return result
+
+
+def _failing(target: str, selection: list[str]) -> set[str]:
+    """The requirements that fail on a target. Errors: RuntimeError when the suite could not judge it at all."""
+    *judged, summary = _tidegauge("run", *selection, "--target", target)
+    failing = {line["id"] for line in judged if line.get("verdict") == "fail"}
+    if not failing and summary["verdict"] not in ("pass", "fail"):
+        raise RuntimeError(f"{target}: {summary['reason']}")
+    return failing
+
+
+def _fuzz(name: str) -> dict[str, Any]:
+    return _tidegauge("fuzz", "--mutant", name, "--until-found", "--schedules", str(MAX_SCHEDULES), "--jobs", "1")[-1]
+
+
+def _tidegauge(*arguments: str) -> list[dict[str, Any]]:
+    """Run a command with its results in a folder that goes; gives its JSON lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tidegauge", *arguments, "--json", "--results", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        raise RuntimeError(f"{' '.join(arguments)} exited with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return lines
+
+
+def table(results: dict[str, Any]) -> str:
+    """What was found of each mutant, as a Markdown table."""
+    rows = [
+        "| mutant | what is wrong | requirements that fail | fuzz: schedules | broken promise |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, mutant in MUTANTS.items():
+        result = results.get(name)
+        if result is None:
+            rows.append(f"| `{name}` | {mutant.bug} | not judged yet | | |")
+            continue
+        requirements = ", ".join(result["requirements"]) or ("**none**" if mutant.caught_by else "–")
+        schedules = result["schedules"] or (f"**not in {MAX_SCHEDULES}**" if mutant.fuzz else "–")
+        rows.append(f"| `{name}` | {mutant.bug} | {requirements} | {schedules} | {result['rule']} |")
+    return "\n".join(rows)
+
+
+def write_table() -> None:
+    """Put the table of the kept results into README.md."""
+    text = README.read_text()
+    before, _, rest = text.partition(TABLE_BEGINS)
+    _, _, after = rest.partition(TABLE_ENDS)
+    results = json.loads(RESULTS.read_text())
+    README.write_text(f"{before}{TABLE_BEGINS}\n{table(results)}\n{TABLE_ENDS}{after}")
+
+
+__all__ = ["judge", "table", "write_table"]

@@ -1,0 +1,143 @@
+"""Bugs in what is said on the wire, and in what a request's handler does."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+from linearizability.mutants.registry import mutant
+from reference.protocol.codec import CodecError
+from reference.protocol.errors import ErrorCode
+
+MUCH = 1 << 30
+
+
+@mutant(
+    "wrong-correlation-id",
+    "reference.node.node:Node.respond",
+    "The twelfth answer on a connection, and each twelfth after it, bears the next request's correlation id.",
+    caught_by=("FRM",),
+    fuzz=True,
+)
+def wrong_correlation_id(original: Any, node: Any, request: Any, response: Any) -> None:
+    answers = vars(node).setdefault("_answers", Counter())
+    answers[request.client.connection] += 1
+    if answers[request.client.connection] % 12 == 0:
+        request.correlation_id += 1
+    original(node, request, response)
+
+
+@mutant(
+    "unknown-tags-refused",
+    "reference.protocol.codec:_read_tags",
+    "A request with a tagged field that the broker does not know closes the connection.",
+    caught_by=("FRM", "API"),
+)
+def unknown_tags_refused(original: Any, view: memoryview, position: int, size: int) -> Any:
+    tags, end = original(view, position, size)
+    if tags:
+        raise CodecError(f"unknown tagged field {tags[0][0]}")
+    return tags, end
+
+
+@mutant(
+    "acks0-error-unnoticed",
+    "reference.node.produce:_answer",
+    "An acks=0 produce that failed leaves its connection open.",
+    caught_by=("ACK-03",),
+)
+def acks0_error_unnoticed(original: Any, node: Any, request: Any, acks: int, response: Any) -> Any:
+    return response if acks != 0 else node.say_nothing(request)
+
+
+@mutant(
+    "acknowledged-without-append",
+    "reference.node.produce:_append",
+    "A batch with acks=1 is acknowledged and not appended.",
+    caught_by=("PRD", "ACK"),
+    fuzz=True,
+)
+def acknowledged_without_append(
+    original: Any, node: Any, request: Any, acks: int, topic: Any, topic_id: Any, data: Any, result: Any, now: int
+) -> Any:
+    partition = node.partitions.get((topic, data.index))
+    if acks != 1 or partition is None:
+        return original(node, request, acks, topic, topic_id, data, result, now)
+    result.base_offset = partition.log.log_end_offset
+    return None
+
+
+@mutant(
+    "timed-out-without-need",
+    "reference.node.fetch:fetch",
+    "A fetch waits for its whole max_wait although min_bytes are there.",
+    caught_by=("FET",),
+)
+def timed_out_without_need(original: Any, node: Any, request: Any, body: Any, now: int) -> Any:
+    if body.max_wait_ms > 0 and body.min_bytes > 0:
+        body.min_bytes = MUCH
+    return original(node, request, body, now)
+
+
+@mutant(
+    "session-repeats-everything",
+    "reference.node.fetch_sessions:_is_news",
+    "An incremental fetch response names every partition of the session, also those without news.",
+    caught_by=("FSS",),
+)
+def session_repeats_everything(original: Any, wanted: Any, result: Any) -> bool:
+    return True
+
+
+@mutant(
+    "session-forgets-positions",
+    "reference.node.fetch_sessions:FetchSessions._continue",
+    "An incremental fetch does not take the new offset of a partition that the session knows.",
+    caught_by=("FSS",),
+    fuzz=True,
+)
+def session_forgets_positions(original: Any, sessions: Any, session: Any, request: Any, now: int) -> Any:
+    before = {key: each.fetch_offset for key, each in session.partitions.items()}
+    context = original(sessions, session, request, now)
+    for key, offset in before.items():
+        if key in session.partitions:
+            session.partitions[key].fetch_offset = offset
+    return context
+
+
+@mutant(
+    "topic-id-kept",
+    "reference.controller.topics:create_topic",
+    "A topic that is deleted and created again has the id that it had before.",
+    caught_by=("TOP",),
+)
+def topic_id_kept(original: Any, image: Any, topic: Any, *, chance: Any, **more: Any) -> Any:
+    return original(image, topic, chance=random.Random(topic.name), **more)
+
+
+@mutant(
+    "existing-topic-created",
+    "reference.node.topics:_create",
+    "CreateTopics of a topic that is there succeeds.",
+    caught_by=("TOP",),
+)
+def existing_topic_created(original: Any, *arguments: Any) -> Any:
+    result = original(*arguments)
+    if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+        result.error_code = ErrorCode.NONE
+    return result
+
+
+@mutant(
+    "producer-id-twice",
+    "reference.node.node:Node.next_producer_id",
+    "Producer ids are given out again after a restart: their block is not written to the metadata log.",
+    caught_by=(),
+    fuzz=True,
+)
+def producer_id_twice(original: Any, node: Any, now: int) -> int:
+    if not node._producer_ids:
+        node._producer_ids = range(node.image.next_producer_id, node.image.next_producer_id + 1000)
+    id, node._producer_ids = node._producer_ids[0], node._producer_ids[1:]
+    return id

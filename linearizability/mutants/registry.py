@@ -1,0 +1,153 @@
+"""What a mutant is, and how it is planted and taken out again."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+MUTATED_PACKAGE = "reference"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug."""
+
+    name: str
+    bug: str
+    """What is wrong, in one sentence about what the broker does."""
+    function: str
+    """The function that is replaced: `module:name` or `module:Class.name`."""
+    replacement: Callable[..., Any]
+    """Called with the original first, then as the original is called."""
+    caught_by: tuple[str, ...]
+    """Requirements of the conformance suite that must fail; areas are run to find them."""
+    fuzz: bool
+    """Whether `tidegauge fuzz` must find it."""
+    everywhere: bool
+    """Whether modules that imported the function by name get the replacement, too."""
+
+
+MUTANTS: dict[str, Mutant] = {}
+"""All mutants by name."""
+
+
+def mutant(
+    name: str, function: str, bug: str, *, caught_by: tuple[str, ...] = (), fuzz: bool = False, everywhere: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as the replacement of a function of the reference."""
+    assert name not in MUTANTS, f"two mutants are named {name}"
+    assert caught_by or fuzz, f"nothing is said to catch the mutant {name}"
+
+    def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
+        MUTANTS[name] = Mutant(name, bug, function, replacement, caught_by, fuzz, everywhere)
+        return replacement
+
+    return register
+
+
+class UnknownMutant(KeyError):
+    """No mutant has this name."""
+
+    def __str__(self) -> str:
+        return f"{self.args[0]!r} is no mutant; there are {', '.join(MUTANTS)}"
+
+
+class BrokenMutant(BaseException):
+    """The mutant does not fit the reference any more: our mistake, and never counted as a bug that was found.
+
+    No Exception, so that nobody takes it for the node's failure.
+    """
+
+
+@contextmanager
+def planted(name: str) -> Iterator[Mutant]:
+    """Run with the bug in every node of this process. Errors: UnknownMutant, BrokenMutant."""
+    found = MUTANTS.get(name)
+    if found is None:
+        raise UnknownMutant(name)
+    undo = _plant(found)
+    try:
+        yield found
+    finally:
+        for restore in reversed(undo):
+            restore()
+
+
+def _plant(found: Mutant) -> list[Callable[[], None]]:
+    importlib.import_module(
+        "reference.node.node"
+    )  # whoever imports the function by name has done so before it is replaced
+    module_name, _, path = found.function.partition(":")
+    owner: Any = importlib.import_module(module_name)
+    *parents, attribute = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    if attribute not in vars(owner):
+        raise BrokenMutant(f"{found.name}: there is no function {found.function}")
+    original = owner.__dict__[attribute]
+    function = original.__func__ if isinstance(original, staticmethod | classmethod) else original
+
+    _require_fit(found, function)
+    ours = {__file__, found.replacement.__code__.co_filename}
+
+    @functools.wraps(function)
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        try:
+            return found.replacement(function, *arguments, **named)
+        except (TypeError, AttributeError, NameError) as error:
+            if traceback.extract_tb(error.__traceback__)[-1].filename in ours:
+                raise BrokenMutant(f"{found.name}: {error}") from error
+            raise
+
+    undo: list[Callable[[], None]] = [_set(owner, attribute, original, replaced)]
+    if isinstance(owner, ModuleType) and found.everywhere:
+        for module in [*sys.modules.values()]:
+            if module is owner or getattr(module, "__name__", "").partition(".")[0] != MUTATED_PACKAGE:
+                continue
+            for key, value in [*vars(module).items()]:
+                if value is original:
+                    undo.append(_set(module, key, original, replaced))
+                elif isinstance(value, dict):
+                    undo += [_put(value, each, original, replaced) for each in [*value] if value[each] is original]
+    return undo
+
+
+def _require_fit(found: Mutant, function: Callable[..., Any]) -> None:
+    """The replacement must be callable as the original is. Errors: BrokenMutant."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    named = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+    try:
+        inspect.signature(found.replacement).bind(function, *positional, **named)
+    except TypeError as error:
+        raise BrokenMutant(f"{found.name} does not fit {found.function}: {error}") from error
+
+
+def _set(owner: Any, name: str, original: Any, replaced: Any) -> Callable[[], None]:
+    setattr(owner, name, replaced)
+    return lambda: setattr(owner, name, original)
+
+
+def _put(table: dict[Any, Any], key: Any, original: Any, replaced: Any) -> Callable[[], None]:
+    table[key] = replaced
+
+    def restore() -> None:
+        table[key] = original
+
+    return restore
+
+
+def _load() -> None:
+    """Fill the registry."""
+    from linearizability.mutants import protocol_bugs, replication_bugs, storage_bugs  # noqa: F401
+
+
+_load()

@@ -1,0 +1,63 @@
+"""Result folders: each run leaves `results/<date-time>-<kind>-<label>/`, and `results/latest` points to the newest.
+
+    folder = new_run_folder("hunt", "reference-1")      # results/20261121T064501Z-hunt-reference-1/
+    (folder / "verdict.json").write_text(...)
+
+Folder names are UTC, sort by time and are unique also between processes that start in the same second. The link is
+replaced in one step, so a reader never finds it missing; where the file system knows no links, the folder stays without.
+"""
+
+import os
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+RESULTS = Path("results")
+"""The folder that holds all runs, relative to the working directory."""
+
+MAX_FOLDERS_A_SECOND = 1000
+"""A bound on the search for a free name; reaching it means that something starts runs in a loop."""
+
+
+def new_run_folder(kind: str, label: str = "", root: Path | None = None) -> Path:
+    """Create and return an empty folder for one run, and point `latest` to it.
+
+    `kind` is the command (`run`, `hunt`, `fuzz`, ...), `label` what it was about (a target, a seed); characters that
+    file systems dislike become dashes.
+    """
+    home = RESULTS if root is None else root
+    home.mkdir(parents=True, exist_ok=True)
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = "-".join(part for part in (moment, _file_name(kind), _file_name(label)) if part)
+    folder = _create_unique(home, name)
+    _point_latest(home, folder.name)
+    return folder
+
+
+def latest_run_folder(root: Path | None = None) -> Path | None:
+    """The newest run's folder, or None where there is none."""
+    link = (RESULTS if root is None else root) / "latest"
+    return link.resolve() if link.is_dir() else None
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")[:80]
+
+
+def _create_unique(home: Path, name: str) -> Path:
+    for attempt in range(MAX_FOLDERS_A_SECOND):
+        folder = home / (name if attempt == 0 else f"{name}-{attempt + 1}")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise RuntimeError(f"{home} already holds {MAX_FOLDERS_A_SECOND} folders named {name}")
+
+
+def _point_latest(home: Path, name: str) -> None:
+    temporary = home / f".latest-{os.getpid()}-{name}"
+    with suppress(OSError):
+        temporary.symlink_to(name)
+        temporary.replace(home / "latest")
+    with suppress(OSError):
+        temporary.unlink()

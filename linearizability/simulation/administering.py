@@ -1,0 +1,86 @@
+"""A client that creates topics, and at the end asks for all of them: what was confirmed must stay, also without power."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from linearizability.simulation.client import BACKOFF_MS, CREATE_TOPICS, METADATA, METADATA_VERSION, SimulatedClient
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.schedule import Administrator, Topic
+from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+CREATE_TOPICS_VERSION = 7
+
+
+class SimulatedAdministrator(SimulatedClient):
+    """Creates the topics of a list one by one, each until it is confirmed."""
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, topics: list[Topic], pause_ms: int) -> None:
+        super().__init__(cluster, number, notebook)
+        self._topics = topics
+        self._pause_ms = pause_ms
+        self._next = 0
+        self.confirmed: dict[str, str] = {}
+        """Topics that were created, and their ids; an id that was never told is empty."""
+
+    @classmethod
+    def for_plan(cls, cluster: Cluster, number: int, notebook: Notebook, plan: Administrator) -> SimulatedAdministrator:
+        topics = [Topic(name=f"made-{number}-{index}") for index in range(plan.topics)]
+        return cls(cluster, number, notebook, topics, plan.pause_ms)
+
+    def on_ready(self) -> None:
+        self._create()
+
+    def _create(self) -> None:
+        if not self.is_ready or self.in_flight or self.finished:
+            return
+        if self._next == len(self._topics):
+            self._check()
+            return
+        topic = self._topics[self._next]
+        configs = [
+            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ]
+        wanted = CreateTopicsRequest.CreatableTopic(
+            name=topic.name, num_partitions=topic.partitions, replication_factor=1, configs=configs
+        )
+        body = CreateTopicsRequest(topics=[wanted], timeout_ms=1_000)
+        self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, body, self._on_created)
+
+    def _on_created(self, body: CreateTopicsResponse, _: Any) -> None:
+        answer = body.topics[0]
+        self.count("CreateTopics", answer.error_code)
+        pause_ms = BACKOFF_MS
+        if answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            self.confirmed[answer.name] = str(answer.topic_id) if answer.error_code == ErrorCode.NONE else ""
+            self._next += 1
+            pause_ms = self._pause_ms
+        elif answer.error_code != ErrorCode.KAFKA_STORAGE_ERROR:
+            raise Violation("groundless-refusal", f"topic {answer.name} was refused with error {answer.error_code}")
+        self.world.after(pause_ms * MICROSECONDS_A_MS, self._create)
+
+    def _check(self) -> None:
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self.confirmed]
+        self.ask(
+            METADATA, METADATA_VERSION, MetadataRequest(topics=topics, allow_auto_topic_creation=False), self._checked
+        )
+
+    def _checked(self, body: MetadataResponse, _: Any) -> None:
+        for topic in body.topics:
+            name = str(topic.name)
+            if topic.error_code != ErrorCode.NONE:
+                raise Violation(
+                    "topic-lost", f"topic {name} was confirmed and is answered with error {topic.error_code}"
+                )
+            if self.confirmed[name] not in ("", str(topic.topic_id)):
+                raise Violation("topic-lost", f"topic {name} was {self.confirmed[name]} and is now {topic.topic_id}")
+        if self.cluster.is_over:
+            self.finish()
+        else:
+            self.world.after(self._pause_ms * MICROSECONDS_A_MS, self._create)

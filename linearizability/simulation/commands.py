@@ -1,0 +1,156 @@
+"""`tidegauge fuzz`, and the replay of a schedule. Exit codes: 0 valid, 1 invalid, 2 unknown, 3 engine error, 64 wrong usage."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from linearizability.simulation.fuzzing import Summary
+
+ENGINE_ERROR = 3
+DEFAULT_SCHEDULES = 200
+SCHEDULE_FILE = "schedule.json"
+STORY_FILE = "story.txt"
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def root() -> None:
+    """Hurt simulated brokers, in virtual time."""
+
+
+@app.command(
+    epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
+    "tidegauge fuzz --mutant torn-tail-kept --until-found --json"
+)
+def fuzz(
+    schedules: Annotated[
+        int | None, typer.Option(min=1, help=f"How many; default {DEFAULT_SCHEDULES} where no time is given.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="For how long.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first schedule's seed; the others follow it.")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
+    mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
+    until_found: Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")] = False,
+    results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object that sums up, as the last line.")] = False,
+) -> int:
+    """Run the nodes in a simulated world under crashes, power loss, full disks, bad networks and clocks.
+
+    Each seed is one schedule. A failing one is shrunk, kept with its story, and lived again by `tidegauge replay FILE`.
+    """
+    from linearizability.mutants.registry import MUTANTS
+    from linearizability.pipeline.verdict import EXIT_CODES
+    from linearizability.results import new_run_folder
+    from linearizability.simulation.fuzzing import Plan
+    from linearizability.simulation.fuzzing import fuzz as run
+
+    if mutant and mutant not in MUTANTS:
+        raise typer.BadParameter(f"{mutant!r} is none of {', '.join(MUTANTS)}", param_hint="--mutant")
+    if schedules is None and minutes is None and not until_found:
+        schedules = DEFAULT_SCHEDULES
+    plan = Plan(
+        folder=new_run_folder("fuzz", mutant or f"seed-{seed}", results),
+        schedules=schedules,
+        seconds=minutes * 60 if minutes is not None else None,
+        first_seed=seed,
+        jobs=jobs or os.cpu_count() or 1,
+        mutant=mutant or None,
+        until_found=until_found,
+    )
+    progress = _Progress()
+    summary = run(plan, progress)
+    progress.finish()
+    said = summary.to_json()
+    if as_json:
+        print(json.dumps(said))
+    else:
+        _print(summary)
+    return EXIT_CODES[summary.verdict]
+
+
+class _Progress:
+    """One line on standard error that is written over; on a file, a line now and then."""
+
+    EVERY_S = 10.0
+
+    def __init__(self) -> None:
+        self._tty = sys.stderr.isatty()
+        self._last = 0.0
+
+    def __call__(self, summary: Summary) -> None:
+        if not self._tty and summary.seconds - self._last < self.EVERY_S:
+            return
+        self._last = summary.seconds
+        count = len(summary.lives)
+        messages = sum(life.messages for life in summary.lives)
+        wall = summary.seconds or 1e-9
+        text = (
+            f"{count} schedules, {count / wall:.1f}/s, {messages / wall:.0f} messages/s, "
+            f"{len(summary.found)} violations, {summary.seconds:.0f} s"
+        )
+        sys.stderr.write(f"\r{text} " if self._tty else text + "\n")
+        sys.stderr.flush()
+
+    def finish(self) -> None:
+        if self._tty:
+            sys.stderr.write("\n")
+
+
+def _print(summary: Summary) -> None:
+    said = summary.to_json()
+    print(f"verdict: {said['verdict']}")
+    print(
+        f"{said['schedules']} schedules in {said['seconds']} s ({said['schedules_per_second']}/s), "
+        f"{said['messages']} messages delivered ({said['messages_per_second']}/s, "
+        f"{said['messages_per_second_and_core']}/s a core); median life: {said['median_messages']} messages, "
+        f"{said['median_acknowledged']} acknowledged records"
+    )
+    for rule, count in said["permitted"].items():
+        print(f"permitted: {rule} × {count}")
+    for found in summary.found[:20]:
+        print(f"violation at seed {found.seed}: {found.rule}: {found.text}")
+        if found.folder:
+            print(f"  tidegauge replay {found.folder}/{SCHEDULE_FILE}")
+    print(summary.plan.folder)
+
+
+def schedule_file(path: Path) -> Path | None:
+    """The schedule that a path means: a file, or the one in a failure's or a whole run's folder; None where there is none."""
+    if path.is_file():
+        return path
+    for candidate in (path / SCHEDULE_FILE, path / "failure-1" / SCHEDULE_FILE):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def replay_schedule(path: Path, json: bool = False) -> int:
+    """Live a kept schedule again, tell its story, and leave a new result folder; gives the exit code."""
+    import json as json_module
+
+    from linearizability.pipeline.verdict import EXIT_CODES
+    from linearizability.results import new_run_folder
+    from linearizability.simulation.fuzzing import keep_life
+    from linearizability.simulation.schedule import BadSchedule, read_schedule
+
+    try:
+        schedule = read_schedule(schedule_file(path) or path)
+    except BadSchedule as error:
+        typer.echo(str(error), err=True)
+        return ENGINE_ERROR
+    folder = new_run_folder("replay", schedule.mutant or f"seed-{schedule.seed}")
+    outcome = keep_life(schedule, folder)
+    if json:
+        print(json_module.dumps(outcome.to_json() | {"folder": str(folder)}))
+    else:
+        print((folder / STORY_FILE).read_text(), end="")
+        print(folder)
+    return EXIT_CODES[outcome.verdict]

@@ -1,0 +1,294 @@
+"""A consumer that reads on from where it is, and what it checks of every answer on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from linearizability.history.operations import drain, list_offsets, poll
+from linearizability.simulation.client import BACKOFF_MS, FETCH, LIST_OFFSETS, REQUEST_TIMEOUT_MS, SimulatedClient
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.producing import VALUE_HEAD
+from linearizability.simulation.schedule import Consumer
+from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.primitives import Buffer
+from reference.protocol.records.batch import check_crc, read_batches, records_of
+from reference.protocol.records.errors import RecordsError
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+LATEST, EARLIEST = -1, -2
+LIST_OFFSETS_VERSION = 7
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_EPOCHS = 9
+FIRST_VERSION_WITH_DIVERGENCE = 12
+STALE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)  # fmt: skip
+"""Errors after which a consumer asks for metadata and tries again."""
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the consumer is in one partition."""
+
+    position: int = -1
+    last_epoch: int = -1
+    """Leader epoch of the record before the position; -1 where it read none."""
+    start: int = -1
+    end: int = -1
+
+    def is_known(self) -> bool:
+        return self.position >= 0
+
+
+def name_of(key: Key) -> str:
+    return f"{key[0]}-{key[1]}"
+
+
+class SimulatedConsumer(SimulatedClient):
+    """One consumer of all partitions. With `drains` it reads from start to end once: the final read of a history."""
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Consumer, drains: bool = False) -> None:
+        super().__init__(cluster, number, notebook)
+        self.plan = plan
+        self.drains = drains
+        self.places: dict[Key, Place] = {key: Place() for key in cluster.partitions()}
+        self.consumed = 0
+        self._poll: int | None = None
+        self._drain_operations: dict[Key, int] = {}
+        self._session_id = 0
+        self._session_epoch = 0
+        self._asked_in_session: dict[Key, tuple[int, int, int]] = {}
+        self._told: dict[Key, int] = {}
+
+    def start(self) -> None:
+        operation = self.notebook.invoke("assign", keys=[name_of(key) for key in self.places])
+        self.notebook.ok(operation)
+        if self.drains:
+            self._drain_operations = {key: self.notebook.invoke("drain") for key in self.places}
+        super().start()
+
+    # ---- the connection
+
+    def on_ready(self) -> None:
+        self._session_id = self._session_epoch = 0
+        self.ask_metadata()
+
+    def on_lost(self) -> None:
+        if self._poll is not None:
+            self.notebook.info(self._poll, "connection lost")
+            self._poll = None
+
+    def on_metadata(self) -> None:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self.is_ready or self.in_flight or self.finished:
+            return
+        if self.cluster.is_over and not self.drains:
+            self.finish()
+            return
+        if any(not place.is_known() for place in self.places.values()):
+            self._ask_offsets(EARLIEST)
+        elif self.drains and all(place.position >= place.end for place in self.places.values()):
+            self._drained()
+        else:
+            self._fetch()
+
+    def _later(self) -> None:
+        self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._retry)
+
+    def _retry(self) -> None:
+        if self.is_ready and not self.in_flight and not self.finished:
+            self.ask_metadata()
+
+    # ---- offsets
+
+    def _ask_offsets(self, timestamp: int) -> None:
+        """Ask for the starts, then for the ends: both are known before the first fetch."""
+        topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+        for name, index in self.places:
+            topic = topics.setdefault(name, ListOffsetsRequest.ListOffsetsTopic(name=name))
+            topic.partitions.append(
+                ListOffsetsRequest.ListOffsetsPartition(
+                    partition_index=index,
+                    timestamp=timestamp,
+                    current_leader_epoch=self.leader_epochs.get((name, index), -1),
+                )
+            )
+        body = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[*topics.values()])
+        operation = self.notebook.invoke("list_offsets") if timestamp == LATEST else None
+        self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._on_offsets, (timestamp, operation))
+
+    def _on_offsets(self, body: ListOffsetsResponse, context: tuple[int, int | None]) -> None:
+        timestamp, operation = context
+        stale = False
+        for topic in body.topics:
+            for each in topic.partitions:
+                self.count("ListOffsets", each.error_code)
+                place = self.places[topic.name, each.partition_index]
+                if each.error_code != ErrorCode.NONE:
+                    stale = True
+                elif timestamp == EARLIEST:
+                    place.start = each.offset
+                else:
+                    place.end = each.offset
+        if stale:
+            if operation is not None:
+                self.notebook.fail(operation, "stale metadata")
+            self._later()
+        elif timestamp == EARLIEST:
+            self._ask_offsets(LATEST)
+        else:
+            assert operation is not None
+            mops = [list_offsets(name_of(key), place.start, place.end) for key, place in self.places.items()]
+            self.notebook.ok(operation, mops)
+            self._place()
+
+    def _place(self) -> None:
+        """Take up a position where there is none: at the start or the end."""
+        keys = [key for key, place in self.places.items() if not place.is_known()]
+        operation = self.notebook.invoke("seek", keys=[name_of(key) for key in keys])
+        for key in keys:
+            place = self.places[key]
+            place.position = place.start if self.plan.start == "earliest" or self.drains else place.end
+            place.last_epoch = -1
+        self.notebook.ok(operation)
+        self._go_on()
+
+    # ---- fetching
+
+    def _fetch(self) -> None:
+        plan = self.plan
+        in_session = plan.sessions and plan.version >= FIRST_VERSION_WITH_SESSIONS
+        wanted = {
+            key: (place.position, self.leader_epochs.get(key, -1), place.last_epoch)
+            for key, place in self.places.items()
+        }
+        named = wanted
+        if in_session and self._session_epoch > 0:
+            named = {key: value for key, value in wanted.items() if self._asked_in_session.get(key) != value}
+        self._asked_in_session = wanted
+        topics: dict[str, FetchRequest.FetchTopic] = {}
+        for (name, index), (position, epoch, last_epoch) in named.items():
+            topic = topics.setdefault(name, FetchRequest.FetchTopic(topic=name))
+            topic.partitions.append(
+                FetchRequest.FetchPartition(
+                    partition=index,
+                    fetch_offset=position,
+                    partition_max_bytes=plan.max_bytes,
+                    current_leader_epoch=epoch if plan.version >= FIRST_VERSION_WITH_EPOCHS else -1,
+                    last_fetched_epoch=last_epoch if plan.version >= FIRST_VERSION_WITH_DIVERGENCE else -1,
+                )
+            )
+        body = FetchRequest(
+            max_wait_ms=0 if self.drains else plan.max_wait_ms,
+            min_bytes=plan.min_bytes,
+            max_bytes=1 << 20,
+            session_id=self._session_id if in_session else 0,
+            session_epoch=self._session_epoch if in_session else -1,
+            topics=[*topics.values()],
+        )
+        self._poll = self.notebook.invoke("poll", [poll()])
+        self.ask(FETCH, plan.version, body, self._on_fetched, in_session, plan.max_wait_ms + REQUEST_TIMEOUT_MS)
+
+    def _on_fetched(self, body: FetchResponse, in_session: bool) -> None:
+        operation, self._poll = self._poll, None
+        assert operation is not None
+        self.count("Fetch", body.error_code)
+        if body.error_code != ErrorCode.NONE:
+            self.notebook.fail(operation, "fetch session")
+            self._session_id = self._session_epoch = 0
+            self._later()
+            return
+        if in_session:
+            self._session_id = body.session_id
+            self._session_epoch = self._session_epoch + 1 if body.session_id else 0
+        found: dict[str | int, list[list[int]]] = {}
+        ends: dict[str | int, int] = {}
+        stale, seeks = False, []
+        for topic in body.responses:
+            for each in topic.partitions:
+                key = (topic.topic, each.partition_index)
+                self.count("Fetch partition", each.error_code)
+                if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.places[key].position = -1
+                elif each.error_code in STALE:
+                    stale = True
+                elif each.error_code != ErrorCode.NONE:
+                    raise Violation("groundless-refusal", f"{self.name}: fetch of {name_of(key)}: {each.error_code}")
+                elif each.diverging_epoch.epoch >= 0 or each.diverging_epoch.end_offset >= 0:
+                    self._diverged(key, each.diverging_epoch.end_offset)
+                    seeks.append(key)
+                else:
+                    ends[name_of(key)] = each.high_watermark
+                    records = [*self._records(key, each)]
+                    if records:
+                        found[name_of(key)] = records
+        self.consumed += sum(map(len, found.values()))
+        self.notebook.ok(operation, [poll(found, ends)])
+        if seeks:
+            seek = self.notebook.invoke("seek", keys=[name_of(key) for key in seeks])
+            self.notebook.ok(seek)
+        if stale:
+            self._session_id = self._session_epoch = 0
+            self._later()
+        elif self.plan.max_wait_ms == 0 and not found and not self.drains:
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._go_on)
+        else:
+            self._go_on()
+
+    def _diverged(self, key: Key, end_offset: int) -> None:
+        """The log was cut below what we read: go back to where the broker's and ours part (KIP-320, KIP-595)."""
+        self.world.counts["divergences told"] += 1
+        self.cluster.on_truncation_told(key, self.name)
+        place = self.places[key]
+        place.position = min(place.position, end_offset)
+        place.last_epoch = -1
+
+    def _records(self, key: Key, answer: FetchResponse.PartitionData) -> Iterator[list[int]]:
+        """The records of one partition from our position on. Errors: Violation for what no broker may answer."""
+        place = self.places[key]
+        try:
+            for batch in read_batches(cast(Buffer, answer.records or b"")):
+                header = batch.header
+                check_crc(batch.data, header)
+                if header.next_offset > answer.high_watermark:
+                    text = (
+                        f"{name_of(key)}: offset {header.last_offset} with a high watermark of {answer.high_watermark}"
+                    )
+                    raise Violation("fetch-above-high-watermark", text)
+                if header.next_offset <= place.position:
+                    text = f"{name_of(key)}: a batch up to {header.last_offset} where {place.position} was asked for"
+                    raise Violation("fetch-below-offset", text)
+                for record in records_of(batch.data):
+                    if record.offset < place.position:
+                        continue
+                    if record.offset != place.position:
+                        text = f"{name_of(key)}: offset {record.offset} follows {place.position - 1}"
+                        raise Violation("offsets-not-dense", text)
+                    place.position += 1
+                    place.last_epoch = header.leader_epoch
+                    assert record.value is not None
+                    yield [record.offset, int.from_bytes(record.value[:VALUE_HEAD], "big"), header.leader_epoch]
+        except RecordsError as error:
+            raise Violation("unreadable-records", f"{name_of(key)} at {place.position}: {error}") from error
+
+    # ---- the final read
+
+    def _drained(self) -> None:
+        for key, place in self.places.items():
+            mop = drain(name_of(key), place.start, place.end, place.position)
+            self.notebook.ok(self._drain_operations[key], [mop])
+        self.finish()

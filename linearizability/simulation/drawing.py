@@ -1,0 +1,173 @@
+"""Drawing schedules: one recipe, and two ways to choose — by seed, for volume, or by Hypothesis, which shrinks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from linearizability.simulation.schedule import Administrator, Client, Consumer, Fault, Producer, Schedule, Topic
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+T = TypeVar("T")
+MAX_CLOCK_JUMP_MS = 1_200_000
+"""Less than an hour together with others: beyond, records of honest clients would be refused as from the future."""
+
+
+class Choices(Protocol):
+    """Where a recipe's choices come from."""
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from low to high, both possible."""
+        ...
+
+    def one_of(self, options: Sequence[T]) -> T:
+        """One of several; the first is the simplest."""
+        ...
+
+
+class SeededChoices:
+    """Choices by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(f"schedule/{seed}")
+
+    def integer(self, low: int, high: int) -> int:
+        return self._chance.randint(low, high)
+
+    def one_of(self, options: Sequence[T]) -> T:
+        return options[self._chance.randrange(len(options))]
+
+
+def draw(seed: int, mutant: str | None = None) -> Schedule:
+    """The schedule of a seed."""
+    return recipe(SeededChoices(seed), seed, mutant)
+
+
+def schedules(mutant: str | None = None) -> SearchStrategy[Schedule]:
+    """All schedules, as Hypothesis draws and shrinks them."""
+    from hypothesis import strategies
+
+    class DrawnChoices:
+        def __init__(self, take: Any) -> None:
+            self._take = take
+
+        def integer(self, low: int, high: int) -> int:
+            return self._take(strategies.integers(low, high))
+
+        def one_of(self, options: Sequence[T]) -> T:
+            return self._take(strategies.sampled_from(options))
+
+    @strategies.composite
+    def drawn(take: Any) -> Schedule:
+        return recipe(DrawnChoices(take), take(strategies.integers(0, 1 << 16)), mutant)
+
+    return drawn()
+
+
+def recipe(choices: Choices, seed: int, mutant: str | None = None) -> Schedule:
+    """A schedule worth its name: producers and a consumer at work, and some misfortune."""
+    duration_ms = choices.one_of((1_000, 2_000, 3_000))
+    flushed = choices.one_of((True, False))
+    topics = [_topic(choices, index, flushed) for index in range(choices.integer(1, 2))]
+    clients: list[Client] = [_producer(choices, duration_ms) for _ in range(choices.integer(1, 3))]
+    clients += [_consumer(choices) for _ in range(choices.integer(1, 2))]
+    if choices.integer(0, 3) == 3:
+        clients.append(Administrator(topics=choices.integer(1, 4), pause_ms=choices.integer(20, 300)))
+    faults = [fault for _ in range(choices.integer(0, 5)) for fault in _faults(choices, duration_ms)]
+    return Schedule(
+        seed=seed,
+        mutant=mutant,
+        duration_ms=duration_ms,
+        topics=tuple(topics),
+        clients=tuple(clients),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+    )
+
+
+def _topic(choices: Choices, index: int, flushed: bool) -> Topic:
+    configs: dict[str, str] = {}
+    if flushed:
+        configs["flush.messages"] = "1"
+    elif choices.integer(0, 2) == 2:
+        configs["flush.ms"] = str(choices.integer(50, 1_000))
+    if choices.integer(0, 2):
+        configs["internal.segment.bytes"] = str(choices.one_of((2_000, 8_000, 20_000)))
+    if choices.integer(0, 2) == 2:
+        configs["index.interval.bytes"] = str(choices.one_of((0, 300)))
+    if choices.integer(0, 5) == 5:
+        configs["retention.bytes"] = str(choices.one_of((4_000, 20_000)))
+        configs["internal.segment.bytes"] = "2000"
+    if choices.integer(0, 5) == 5:
+        configs["message.timestamp.type"] = "LogAppendTime"
+    return Topic(name=f"orders{index}", partitions=choices.integer(1, 3), configs=configs)
+
+
+def _producer(choices: Choices, duration_ms: int) -> Producer:
+    acks = choices.one_of(("all", "all", "all", "1", "0"))
+    pause_ms = choices.one_of((30, 10, 3))
+    return Producer(
+        acks=acks,
+        idempotent=acks == "all" and choices.integer(0, 3) != 3,
+        in_flight=choices.one_of((1, 5, 5, 3)),
+        batches=max(1, duration_ms // pause_ms // choices.integer(1, 3)),
+        records=choices.one_of((1, 3, 12)),
+        pause_ms=pause_ms,
+        codec=choices.one_of(("none", "none", "none", "gzip", "snappy", "lz4", "zstd")),
+        version=choices.one_of((9, 7, 11, 12)),
+    )
+
+
+def _consumer(choices: Choices) -> Consumer:
+    return Consumer(
+        start=choices.one_of(("earliest", "latest")),
+        sessions=choices.one_of((False, True)),
+        max_wait_ms=choices.one_of((100, 0, 500)),
+        min_bytes=choices.one_of((1, 1, 0, 2_000)),
+        max_bytes=choices.one_of((1 << 16, 300, 2_000)),
+        version=choices.one_of((12, 4, 7, 11, 12)),
+    )
+
+
+def _faults(choices: Choices, duration_ms: int) -> list[Fault]:
+    """One misfortune: mostly one fault, sometimes two that belong together."""
+    at_ms = choices.integer(1, duration_ms)
+    kind = choices.one_of(
+        ("crash", "power-loss", "stop", "crash", "power-loss", "reset", "flaky", "flaky", "pause", "disk-full", "read-only",
+         "slow", "clock-jump", "stop+power-loss", "disk-full+crash")
+    )  # fmt: skip
+    down_ms = choices.one_of((20, 1, 200, 600))
+    match kind:
+        case "crash" | "power-loss" | "stop":
+            return [Fault(at_ms=at_ms, kind=kind, for_ms=down_ms)]
+        case "stop+power-loss":
+            return [
+                Fault(at_ms=at_ms, kind="stop", for_ms=down_ms + 2),
+                Fault(at_ms=at_ms + 1, kind="power-loss", for_ms=down_ms),
+            ]
+        case "disk-full+crash":
+            room = choices.one_of((0, 100, 1_000))
+            later_ms = choices.integer(1, 100)
+            return [
+                Fault(at_ms=at_ms, kind="disk-full", for_ms=later_ms + 300, amount=room),
+                Fault(at_ms=at_ms + later_ms, kind="crash", for_ms=down_ms),
+            ]
+        case "reset":
+            return [Fault(at_ms=at_ms, kind="reset", amount=choices.one_of((100, 50)))]
+        case "flaky":
+            amount = choices.one_of((5, 20))
+            return [Fault(at_ms=at_ms, kind="flaky", for_ms=choices.integer(50, 800), amount=amount)]
+        case "pause":
+            return [Fault(at_ms=at_ms, kind="pause", for_ms=choices.one_of((100, 700, 2_500)))]
+        case "disk-full":
+            amount = choices.one_of((0, 100, 1_000))
+            return [Fault(at_ms=at_ms, kind="disk-full", for_ms=choices.integer(50, 800), amount=amount)]
+        case "read-only":
+            return [Fault(at_ms=at_ms, kind="read-only", for_ms=choices.integer(50, 800))]
+        case "slow":
+            return [Fault(at_ms=at_ms, kind="slow", for_ms=choices.integer(50, 800), amount=choices.integer(1, 300))]
+        case _:
+            amount = choices.integer(-MAX_CLOCK_JUMP_MS, MAX_CLOCK_JUMP_MS)
+            return [Fault(at_ms=at_ms, kind="clock-jump", amount=amount)]

@@ -1,0 +1,298 @@
+"""Many schedules, in several processes; what fails is made small and kept."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.schedule import Schedule
+from linearizability.simulation.shrink import shrink
+from linearizability.simulation.story import keep
+
+SEEDS_A_TASK = 10
+MAX_KEPT = 5
+"""Failures that are shrunk and kept; all are counted and named."""
+MAX_NAMED = 1_000
+SHRINK_S = 30.0
+"""How long one failure may be made smaller; on a slow machine it stays larger, and fails all the same."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to fuzz, and for how long: by number of schedules, by time, or both."""
+
+    folder: Path
+    schedules: int | None = None
+    seconds: float | None = None
+    first_seed: int = 0
+    jobs: int = 1
+    mutant: str | None = None
+    until_found: bool = False
+
+
+@dataclass
+class Small:
+    """What a worker says of one life: an outcome without its history."""
+
+    seed: int
+    verdict: str
+    rule: str
+    text: str
+    messages: int
+    acknowledged: int
+    seconds: float
+    counts: Counter[str]
+    permitted: dict[str, int]
+
+
+@dataclass
+class Found:
+    """A schedule that failed, small, and where it is kept."""
+
+    seed: int
+    rule: str
+    text: str
+    folder: str = ""
+    trials: int = 0
+
+
+@dataclass
+class Summary:
+    """All lives together."""
+
+    plan: Plan
+    lives: list[Small] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    permitted: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    seconds_to_first: float | None = None
+    interrupted: bool = False
+
+    def add(self, life: Small) -> None:
+        self.lives.append(life)
+        self.verdicts[life.verdict] += 1
+        self.counts.update(life.counts)
+        self.permitted.update(life.permitted)
+
+    @property
+    def verdict(self) -> str:
+        """Single lives that show nothing (too short, nothing acknowledged) do not make many unknown."""
+        if self.verdicts[INVALID]:
+            return INVALID
+        return VALID if self.verdicts[VALID] else UNKNOWN
+
+    def to_json(self) -> dict[str, Any]:
+        cpu = sum(life.seconds for life in self.lives) or 1e-9
+        messages = sum(life.messages for life in self.lives)
+        wall = self.seconds or 1e-9
+        return {
+            "verdict": self.verdict,
+            "schedules": len(self.lives),
+            "valid": self.verdicts[VALID],
+            "invalid": self.verdicts[INVALID],
+            "unknown": self.verdicts[UNKNOWN],
+            "first_seed": self.plan.first_seed,
+            "mutant": self.plan.mutant,
+            "jobs": self.plan.jobs,
+            "seconds": round(self.seconds, 2),
+            "schedules_per_second": round(len(self.lives) / wall, 2),
+            "messages": messages,
+            "messages_per_second": round(messages / wall),
+            "messages_per_second_and_core": round(messages / cpu),
+            "median_messages": _median(life.messages for life in self.lives),
+            "median_acknowledged": _median(life.acknowledged for life in self.lives),
+            "schedules_to_first": next((n for n, life in enumerate(self.lives, 1) if life.verdict == INVALID), None),
+            "seconds_to_first": self.seconds_to_first,
+            "violations": [vars(found) for found in self.found[:MAX_NAMED]],
+            "permitted": dict(sorted(self.permitted.items())),
+            "coverage": dict(sorted(self.counts.items())),
+            "interrupted": self.interrupted,
+            "folder": str(self.plan.folder),
+        }
+
+
+def _median(values: Iterator[int]) -> int:
+    numbers = list(values)
+    return int(statistics.median(numbers)) if numbers else 0
+
+
+Progress = Callable[[Summary], None]
+
+
+def fuzz(plan: Plan, progress: Progress = lambda summary: None) -> Summary:
+    """Run schedules by ascending seeds. Ctrl-C ends early and leaves a usable folder."""
+    began = time.monotonic()
+    summary = Summary(plan)
+    (plan.folder / "config.json").write_text(json.dumps(_configuration(plan), indent=1) + "\n")
+    try:
+        for lives in _run(plan, began):
+            for life in lives:
+                summary.add(life)
+                if life.verdict == INVALID:
+                    if summary.seconds_to_first is None:
+                        summary.seconds_to_first = round(time.monotonic() - began, 2)
+                    summary.found.append(Found(life.seed, life.rule, life.text))
+            summary.seconds = time.monotonic() - began
+            progress(summary)
+            if plan.until_found and summary.found:
+                break
+    except KeyboardInterrupt:
+        summary.interrupted = True
+    summary.seconds = time.monotonic() - began
+    try:
+        for number, found in enumerate(summary.found[:MAX_KEPT], 1):
+            _keep_small(plan, found, plan.folder / f"failure-{number}")
+    except KeyboardInterrupt:
+        summary.interrupted = True
+    (plan.folder / "summary.json").write_text(json.dumps(summary.to_json(), indent=1) + "\n")
+    return summary
+
+
+def _configuration(plan: Plan) -> dict[str, Any]:
+    chosen = {name: value for name, value in vars(plan).items() if name != "folder"}
+    return chosen | {"python": platform.python_version()}
+
+
+def _tasks(plan: Plan, began: float) -> Iterator[range]:
+    """Ranges of seeds, until there are enough or time is over."""
+    seed = plan.first_seed
+    end = None if plan.schedules is None else seed + plan.schedules
+    while end is None or seed < end:
+        if plan.seconds is not None and time.monotonic() - began >= plan.seconds:
+            return
+        step = min(SEEDS_A_TASK, end - seed) if end is not None else SEEDS_A_TASK
+        yield range(seed, seed + step)
+        seed += step
+
+
+def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
+    """The results of all tasks in the order of their seeds."""
+    tasks = _tasks(plan, began)
+    if plan.jobs == 1:
+        _prepare(plan.mutant)
+        try:
+            for seeds in tasks:
+                yield _live_many(seeds, plan.mutant, plan.until_found)
+        finally:
+            _prepare(None)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(plan.jobs, context, _start_worker, (plan.mutant,)) as pool:
+        waiting: dict[int, Future[list[Small]]] = {}
+        submitted = delivered = 0
+        more = True
+        try:
+            while more or waiting:
+                while more and len(waiting) < plan.jobs * 2:
+                    seeds = next(tasks, None)
+                    more = seeds is not None
+                    if seeds is not None:
+                        waiting[submitted] = pool.submit(_live_many, seeds, plan.mutant, plan.until_found)
+                        submitted += 1
+                if not waiting:
+                    return
+                wait(waiting.values(), return_when=FIRST_COMPLETED)
+                while delivered in waiting and waiting[delivered].done():
+                    yield waiting.pop(delivered).result()
+                    delivered += 1
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker(mutant: str | None) -> None:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    _prepare(mutant)
+
+
+_planted: Any = None
+
+
+def _prepare(mutant: str | None) -> None:
+    """Plant a mutant in this process, in place of one that was there."""
+    global _planted
+    if _planted is not None:
+        _planted.__exit__(None, None, None)
+        _planted = None
+    if mutant is not None:
+        from linearizability.mutants.registry import planted
+
+        _planted = planted(mutant)
+        _planted.__enter__()
+
+
+def _live_many(seeds: range, mutant: str | None, until_found: bool) -> list[Small]:
+    lives: list[Small] = []
+    for seed in seeds:
+        began = time.process_time()
+        outcome, _ = live(draw(seed, mutant))
+        permitted: Counter[str] = Counter()
+        if outcome.judgement is not None:
+            for rule, reasons in outcome.judgement.permitted.items():
+                permitted[rule] += sum(reasons.values())
+        lives.append(
+            Small(
+                seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
+                time.process_time() - began, outcome.counts, dict(permitted),
+            )
+        )  # fmt: skip
+        if until_found and outcome.verdict == INVALID:
+            break
+    return lives
+
+
+# ---- one schedule, with its mutant
+
+
+def live_planted(
+    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None
+) -> tuple[Outcome, Any]:
+    """Run one schedule with the bug that it names."""
+    if schedule.mutant is None:
+        return live(schedule, keep_trace, history_folder)
+    from linearizability.mutants.registry import planted
+
+    with planted(schedule.mutant):
+        return live(schedule, keep_trace, history_folder)
+
+
+def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
+    """Shrink a failing schedule and leave it with its story."""
+    original = draw(found.seed, plan.mutant)
+    rules = set(found.rule.split(", "))
+
+    def fails(candidate: Schedule) -> bool:
+        outcome, _ = live_planted(candidate)
+        return outcome.verdict == INVALID and bool(rules & set(outcome.rule.split(", ")))
+
+    until = time.monotonic() + SHRINK_S
+    small, found.trials = shrink(original, fails, patience=lambda: time.monotonic() < until)
+    found.folder = str(folder)
+    keep_life(small, folder)
+    (folder / "original.json").write_text(original.to_json() + "\n")
+
+
+def keep_life(schedule: Schedule, folder: Path) -> Outcome:
+    """Live a schedule once more and leave everything of it in a folder."""
+    history = folder / "history"
+    history.mkdir(parents=True, exist_ok=True)
+    outcome, trace = live_planted(schedule, keep_trace=True, history_folder=history)
+    keep(folder, schedule, outcome, trace)
+    return outcome

@@ -1,0 +1,150 @@
+"""What must hold of a node after every step, and of its logs from one life to the next.
+
+Only what is cheap is asked after each step: numbers that the node keeps anyway. Bytes are compared when a life ends.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from linearizability.simulation.world import Violation
+from reference.node.node import Node
+from reference.protocol.records.batch import check_crc, read_batches
+from reference.protocol.records.errors import RecordsError
+from reference.storage.log import Log, LogSlice
+
+READ_BYTES = 1 << 20
+
+
+class Seen(NamedTuple):
+    """What a partition showed after the last step."""
+
+    log_start: int
+    high_watermark: int
+    log_end: int
+    leader_epoch: int
+
+
+class Watch:
+    """Compares each step of one node with the step before."""
+
+    def __init__(self, name: str, retained: frozenset[str]) -> None:
+        """`retained` are the topics whose retention may move the log's start."""
+        self._name = name
+        self._retained = retained
+        self._seen: dict[tuple[str, int], tuple[object, Seen]] = {}
+        self.highest_end: dict[tuple[str, int], int] = {}
+        """The highest log end that each partition ever had, over all lives."""
+
+    def forget(self) -> None:
+        """A new life begins."""
+        self._seen = {}
+
+    def check(self, node: Node) -> None:
+        """Errors: Violation."""
+        for key, partition in node.partitions.items():
+            log = partition.log
+            now = Seen(log.log_start_offset, partition.high_watermark, log.log_end_offset, partition.reign.leader_epoch)
+            known = self._seen.get(key)
+            if known is not None and known[0] is partition:
+                if known[1] == now:
+                    continue
+                self._compare(key, known[1], now)
+            self._within(key, now)
+            self._seen[key] = (partition, now)
+            if now.log_end > self.highest_end.get(key, 0):
+                self.highest_end[key] = now.log_end
+        if len(self._seen) > len(node.partitions):
+            self._seen = {key: seen for key, seen in self._seen.items() if key in node.partitions}
+
+    def _within(self, key: tuple[str, int], now: Seen) -> None:
+        if not 0 <= now.log_start <= now.high_watermark <= now.log_end:
+            self._broken(
+                "offsets-out-of-order",
+                key,
+                f"log start {now.log_start}, high watermark {now.high_watermark}, log end {now.log_end}",
+            )
+
+    def _compare(self, key: tuple[str, int], before: Seen, now: Seen) -> None:
+        for rule, name in (
+            ("log-start-back", "log_start"),
+            ("high-watermark-back", "high_watermark"),
+            ("log-end-back", "log_end"),
+            ("leader-epoch-back", "leader_epoch"),
+        ):
+            was, is_ = getattr(before, name), getattr(now, name)
+            if is_ < was:
+                self._broken(rule, key, f"{name.replace('_', ' ')} went from {was} to {is_}")
+        if now.log_start > before.log_start and key[0] not in self._retained:
+            self._broken("records-dropped", key, f"log start went from {before.log_start} to {now.log_start} by itself")
+
+    def _broken(self, rule: str, key: tuple[str, int], text: str) -> None:
+        raise Violation(rule, f"{key[0]}-{key[1]} on {self._name}: {text}")
+
+
+class BatchRecord(NamedTuple):
+    """One batch as far as it must never change."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    crc: int
+
+
+class LogRecord(NamedTuple):
+    """What a log holds, and how far it was flushed."""
+
+    start: int
+    end: int
+    flushed: int
+    batches: list[BatchRecord]
+
+
+def contents(log: Log) -> LogRecord:
+    """Read a whole log. Errors: Violation for bytes that are no batches, wrong checksums, gaps and overlaps."""
+    name = f"{log.topic}-{log.partition}"
+    batches: list[BatchRecord] = []
+    offset = log.log_start_offset
+    try:
+        while offset < log.log_end_offset:
+            found = log.read(offset, READ_BYTES).records
+            data = found.read() if isinstance(found, LogSlice) else found
+            before = offset
+            for batch in read_batches(data):
+                check_crc(batch.data, batch.header)
+                header = batch.header
+                if header.base_offset > offset or header.next_offset <= offset:
+                    text = f"offsets {header.base_offset} to {header.last_offset} where {offset} must follow"
+                    raise Violation("offsets-not-dense", f"{name}: {text}")
+                batches.append(BatchRecord(header.base_offset, header.next_offset, header.leader_epoch, header.crc))
+                offset = header.next_offset
+            if offset == before:
+                raise Violation("log-unreadable", f"{name}: nothing can be read at {offset} of {log.log_end_offset}")
+    except RecordsError as error:
+        raise Violation("log-damaged", f"{name} at {offset}: {error}") from error
+    except Violation:
+        raise
+    except Exception as error:
+        raise Violation("log-unreadable", f"{name} at {offset} of {log.log_end_offset}: {error!r}") from error
+    return LogRecord(log.log_start_offset, log.log_end_offset, log.recovery_point, batches)
+
+
+def require_prefix(name: str, before: LogRecord, after: LogRecord, least_end: int) -> None:
+    """After a restart the log is a prefix of what it was, and reaches at least so far. Errors: Violation."""
+    if after.end > before.end:
+        raise Violation(
+            "log-grew-in-restart", f"{name}: ended at {before.end} before and at {after.end} after a restart"
+        )
+    if after.start > before.start:
+        raise Violation(
+            "records-dropped", f"{name}: began at {before.start} before and at {after.start} after a restart"
+        )
+    if after.end < least_end:
+        raise Violation(
+            "log-lost-bytes",
+            f"{name}: ended at {before.end}, of which {least_end} had to survive; after the restart it ends at {after.end}",
+        )
+    kept = {batch.base_offset: batch for batch in before.batches}
+    for batch in after.batches:
+        if batch.base_offset >= before.start and kept.get(batch.base_offset) != batch:
+            raise Violation("log-changed-in-restart", f"{name}: {kept.get(batch.base_offset)} became {batch}")

@@ -1,0 +1,239 @@
+"""One simulated life: a schedule in, a verdict out.
+
+Topics are created, clients work while faults strike, everything is healed, the clients come to rest, a last reader drains
+every partition, the node is stopped and started once more. What must never happen ends the life at once (a violation);
+what the clients saw is judged by the history rules under the declared contract.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from linearizability.pipeline.verdict import INVALID, Judgement
+from linearizability.rules import RULES
+from linearizability.rules.rule import Weight
+from linearizability.simulation import faults
+from linearizability.simulation.administering import SimulatedAdministrator
+from linearizability.simulation.client import SimulatedClient, error_name
+from linearizability.simulation.consuming import SimulatedConsumer
+from linearizability.simulation.machine import EPOCH_MS, Machine
+from linearizability.simulation.network import Network
+from linearizability.simulation.notebook import Notebook, judge_notebooks
+from linearizability.simulation.producing import SimulatedProducer
+from linearizability.simulation.schedule import Administrator, Client, Consumer, Producer, Schedule
+from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
+
+SETUP_BOUND_MS = 20_000
+REST_BOUND_MS = 60_000
+"""After healing, every client must come to rest within this (virtual) time."""
+DRAIN_BOUND_MS = 60_000
+
+
+@dataclass
+class Outcome:
+    """What became of one life."""
+
+    schedule: Schedule
+    verdict: str
+    rule: str = ""
+    """The violated promise: an invariant's name, or the history rules that condemn."""
+    text: str = ""
+    judgement: Judgement | None = None
+    digest: str = ""
+    counts: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    virtual_ms: int = 0
+    acknowledged: int = 0
+    consumed: int = 0
+
+    @property
+    def messages(self) -> int:
+        """Requests delivered to nodes and answers that left them."""
+        return self.counts["messages"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict,
+            "rule": self.rule,
+            "text": self.text,
+            "seed": self.schedule.seed,
+            "mutant": self.schedule.mutant,
+            "digest": self.digest,
+            "steps": self.steps,
+            "virtual_ms": self.virtual_ms,
+            "messages": self.messages,
+            "acknowledged": self.acknowledged,
+            "consumed": self.consumed,
+            "anomalies": self.judgement.anomalies if self.judgement else {},
+            "permitted": self.judgement.permitted if self.judgement else {},
+            "counts": dict(sorted(self.counts.items())),
+        }
+
+
+class Cluster:
+    """The machines, the network and the clients of one life."""
+
+    def __init__(self, schedule: Schedule, keep_trace: bool = False) -> None:
+        self.schedule = schedule
+        self.world = World(schedule.seed, keep_trace)
+        self.network = Network(self.world)
+        self.machines = [Machine(self.world, number, schedule) for number in range(schedule.nodes)]
+        self.notebooks: list[Notebook] = []
+        self.notebook = self._notebook(None)
+        """The world's own notebook: faults and heals."""
+        self.clients: list[SimulatedClient] = []
+        self.is_over = False
+        self._producer_ids: dict[tuple[int, int], str] = {}
+
+    def _notebook(self, plan: Client | None) -> Notebook:
+        notebook = Notebook(self.world, len(self.notebooks), self.schedule.contract(plan))
+        self.notebooks.append(notebook)
+        return notebook
+
+    def partitions(self) -> list[tuple[str, int]]:
+        return [(topic.name, index) for topic in self.schedule.topics for index in range(topic.partitions)]
+
+    def client_clock_ms(self) -> int:
+        return EPOCH_MS + self.world.now_ms
+
+    # ---- the life
+
+    def live(self) -> None:
+        """Errors: Violation."""
+        world = self.world
+        for machine in self.machines:
+            machine.start()
+        self._create_topics()
+        begin_us = world.now_us
+        for plan in self.schedule.clients:
+            self._start(self._client(plan))
+        for number, fault in enumerate(self.schedule.faults):
+            world.at(begin_us + fault.at_ms * MICROSECONDS_A_MS, faults.strike, self, fault, number)
+        world.run(begin_us + self.schedule.duration_ms * MICROSECONDS_A_MS)
+        self.is_over = True
+        latest_heal_ms = max((fault.at_ms + fault.for_ms for fault in self.schedule.faults), default=0)
+        world.run(max(world.now_us, begin_us + latest_heal_ms * MICROSECONDS_A_MS))
+        faults.heal_all(self)
+        world.trace.note("healed")
+        self._rest(self.clients, REST_BOUND_MS)
+        self._drain()
+        for machine in self.machines:
+            machine.stop()
+            machine.start()
+
+    def _create_topics(self) -> None:
+        notebook = self._notebook(None)
+        creator = SimulatedAdministrator(self, notebook.process, notebook, [*self.schedule.topics], 1)
+        creator.start()
+        bound_us = SETUP_BOUND_MS * MICROSECONDS_A_MS
+        self.world.run(bound_us, lambda: len(creator.confirmed) == len(self.schedule.topics))
+        if len(creator.confirmed) < len(self.schedule.topics):
+            raise Violation("no-progress", f"the topics were not created within {SETUP_BOUND_MS} ms")
+        creator.finish()
+
+    def _client(self, plan: Client) -> SimulatedClient:
+        notebook = self._notebook(plan)
+        match plan:
+            case Producer():
+                return SimulatedProducer(self, notebook.process, notebook, plan)
+            case Consumer():
+                return SimulatedConsumer(self, notebook.process, notebook, plan)
+            case Administrator():
+                return SimulatedAdministrator.for_plan(self, notebook.process, notebook, plan)
+
+    def _start(self, client: SimulatedClient) -> None:
+        self.clients.append(client)
+        client.start()
+
+    def _rest(self, clients: list[SimulatedClient], bound_ms: int) -> None:
+        until_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
+        self.world.run(until_us, lambda: all(client.finished for client in clients))
+        busy = [client.name for client in clients if not client.finished]
+        if busy:
+            text = f"{', '.join(busy)} did not come to rest within {bound_ms} ms after everything was healed"
+            raise Violation("no-progress", text)
+
+    def _drain(self) -> None:
+        plan = Consumer(start="earliest", version=12, max_bytes=1 << 20)
+        notebook = self._notebook(plan)
+        reader = SimulatedConsumer(self, notebook.process, notebook, plan, drains=True)
+        self._start(reader)
+        self._rest([reader], DRAIN_BOUND_MS)
+
+    # ---- what clients report
+
+    def on_acknowledged(self, key: tuple[str, int], end: int, who: str) -> None:
+        """Only what is in the log may be acknowledged. Errors: Violation."""
+        highest = max(machine.watch.highest_end.get(key, 0) for machine in self.machines)
+        if end > highest:
+            text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, and no log ever reached beyond {highest}"
+            raise Violation("acknowledged-before-append", text)
+
+    def history_so_far(self) -> tuple[int, int]:
+        """How many lives the machines have had, and how often they lost power."""
+        return sum(machine.lives for machine in self.machines), sum(machine.power_losses for machine in self.machines)
+
+    def on_sequence_lost(self, partition: str, who: str, code: int, restarted: bool, power_lost: bool) -> None:
+        """Whether a broker may have forgotten the sequence number that an idempotent producer's oldest batch follows.
+
+        It may when it was started again since the batch was first sent (a snapshot keeps each producer's last batch only),
+        and when power was lost since the producer got its id and not every append was flushed. Errors: Violation.
+        """
+        if not restarted and (self.schedule.always_flushed or not power_lost):
+            raise Violation(
+                "sequence-lost", f"{who}: {error_name(code)} for its oldest batch to {partition}, without a reason"
+            )
+
+    def on_truncation_told(self, key: tuple[str, int], who: str) -> None:
+        """A log is cut only when power was lost. Errors: Violation."""
+        if self.schedule.always_flushed or not any(machine.power_losses for machine in self.machines):
+            raise Violation(
+                "truncation-told", f"{who}: {key[0]}-{key[1]} is said to have been cut, and nothing was lost"
+            )
+
+    def claim_producer_id(self, producer_id: int, epoch: int, who: str) -> None:
+        """A producer id is given out once (IDM-01). Errors: Violation."""
+        other = self._producer_ids.setdefault((producer_id, epoch), who)
+        if other != who or producer_id < 0:
+            raise Violation("producer-id-twice", f"producer id {producer_id} was given to {other} and to {who}")
+
+
+def live(schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None) -> tuple[Outcome, Trace]:
+    """Run one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs)."""
+    cluster = Cluster(schedule, keep_trace)
+    world = cluster.world
+    outcome = Outcome(schedule, INVALID)
+    try:
+        cluster.live()
+    except Violation as violation:
+        outcome.rule, outcome.text = violation.rule, violation.text
+        world.trace.note(f"violation {violation}")
+        if keep_trace:
+            world.trace.tell("world", "world", f"VIOLATION {violation}")
+    else:
+        judgement = outcome.judgement = judge_notebooks(f"seed-{schedule.seed}", cluster.notebooks)
+        outcome.verdict = judgement.verdict
+        world.trace.note(f"verdict {judgement.verdict} {judgement.anomalies}")
+        if judgement.verdict == INVALID:
+            outcome.rule, outcome.text = _condemning(judgement)
+    outcome.digest = world.trace.digest
+    outcome.counts = world.counts
+    outcome.steps = world.steps
+    outcome.virtual_ms = world.now_ms
+    outcome.acknowledged = sum(c.acknowledged for c in cluster.clients if isinstance(c, SimulatedProducer))
+    outcome.consumed = sum(c.consumed for c in cluster.clients if isinstance(c, SimulatedConsumer))
+    if history_folder is not None:
+        for notebook in cluster.notebooks:
+            notebook.write(history_folder, f"seed-{schedule.seed}")
+    return outcome, world.trace
+
+
+def _condemning(judgement: Judgement) -> tuple[str, str]:
+    """The rules that found what the contract does not permit, and the first witness."""
+    guilty = [item for item in judgement.findings if not item.permitted and RULES[item.rule].weight is Weight.VIOLATION]
+    first = next((anomaly for item in guilty for anomaly in item.anomalies), None)
+    text = f"{first.topic}-{first.partition}: {first.text}" if first else ""
+    return ", ".join(sorted({item.rule for item in guilty})), text

@@ -1,0 +1,291 @@
+"""A producer that retries as a correct client does, and records every batch as one send of the history.
+
+A batch whose fate is unknown (no answer, a lost connection) is sent again; an idempotent producer sends it with the same
+sequence numbers and never out of order. When the broker does not know its sequence any more (it lost unflushed batches),
+the producer gives up what is in doubt and goes on under a new producer id, so that nothing it sends can be stored twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from linearizability.history.operations import MicroOperation, send
+from linearizability.simulation.client import BACKOFF_MS, INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.schedule import Producer
+from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.records.batch import build
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.record import Record
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+ACKS = {"0": 0, "1": 1, "all": -1}
+CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+PRODUCE_TIMEOUT_MS = 1_000
+MOST_VALUE_BYTES = 60
+VALUE_HEAD = 8
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)  # fmt: skip
+SESSION_OVER = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)  # fmt: skip
+MAYBE_APPENDED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records on their way to one partition."""
+
+    key: tuple[str, int]
+    values: list[int]
+    operation: int
+    sequence: int = -1
+    attempts: int = 0
+    under_way: bool = False
+    in_doubt: bool = False
+    """It was sent and may have been appended without our knowing."""
+    first_history: tuple[int, int] = (0, 0)
+    """Lives and power losses of the cluster when it was first sent."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.key[0]}-{self.key[1]}"
+
+
+class SimulatedProducer(SimulatedClient):
+    """One producer."""
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Producer) -> None:
+        super().__init__(cluster, number, notebook)
+        self.plan = plan
+        self.idempotent = plan.idempotent and plan.acks == "all"
+        self._partitions = cluster.partitions()
+        self._pending: dict[tuple[str, int], list[Batch]] = {key: [] for key in self._partitions}
+        self._sequences: dict[tuple[str, int], int] = dict.fromkeys(self._partitions, 0)
+        self._producer_id = -1
+        self._made = 0
+        self._values = 0
+        self._turn = 0
+        self._woken = False
+        self._session_history = (0, 0)
+        self.acknowledged = 0
+
+    def start(self) -> None:
+        super().start()
+        self._make_batch()
+
+    # ---- work
+
+    def _make_batch(self) -> None:
+        """The application sends: a new batch for some partition."""
+        if self._made >= self.plan.batches or self.cluster.is_over:
+            self._made = self.plan.batches
+            self._maybe_finish()
+            return
+        self._made += 1
+        chance = self.chance
+        key = self._partitions[chance.randrange(len(self._partitions))]
+        values = [
+            (self.number << 32) | (self._values + index) for index in range(chance.randrange(1, self.plan.records + 1))
+        ]
+        self._values += len(values)
+        batch = Batch(key, values, -1)
+        batch.operation = self.notebook.invoke("send", self._mops(batch, None))
+        self._pending[key].append(batch)
+        self._pump()
+        pause_us = self.plan.pause_ms * MICROSECONDS_A_MS
+        self.world.after(chance.randrange(pause_us // 2, pause_us * 3 // 2 + 1), self._make_batch)
+
+    def _mops(self, batch: Batch, base_offset: int | None) -> list[MicroOperation]:
+        acks = self.plan.acks
+        if base_offset is None:
+            return [send(batch.name, value, acks=acks) for value in batch.values]
+        return [send(batch.name, value, base_offset + index, acks) for index, value in enumerate(batch.values)]
+
+    def _maybe_finish(self) -> None:
+        if self._made >= self.plan.batches and not any(self._pending.values()):
+            self.finish()
+
+    @property
+    def open_batches(self) -> int:
+        return sum(map(len, self._pending.values()))
+
+    # ---- the connection
+
+    def on_ready(self) -> None:
+        if self.idempotent and self._producer_id < 0:
+            body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            self.ask(INIT_PRODUCER_ID, 4, body, self._on_producer_id)
+        else:
+            self.ask_metadata()
+
+    def _on_producer_id(self, body: InitProducerIdResponse, _: Any) -> None:
+        self.count("InitProducerId", body.error_code)
+        if body.error_code != ErrorCode.NONE:
+            self.hang_up("no producer id")
+            return
+        self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
+        self._producer_id = body.producer_id
+        self._session_history = self.cluster.history_so_far()
+        self._sequences = dict.fromkeys(self._partitions, 0)
+        for batches in self._pending.values():
+            for batch in batches:
+                self._number(batch)
+        self.ask_metadata()
+
+    def _number(self, batch: Batch) -> None:
+        batch.sequence = self._sequences[batch.key]
+        self._sequences[batch.key] += len(batch.values)
+
+    def on_metadata(self) -> None:
+        self._pump()
+
+    def on_lost(self) -> None:
+        for batches in self._pending.values():
+            for batch in batches:
+                batch.under_way = False
+
+    # ---- sending
+
+    def _pump(self) -> None:
+        """Send what may be sent, the partitions in turn."""
+        while self.is_ready and self.leader_epochs and self.in_flight < self.plan.in_flight:
+            if self.idempotent and self._producer_id < 0:
+                return
+            batch = self._next()
+            if batch is None:
+                return
+            self._send(batch)
+
+    def _next(self) -> Batch | None:
+        for step in range(len(self._partitions)):
+            key = self._partitions[(self._turn + step) % len(self._partitions)]
+            batch = self._sendable(self._pending[key])
+            if batch is not None:
+                self._turn += step + 1
+                return batch
+        return None
+
+    def _sendable(self, batches: list[Batch]) -> Batch | None:
+        """The first batch that is not under way. An idempotent producer sends one again only when it is the oldest."""
+        for index, batch in enumerate(batches):
+            if batch.under_way:
+                if self.idempotent and batch.attempts > 1:
+                    return None
+                continue
+            if self.idempotent and index and (batch.attempts or any(not each.under_way for each in batches[:index])):
+                return None
+            return batch
+        return None
+
+    def _send(self, batch: Batch) -> None:
+        if self.idempotent and batch.sequence < 0:
+            self._number(batch)
+        if not batch.attempts:
+            batch.first_history = self.cluster.history_so_far()
+        batch.attempts += 1
+        batch.under_way = True
+        data = self._bytes(batch)
+        partition = ProduceRequest.PartitionProduceData(index=batch.key[1], records=data)
+        topic = ProduceRequest.TopicProduceData(name=batch.key[0], partition_data=[partition])
+        body = ProduceRequest(acks=ACKS[self.plan.acks], timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        if self.plan.acks == "0":
+            self.ask(PRODUCE, self.plan.version, body, None)
+            self._pending[batch.key].remove(batch)
+            self.notebook.info(batch.operation, "nobody answers acks=0", self._mops(batch, None))
+            self._maybe_finish()
+            return
+        self.ask(PRODUCE, self.plan.version, body, self._on_produced, batch, PRODUCE_TIMEOUT_MS * 2)
+        batch.in_doubt = True
+
+    def _bytes(self, batch: Batch) -> bytearray:
+        now = self.cluster.client_clock_ms()
+        records = [
+            Record(index, now, None, value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES), ())
+            for index, value in enumerate(batch.values)
+        ]
+        codec = CODECS[self.plan.codec]
+        if not self.idempotent:
+            return build(records, codec=codec)
+        return build(
+            records, codec=codec, producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.sequence
+        )
+
+    # ---- answers
+
+    def _on_produced(self, body: ProduceResponse, batch: Batch) -> None:
+        answers = [
+            (topic.name, each.index, each) for topic in body.responses for each in topic.partition_responses
+        ]  # fmt: skip
+        if len(answers) != 1 or answers[0][:2] != batch.key:
+            raise Violation("answer-for-another", f"{self.name} produced to {batch.name}, the answer is {body}")
+        answer = answers[0][2]
+        code = answer.error_code
+        self.count("Produce", code)
+        batch.under_way = False
+        if code not in MAYBE_APPENDED and batch.attempts == 1:
+            batch.in_doubt = False
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._acknowledged(batch, answer.base_offset)
+        elif code in SESSION_OVER and self.idempotent:
+            if batch is self._pending[batch.key][0]:
+                self._give_up_session(batch, code)
+                return
+        elif code in RETRIABLE:
+            self._back_off()
+            return
+        else:
+            raise Violation("groundless-refusal", f"{self.name}: a sound batch was refused with {error_name(code)}")
+        self._pump()
+
+    def _acknowledged(self, batch: Batch, base_offset: int) -> None:
+        self._pending[batch.key].remove(batch)
+        self.acknowledged += len(batch.values)
+        known = base_offset >= 0
+        if known:
+            self.cluster.on_acknowledged(batch.key, base_offset + len(batch.values), self.name)
+        self.notebook.ok(batch.operation, self._mops(batch, base_offset if known else None))
+        self._maybe_finish()
+
+    def _back_off(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False
+        self._pump()
+
+    def _give_up_session(self, refused: Batch, code: int) -> None:
+        """The broker has lost our sequence: what is in doubt stays unknown, the rest goes out under a new producer id."""
+        self.world.counts["producer sessions given up"] += 1
+        restarted = self.cluster.history_so_far()[0] > refused.first_history[0]
+        power_lost = self.cluster.history_so_far()[1] > self._session_history[1]
+        self.cluster.on_sequence_lost(refused.name, self.name, code, restarted, power_lost)
+        for key, batches in self._pending.items():
+            kept: list[Batch] = []
+            for batch in batches:
+                if batch.in_doubt or batch.under_way:
+                    self.notebook.info(batch.operation, error_name(code), self._mops(batch, None))
+                else:
+                    batch.sequence, batch.attempts = -1, 0
+                    kept.append(batch)
+            self._pending[key] = kept
+        self._producer_id = -1
+        self._maybe_finish()
+        if not self.finished:
+            self.hang_up(f"its sequence is over: {error_name(code)}")

@@ -1,0 +1,162 @@
+"""A schedule: everything that decides a simulated life, as a value that is written to a file and run again.
+
+`seed` decides what is left to chance inside (delays, pieces, which un-fsynced bytes survive); the rest is said here. The
+same schedule gives the same trace, byte for byte, in any process on any day.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from linearizability.history.contract import Acks, Contract
+
+FORMAT = "tidegauge-schedule/1"
+
+FAULTS: dict[str, str] = {
+    "crash": "the process is killed and started again after `for_ms`; what was written stays",
+    "power-loss": "the machine loses power and starts again after `for_ms`; bytes that were not fsynced may be gone",
+    "stop": "the process stops cleanly and is started again after `for_ms`",
+    "pause": "the process stands still for `for_ms`",
+    "disk-full": "for `for_ms` the disk takes no more than `amount` further bytes",
+    "read-only": "for `for_ms` the disk refuses every change",
+    "clock-jump": "the machine's wall clock moves by `amount` milliseconds, forward or back",
+    "reset": "`amount` percent of all connections are cut; what is under way on them is lost",
+    "flaky": "for `for_ms` every message cuts its connection with a chance of `amount` percent",
+    "slow": "for `for_ms` everything on the network takes `amount` ms longer",
+}
+"""Kind of fault -> what it does. The first three end a life of the node's process."""
+
+
+class Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Topic(Value):
+    """A topic of the workload and its settings."""
+
+    name: str
+    partitions: int = Field(default=1, ge=1, le=16)
+    configs: dict[str, str] = {}
+
+    @property
+    def retains(self) -> bool:
+        """Whether old records may leave the topic."""
+        return self.configs.get("retention.bytes", "-1") != "-1"
+
+
+class Producer(Value):
+    """A client that sends `batches` batches of up to `records` records, a new one after every `pause_ms` or so."""
+
+    kind: Literal["producer"] = "producer"
+    acks: Acks = "all"
+    idempotent: bool = True
+    in_flight: int = Field(default=5, ge=1, le=5)
+    batches: int = Field(default=20, ge=1, le=10_000)
+    records: int = Field(default=3, ge=1, le=100)
+    pause_ms: int = Field(default=20, ge=0, le=10_000)
+    codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    version: int = Field(default=9, ge=7, le=12)
+
+
+class Consumer(Value):
+    """A client that reads all partitions of all topics, over and over from where it is."""
+
+    kind: Literal["consumer"] = "consumer"
+    start: Literal["earliest", "latest"] = "earliest"
+    sessions: bool = False
+    max_wait_ms: int = Field(default=100, ge=0, le=10_000)
+    min_bytes: int = Field(default=1, ge=0, le=1 << 20)
+    max_bytes: int = Field(default=1 << 16, ge=1, le=1 << 26)
+    version: int = Field(default=12, ge=4, le=12)
+
+
+class Administrator(Value):
+    """A client that creates topics and asks for them again: what was confirmed must stay."""
+
+    kind: Literal["administrator"] = "administrator"
+    topics: int = Field(default=3, ge=1, le=100)
+    pause_ms: int = Field(default=100, ge=1, le=10_000)
+
+
+Client = Annotated[Producer | Consumer | Administrator, Field(discriminator="kind")]
+
+
+class Fault(Value):
+    """One fault at one time; see FAULTS for what `for_ms` and `amount` mean."""
+
+    at_ms: int = Field(ge=0)
+    kind: Literal[
+        "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "clock-jump", "reset", "flaky", "slow"
+    ]
+    node: int = Field(default=0, ge=0)
+    for_ms: int = Field(default=0, ge=0, le=600_000)
+    amount: int = 0
+
+
+class Schedule(Value):
+    """One life of a cluster, its clients and its misfortunes."""
+
+    format: Literal["tidegauge-schedule/1"] = FORMAT
+    seed: int = 0
+    mutant: str | None = None
+    """The planted bug that the nodes run with; none for the reference as it is."""
+    nodes: int = Field(default=1, ge=1, le=1)
+    duration_ms: int = Field(default=2_000, ge=1, le=3_600_000)
+    """How long clients work and faults strike; then everything is healed and read."""
+    properties: dict[str, str] = {}
+    topics: tuple[Topic, ...] = (Topic(name="orders"),)
+    clients: tuple[Client, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    def to_json(self) -> str:
+        """All of it, defaults too: what a later version would choose does not change what this one meant."""
+        return json.dumps(self.model_dump(mode="json"), indent=1)
+
+    @property
+    def retains(self) -> bool:
+        """Whether some topic may drop old records."""
+        return any(topic.retains for topic in self.topics)
+
+    @property
+    def always_flushed(self) -> bool:
+        """Whether every append of every topic is fsynced before it is acknowledged."""
+        return all(topic.configs.get("flush.messages") == "1" for topic in self.topics)
+
+    def contract(self, client: Producer | Consumer | Administrator | None = None) -> Contract:
+        """What a client of this schedule may rely on.
+
+        One node with `flush.messages=1` may lose nothing, ever; without it a power failure may take what was not yet
+        fsynced. A killed process alone takes nothing.
+        """
+        power_lost = any(fault.kind == "power-loss" for fault in self.faults)
+        producing = {}
+        if isinstance(client, Producer):
+            producing = {"acks": client.acks, "idempotence": client.idempotent, "max_in_flight": client.in_flight}
+        return Contract(
+            **producing,
+            isolation="read_uncommitted",
+            replication_factor=1,
+            min_isr=1,
+            replicas_losing_unflushed_data=int(power_lost and not self.always_flushed),
+            cleanup="delete" if self.retains else "keep",
+        )
+
+
+class BadSchedule(ValueError):
+    """A file that holds no schedule; says why in one line."""
+
+
+def read_schedule(path: Path) -> Schedule:
+    """Errors: BadSchedule, also for a file that cannot be read."""
+    try:
+        return Schedule.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadSchedule(f"{path}: {error.strerror or error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise BadSchedule(f"{path} is no schedule: {place + ': ' if place else ''}{first['msg']}") from error

@@ -1,0 +1,63 @@
+"""A life told to people: who said what to whom, as text in which time runs down; and the folder that keeps a failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from linearizability.simulation.life import Outcome
+from linearizability.simulation.schedule import FAULTS, Schedule
+from linearizability.simulation.world import Trace
+
+MAX_LINES = 400
+"""Of a long life the end is told, and every fault before it."""
+
+
+def plan_of(schedule: Schedule) -> list[str]:
+    """The schedule in words."""
+    lines = [f"seed {schedule.seed}" + (f", mutant {schedule.mutant}" if schedule.mutant else "")]
+    lines += [
+        f"topic {topic.name} with {topic.partitions} partitions {topic.configs or ''}".rstrip()
+        for topic in schedule.topics
+    ]
+    for number, client in enumerate(schedule.clients, 2):
+        settings = ", ".join(f"{name}={value}" for name, value in client.model_dump().items() if name != "kind")
+        lines.append(f"client {number}: {client.kind}, {settings}")
+    for fault in schedule.faults:
+        amount = f", amount {fault.amount}" if fault.amount else ""
+        lines.append(f"{fault.at_ms} ms: {fault.kind} for {fault.for_ms} ms{amount} — {FAULTS[fault.kind]}")
+    return lines
+
+
+def tell(outcome: Outcome, trace: Trace) -> str:
+    """The whole explanation of an outcome."""
+    head = [f"verdict: {outcome.verdict}"]
+    if outcome.rule:
+        head += [f"broken promise: {outcome.rule}", f"seen: {outcome.text}"]
+    if outcome.judgement is not None:
+        for item in outcome.judgement.findings:
+            mark = f"permitted: {item.permitted}" if item.permitted else "not permitted"
+            head.append(f"{item.rule} × {item.count} ({mark})")
+            head += [f"    {each.topic}-{each.partition}: {each.text}" for each in item.anomalies[:3]]
+    return "\n".join([*head, "", *plan_of(outcome.schedule), "", *_sequence(trace.story)]) + "\n"
+
+
+def _sequence(story: list[tuple[int, str, str, str]]) -> Iterable[str]:
+    """Milliseconds, an arrow between two, or what one of them does by itself."""
+    skipped = max(0, len(story) - MAX_LINES)
+    told = [each for each in story[:skipped] if each[1] == "world"] + story[skipped:]
+    if skipped:
+        yield f"({skipped} earlier lines are left out, but for the faults)"
+    for time_us, source, target, text in told:
+        who = source if source == target else f"{source} → {target}"
+        yield f"{time_us / 1000:12.3f} ms  {who:<22} {text}"
+
+
+def keep(folder: Path, schedule: Schedule, outcome: Outcome, trace: Trace) -> None:
+    """Write everything that is needed to understand a life and to live it again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "schedule.json").write_text(schedule.to_json() + "\n")
+    (folder / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
+    (folder / "trace.txt").write_text("\n".join(trace.lines) + "\n")
+    (folder / "story.txt").write_text(tell(outcome, trace))

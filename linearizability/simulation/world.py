@@ -1,0 +1,100 @@
+"""Virtual time: a queue of what is to happen, in the order of time and, at one moment, of being asked for.
+
+Nothing here or above waits, and nothing asks a real clock. Chance comes from named streams of one seed: taking one fault or
+client out of a schedule leaves the draws of the others as they were, which is what lets a failing schedule shrink.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+MICROSECONDS_A_MS = 1000
+MAX_STEPS = 5_000_000
+"""Limit on one life of a world; one that needs more runs in circles."""
+
+
+class Violation(Exception):
+    """A promise of the broker was broken; `rule` names it, the text says what was seen."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(f"{rule}: {text}")
+        self.rule = rule
+        self.text = text
+
+
+class Trace:
+    """What happened, line by line: a digest always, the lines and their story only when they are asked for."""
+
+    def __init__(self, world: World, keep: bool) -> None:
+        self._world = world
+        self._digest = hashlib.sha256()
+        self.keep = keep
+        self.lines: list[str] = []
+        self.story: list[tuple[int, str, str, str]] = []
+        """Time, who, to whom (or the same), what: the readable form."""
+
+    def note(self, text: str) -> None:
+        """One line of the trace; equal schedules give equal lines."""
+        line = f"{self._world.now_us} {text}"
+        self._digest.update(line.encode())
+        self._digest.update(b"\n")
+        if self.keep:
+            self.lines.append(line)
+
+    def tell(self, source: str, target: str, text: str) -> None:
+        """One line of the story; call it only when `keep` is on."""
+        self.story.append((self._world.now_us, source, target, text))
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class World:
+    """Time and chance of one simulated life."""
+
+    def __init__(self, seed: int, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.now_us = 0
+        self.steps = 0
+        self.trace = Trace(self, keep_trace)
+        self.counts: Counter[str] = Counter()
+        """How often each kind of thing happened: messages, faults, answers by API and error."""
+        self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._numbers = count()
+
+    @property
+    def now_ms(self) -> int:
+        return self.now_us // MICROSECONDS_A_MS
+
+    def chance(self, name: str) -> random.Random:
+        """A stream of chance of its own. Text seeds Python's generator the same in every process and version."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def at(self, time_us: int, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen at a time; never before now."""
+        heapq.heappush(self._queue, (max(time_us, self.now_us), next(self._numbers), action, arguments))
+
+    def after(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen after a while."""
+        self.at(self.now_us + delay_us, action, *arguments)
+
+    def run(self, until_us: int, done: Callable[[], bool] | None = None) -> None:
+        """Let time pass up to a moment, or until `done`. Errors: Violation, from whoever finds one."""
+        queue = self._queue
+        while queue and queue[0][0] <= until_us:
+            if done is not None and done():
+                return
+            self.now_us, _, action, arguments = heapq.heappop(queue)
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                raise Violation("endless", f"more than {MAX_STEPS} steps up to {self.now_ms} ms")
+            action(*arguments)
+        if done is None or not done():
+            self.now_us = max(self.now_us, until_us)

@@ -1,0 +1,141 @@
+"""Network namespaces: links are cut and joined one by one, and nothing outlives the sandbox."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from linearizability.faults.network import groups_cut
+from linearizability.faults.sandbox import obstacle, unshare
+
+REPOSITORY = Path(__file__).parents[2]
+
+SCRIPT = """
+import subprocess, sys
+from linearizability.faults.network import CLIENTS, Network
+
+SERVE = '''
+import socket, sys
+server = socket.create_server((sys.argv[1], 7000))
+print("up", flush=True)
+while True:
+    server.accept()[0].close()
+'''
+CONNECT = '''
+import socket, sys
+socket.create_connection((sys.argv[1], 7000), timeout=0.5)
+'''
+
+with Network(3) as network:
+    hosts = network.hosts
+    servers = [
+        subprocess.Popen([*host.prefix, sys.executable, "-c", SERVE, host.address], stdout=subprocess.PIPE) for host in hosts
+    ]
+    for server in servers:
+        server.stdout.readline()
+
+    def reaches(sender, receiver):
+        prefix = hosts[sender - 1].prefix if sender else ()
+        command = [*prefix, sys.executable, "-c", CONNECT, hosts[receiver - 1].address]
+        return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+
+    def seen():
+        return "".join(str(int(reaches(s, r))) for s in range(4) for r in (1, 2, 3) if s != r)
+
+    print("whole", seen())
+    network.cut(1, 2)
+    print("cut 1>2", seen())
+    network.cut(1, 2)
+    network.join(1, 2)
+    print("still", seen())
+    network.join(1, 2)
+    print("joined", seen())
+    network.cut(CLIENTS, 3)
+    print("clients>3", seen())
+    network.heal()
+    print("healed", seen())
+    for server in servers:
+        server.kill()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sandbox():
+    reason = obstacle()
+    if reason:
+        pytest.skip(f"no sandbox on this machine: {reason}")
+
+
+def test_links_are_cut_in_one_direction_and_joined():
+    done = subprocess.run(
+        [*unshare(), sys.executable, "-c", SCRIPT],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    # Columns: clients to 1 2 3, then 1 to 2 3, 2 to 1 3, 3 to 1 2. A connection needs both directions.
+    assert done.stdout.splitlines() == [
+        "whole 111111111",
+        "cut 1>2 111010111",
+        "still 111010111",
+        "joined 111111111",
+        "clients>3 110111111",
+        "healed 111111111",
+    ], done.stderr
+
+
+def test_a_program_outside_reaches_nobody_and_sends_nothing():
+    code = "import socket; socket.create_connection(('127.77.0.1', 7000), timeout=2)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert "ConnectionRefusedError" in done.stderr
+
+
+def test_nothing_outlives_the_sandbox():
+    code = (
+        "import os, time\nfrom linearizability.faults.network import Network\n"
+        "with Network(1) as network:\n"
+        "    os.spawnvp(os.P_NOWAIT, 'nsenter', [*network.hosts[0].prefix, 'sleep', '61234'])\n"
+        "    print('built', flush=True)\n    time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [*unshare(), sys.executable, "-c", code], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as outer:
+        try:
+            assert outer.stdout is not None and outer.stdout.readline() == "built\n"
+            assert _eventually(lambda: _sleepers() != [])
+        finally:
+            os.kill(outer.pid, signal.SIGKILL)
+    assert _eventually(lambda: _sleepers() == [])
+
+
+def _eventually(condition: Callable[[], bool], within_s: float = 20) -> bool:
+    until = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _sleepers() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"61234" in path.read_bytes().split(b"\0"):
+                found.append(str(path))
+        except OSError:
+            continue
+    return found
+
+
+def test_groups_are_cut_in_both_directions():
+    assert sorted(groups_cut([[1], [2, 3]])) == [(1, 2), (1, 3), (2, 1), (3, 1)]
+    assert len(groups_cut([[1], [2], [3]])) == 6
+    assert groups_cut([[1, 2, 3]]) == []

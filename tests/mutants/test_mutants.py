@@ -1,0 +1,115 @@
+"""Planted bugs: they can be planted, they are found, and nothing of them stays."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from linearizability.mutants.judging import README, RESULTS, table
+from linearizability.mutants.registry import MUTANTS, BrokenMutant, Mutant, UnknownMutant, planted
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.fuzzing import live_planted
+from linearizability.simulation.life import live
+from tests.simulation.short import short
+
+SAMPLE = {
+    "wrong-correlation-id": 10,
+    "acknowledged-without-append": 10,
+    "session-forgets-positions": 10,
+    "high-watermark-ahead": 10,
+    "flush-skipped": 30,
+    "offset-skipped-at-restart": 30,
+}
+"""Mutants that CI looks for, and within how many schedules."""
+
+
+def original_of(function: str) -> object:
+    module, _, path = function.partition(":")
+    owner = importlib.import_module(module)
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return owner.__dict__[name]
+
+
+def test_there_is_at_least_a_dozen_for_each_of_the_two_judges():
+    assert sum(mutant.fuzz for mutant in MUTANTS.values()) >= 12
+    assert sum(bool(mutant.caught_by) for mutant in MUTANTS.values()) >= 12
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_planting_replaces_one_function_and_is_undone(name: str):
+    mutant = MUTANTS[name]
+    original = original_of(mutant.function)
+    with planted(name):
+        assert original_of(mutant.function) is not original
+    assert original_of(mutant.function) is original
+
+
+def test_whoever_imported_the_function_by_name_has_the_bug_too():
+    import reference.storage.producer_state as importer
+
+    original = importer.check_sequence
+    with planted("sequence-unchecked"):
+        assert importer.check_sequence is not original
+    assert importer.check_sequence is original
+
+
+def test_a_mutant_that_nobody_planted():
+    with pytest.raises(UnknownMutant, match="nonsense"), planted("nonsense"):
+        pass
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_fuzzing_finds(name: str):
+    outcomes = (live_planted(draw(seed, name))[0] for seed in range(SAMPLE[name]))
+    found = next((outcome for outcome in outcomes if outcome.verdict == "invalid"), None)
+    assert found is not None
+    clean, _ = live(found.schedule)
+    assert clean.verdict != "invalid", "without the bug the same schedule must hold"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.fuzz])
+def test_fuzzing_finds_every_one(name: str):
+    assert any(live_planted(draw(seed, name))[0].verdict == "invalid" for seed in range(400))
+
+
+def test_a_bug_does_not_outlive_its_life():
+    before, _ = live(short(1))
+    live_planted(short(1, "high-watermark-back"))
+    after, _ = live(short(1))
+    assert before.digest == after.digest
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve"], ["serve", "nonsense", "x.properties"], ["adapter", "nonsense"]])
+def test_wrong_usage(arguments: list[str]):
+    done = subprocess.run(
+        [sys.executable, "-m", "linearizability.mutants", *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 64
+    assert done.stderr.strip()
+
+
+def test_a_mutant_that_does_not_fit_is_our_mistake_and_no_find(monkeypatch):
+    stale = Mutant("stale", "", "reference.node.produce:_answer", lambda original, node: None, ("ACK",), False, True)
+    gone = Mutant("gone", "", "reference.node.produce:_nothing", lambda original: None, ("ACK",), False, True)
+    slip = Mutant("slip", "", "reference.node.node:Node.tick", lambda original, node, now: node.tock(), (), True, True)
+    for mutant in (stale, gone, slip):
+        monkeypatch.setitem(MUTANTS, mutant.name, mutant)
+    for name in ("stale", "gone"):
+        with pytest.raises(BrokenMutant, match=name), planted(name):
+            pass
+    with pytest.raises(BrokenMutant, match="tock"):
+        live_planted(short(1, "slip"))
+
+
+def test_the_kept_results_say_that_every_mutant_was_caught():
+    results = json.loads(RESULTS.read_text())
+    assert [name for name in MUTANTS if name not in results] == []
+    for name, mutant in MUTANTS.items():
+        assert not mutant.caught_by or results[name]["requirements"], name
+        assert not mutant.fuzz or results[name]["schedules"], name
+    assert table(results) in README.read_text()

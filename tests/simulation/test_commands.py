@@ -1,0 +1,69 @@
+"""`tidegauge fuzz` and the replay of what it keeps."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tidegauge
+from linearizability.simulation.commands import replay_schedule
+from linearizability.simulation.schedule import read_schedule
+
+
+def run(arguments: list[str], capsys) -> tuple[int, list[str]]:
+    with pytest.raises(SystemExit) as ended:
+        tidegauge.main(arguments)
+    return int(ended.value.code or 0), capsys.readouterr().out.splitlines()
+
+
+def test_fuzz_sums_up_in_its_last_line_and_leaves_a_folder(tmp_path: Path, capsys):
+    code, lines = run(["fuzz", "--schedules", "3", "--jobs", "1", "--json", "--results", str(tmp_path)], capsys)
+    said = json.loads(lines[-1])
+    assert code == 0
+    assert said["verdict"] == "valid" and said["schedules"] == 3 and not said["violations"]
+    assert said["messages"] > 0 and said["schedules_per_second"] > 0 and said["coverage"]
+    folder = Path(said["folder"])
+    assert json.loads((folder / "summary.json").read_text())["schedules"] == 3
+    assert json.loads((folder / "config.json").read_text())["schedules"] == 3
+
+
+def test_what_fuzz_finds_is_small_and_fails_again(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, lines = run(["fuzz", "--mutant", "high-watermark-back", "--until-found", "--jobs", "1", "--json"], capsys)
+    said = json.loads(lines[-1])
+    assert code == 1 and said["verdict"] == "invalid"
+    (found,) = said["violations"]
+    folder = Path(found["folder"])
+    small = read_schedule(folder / "schedule.json")
+    original = read_schedule(folder / "original.json")
+    assert len(small.faults) <= len(original.faults) and len(small.clients) <= len(original.clients)
+    assert small.mutant == "high-watermark-back"
+    first = json.loads((folder / "outcome.json").read_text())
+    capsys.readouterr()
+    assert replay_schedule(Path(said["folder"]), json=True) == 1
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (again["digest"], again["rule"]) == (first["digest"], first["rule"])
+    assert "VIOLATION high-watermark-back" in (folder / "story.txt").read_text()
+    assert list((folder / "history").glob("history-*.jsonl"))
+
+
+def test_an_unknown_mutant_is_wrong_usage(capsys):
+    code, _ = run(["fuzz", "--mutant", "nonsense"], capsys)
+    assert code == 64
+
+
+def test_replaying_what_is_no_schedule_is_an_engine_error(tmp_path: Path, capsys):
+    (tmp_path / "x.json").write_text("[]")
+    assert replay_schedule(tmp_path / "x.json") == 3
+    assert "no schedule" in capsys.readouterr().err
+
+
+def test_several_processes_give_the_same_lives(tmp_path: Path, capsys):
+    both = []
+    for jobs in ("1", "2"):
+        _, lines = run(
+            ["fuzz", "--schedules", "4", "--seed", "20", "--jobs", jobs, "--json", "--results", str(tmp_path)], capsys
+        )
+        said = json.loads(lines[-1])
+        both.append((said["messages"], said["coverage"], said["permitted"], said["verdict"]))
+    assert both[0] == both[1]

@@ -1,0 +1,50 @@
+"""The same schedule gives the same trace, byte for byte, also in another process with other hashes."""
+
+import json
+import os
+import subprocess
+import sys
+
+from linearizability.simulation.life import live
+from tests.simulation.short import short
+
+SEEDS = range(50)
+
+PROGRAM = """
+import json, sys
+from linearizability.simulation.life import live
+from linearizability.simulation.schedule import Schedule
+for line in sys.stdin:
+    outcome, _ = live(Schedule.model_validate_json(line))
+    print(json.dumps([outcome.digest, outcome.verdict]), flush=True)
+"""
+
+
+def test_the_same_schedule_gives_the_same_trace_in_another_process():
+    schedules = [short(seed) for seed in SEEDS]
+    lines = "".join(json.dumps(json.loads(schedule.to_json())) + "\n" for schedule in schedules)
+    environment = os.environ | {"PYTHONHASHSEED": "12345"}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(lines)
+        child.stdin.close()
+        here = [live(schedule)[0] for schedule in schedules]
+        there = [json.loads(line) for line in child.stdout]
+    assert child.returncode == 0
+    assert there == [[outcome.digest, outcome.verdict] for outcome in here]
+    assert len({outcome.digest for outcome in here}) == len(schedules)
+    assert not [(outcome.schedule.seed, outcome.rule, outcome.text) for outcome in here if outcome.verdict == "invalid"]
+
+
+def test_keeping_the_trace_changes_nothing():
+    bare, _ = live(short(3))
+    kept, trace = live(short(3), keep_trace=True)
+    assert bare.digest == kept.digest
+    assert trace.lines and trace.story
+
+
+def test_another_seed_of_chance_gives_another_trace():
+    schedule = short(3)
+    assert live(schedule)[0].digest != live(schedule.model_copy(update={"seed": 4}))[0].digest

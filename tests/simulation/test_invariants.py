@@ -1,0 +1,76 @@
+"""What a node may show from step to step, and a log from life to life."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from linearizability.simulation.invariants import BatchRecord, LogRecord, Watch, require_prefix
+from linearizability.simulation.world import Violation
+
+
+def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1) -> Any:
+    log = SimpleNamespace(log_start_offset=start, log_end_offset=end)
+    partition = SimpleNamespace(log=log, high_watermark=high_watermark, reign=SimpleNamespace(leader_epoch=epoch))
+    return SimpleNamespace(partitions={("orders", 0): partition})
+
+
+def set_to(shown: Any, start: int, high_watermark: int, end: int, epoch: int) -> None:
+    partition = shown.partitions["orders", 0]
+    partition.log.log_start_offset, partition.log.log_end_offset = start, end
+    partition.high_watermark, partition.reign.leader_epoch = high_watermark, epoch
+
+
+@pytest.mark.parametrize(
+    ("shown", "rule"),
+    [
+        ((0, 4, 5, 1), "high-watermark-back"),
+        ((0, 4, 4, 1), "log-end-back|high-watermark-back"),
+        ((0, 6, 5, 1), "offsets-out-of-order"),
+        ((6, 5, 5, 1), "offsets-out-of-order|records-dropped"),
+        ((1, 5, 5, 1), "records-dropped"),
+        ((0, 5, 5, 0), "leader-epoch-back"),
+    ],
+)
+def test_what_a_step_must_not_do(shown: tuple[int, int, int, int], rule: str):
+    watch, under_watch = Watch("node 0", frozenset()), node()
+    watch.check(under_watch)
+    set_to(under_watch, *shown)
+    with pytest.raises(Violation, match=rule):
+        watch.check(under_watch)
+
+
+def test_what_a_step_may_do():
+    watch, under_watch = Watch("node 0", frozenset({"orders"})), node()
+    watch.check(under_watch)
+    for shown in ((0, 5, 6, 1), (0, 6, 6, 2), (3, 6, 6, 2)):
+        set_to(under_watch, *shown)
+        watch.check(under_watch)
+    assert watch.highest_end["orders", 0] == 6
+    watch.forget()
+    watch.check(node(high_watermark=2, end=2, epoch=3))
+    assert watch.highest_end["orders", 0] == 6, "what a log once held is remembered over its lives"
+
+
+BATCHES = [BatchRecord(0, 3, 1, 7), BatchRecord(3, 5, 1, 8), BatchRecord(5, 9, 2, 9)]
+BEFORE = LogRecord(0, 9, 5, BATCHES)
+
+
+@pytest.mark.parametrize(
+    ("after", "least", "rule"),
+    [
+        (LogRecord(0, 3, 3, BATCHES[:1]), 5, "log-lost-bytes"),
+        (LogRecord(0, 10, 10, BATCHES), 5, "log-grew"),
+        (LogRecord(3, 9, 9, BATCHES[1:]), 5, "records-dropped"),
+        (LogRecord(0, 5, 5, [BATCHES[0], BatchRecord(3, 5, 1, 99)]), 5, "log-changed"),
+        (LogRecord(0, 5, 5, [BatchRecord(0, 5, 1, 7)]), 5, "log-changed"),
+    ],
+)
+def test_what_a_restart_must_not_do(after: LogRecord, least: int, rule: str):
+    with pytest.raises(Violation, match=rule):
+        require_prefix("orders-0", BEFORE, after, least)
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+def test_a_restart_may_keep_a_prefix(kept: int):
+    require_prefix("orders-0", BEFORE, LogRecord(0, BATCHES[kept - 1].next_offset, 0, BATCHES[:kept]), 5)

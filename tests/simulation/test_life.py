@@ -1,0 +1,79 @@
+"""Whole lives: what each fault does, and what the contract makes of it."""
+
+from pathlib import Path
+
+import pytest
+
+from linearizability.pipeline.engine import check
+from linearizability.simulation.life import live
+from linearizability.simulation.schedule import FAULTS, Administrator, Consumer, Fault, Producer, Schedule, Topic
+
+FLUSHED = {"flush.messages": "1"}
+
+
+def schedule(*faults: Fault, configs: dict[str, str] | None = None, seed: int = 1, acks: str = "all") -> Schedule:
+    return Schedule(
+        seed=seed,
+        duration_ms=600,
+        topics=(Topic(name="orders", partitions=2, configs={"internal.segment.bytes": "2000", **(configs or {})}),),
+        clients=(
+            Producer(acks=acks, idempotent=acks == "all", batches=60, pause_ms=8),
+            Consumer(sessions=True),
+            Administrator(topics=2, pause_ms=50),
+        ),
+        faults=faults,
+    )
+
+
+def fault(kind: str) -> Fault:
+    amount = {"disk-full": 100, "clock-jump": -60_000, "reset": 100, "flaky": 20, "slow": 50}.get(kind, 0)
+    return Fault(at_ms=150, kind=kind, for_ms=100, amount=amount)
+
+
+def test_a_quiet_life_is_valid_and_loses_nothing():
+    outcome, _ = live(schedule())
+    assert outcome.verdict == "valid"
+    assert outcome.acknowledged > 50
+    assert outcome.consumed >= 2 * outcome.acknowledged, "the consumer and the last reader saw every record"
+    assert outcome.judgement is not None and not outcome.judgement.permitted
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_no_fault_breaks_a_promise(kind: str):
+    outcome, trace = live(schedule(fault(kind)), keep_trace=True)
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+    assert outcome.counts[f"fault {kind}"] == 1
+    if kind in ("crash", "power-loss", "stop"):
+        assert any("life 2" in line for line in trace.lines)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_power_loss_takes_nothing_that_was_flushed(seed: int):
+    outcome, _ = live(schedule(fault("power-loss"), configs=FLUSHED, seed=seed))
+    assert outcome.verdict == "valid"
+    assert not outcome.counts["records lost in power failures"]
+
+
+def test_power_loss_may_take_what_was_not_flushed_and_the_contract_permits_it():
+    outcomes = [live(schedule(fault("power-loss"), seed=seed))[0] for seed in range(4)]
+    assert {outcome.verdict for outcome in outcomes} == {"valid"}
+    assert any(outcome.counts["records lost in power failures"] for outcome in outcomes)
+    permitted = [outcome.judgement.permitted for outcome in outcomes if outcome.judgement is not None]
+    assert any("lost-write" in each for each in permitted), permitted
+
+
+def test_a_killed_process_loses_nothing_even_with_acks_1():
+    outcome, _ = live(schedule(fault("crash"), acks="1"))
+    assert outcome.verdict == "valid"
+    assert outcome.judgement is not None and "lost-write" not in outcome.judgement.anomalies
+
+
+def test_what_is_written_is_judged_as_what_was_recorded(tmp_path: Path):
+    outcome, _ = live(schedule(fault("power-loss"), seed=2), history_folder=tmp_path)
+    (judgement,) = check([tmp_path])
+    assert outcome.judgement is not None
+    assert (judgement.verdict, judgement.anomalies, judgement.facts) == (
+        outcome.judgement.verdict,
+        outcome.judgement.anomalies,
+        outcome.judgement.facts,
+    )

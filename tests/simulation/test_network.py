@@ -1,0 +1,99 @@
+"""Simulated connections: order, pieces, halves of frames, resets."""
+
+from typing import Any
+
+from linearizability.simulation import network as module
+from linearizability.simulation.network import Network
+from linearizability.simulation.world import World
+
+
+class Listener:
+    """A machine that only listens."""
+
+    name = "listener"
+
+    def __init__(self, accepts: bool = True) -> None:
+        self.accepts = accepts
+        self.data = bytearray()
+        self.pieces = 0
+        self.closed = 0
+
+    def accept(self, connection: Any) -> bool:
+        return self.accepts
+
+    def on_bytes(self, connection: Any, data: bytes) -> None:
+        self.data += data
+        self.pieces += 1
+
+    def on_closed_by_client(self, connection: Any) -> None:
+        self.closed += 1
+
+
+class Caller:
+    name = "caller"
+
+    def __init__(self) -> None:
+        self.connected = False
+        self.data = bytearray()
+        self.closed: list[str] = []
+
+    def on_connected(self, connection: Any) -> None:
+        self.connected = True
+
+    def on_bytes(self, connection: Any, data: bytes) -> None:
+        self.data += data
+
+    def on_closed(self, connection: Any, reason: str) -> None:
+        self.closed.append(reason)
+
+
+def connected(world: World) -> tuple[Any, Listener, Caller]:
+    listener, caller = Listener(), Caller()
+    connection = Network(world).connect(caller, listener)  # type: ignore[arg-type]
+    world.run(100_000)
+    assert caller.connected
+    return connection, listener, caller
+
+
+def test_bytes_arrive_in_order_whatever_the_delays(monkeypatch):
+    monkeypatch.setattr(module, "SPLITS", 0.5)
+    world = World(1)
+    connection, listener, caller = connected(world)
+    sent = [bytes([number]) * 20 for number in range(100)]
+    for data in sent:
+        connection.send(data)
+        connection.answer(data)
+    world.run(10_000_000)
+    assert listener.data == caller.data == b"".join(sent)
+    assert listener.pieces > len(sent)
+
+
+def test_a_reset_between_two_pieces_leaves_half_a_frame(monkeypatch):
+    monkeypatch.setattr(module, "SPLITS", 1.0)
+    halves = 0
+    for seed in range(30):
+        world = World(seed)
+        connection, listener, caller = connected(world)
+        connection.send(b"x" * 100)
+        world.after(module.MOST_LATENCY_US // 2, connection.reset)
+        world.run(10_000_000)
+        assert caller.closed == ["reset"]
+        assert listener.closed == 1
+        halves += 0 < len(listener.data) < 100
+    assert halves
+
+
+def test_nobody_listens():
+    world, caller = World(1), Caller()
+    Network(world).connect(caller, Listener(accepts=False))  # type: ignore[arg-type]
+    world.run(100_000)
+    assert caller.closed == ["refused"] and not caller.connected
+
+
+def test_nothing_arrives_after_the_client_hung_up():
+    world = World(1)
+    connection, listener, caller = connected(world)
+    connection.answer(b"late")
+    connection.close_by_client()
+    world.run(10_000_000)
+    assert not caller.data and not caller.closed and listener.closed == 1

@@ -1,0 +1,75 @@
+"""Schedules as values: files, refusals, drawing by seed and by Hypothesis, shrinking."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from linearizability.simulation.drawing import draw, schedules
+from linearizability.simulation.life import live
+from linearizability.simulation.schedule import BadSchedule, Fault, Producer, Schedule, read_schedule
+from linearizability.simulation.shrink import shrink
+
+
+def test_a_schedule_survives_its_file(tmp_path: Path):
+    for seed in range(100):
+        path = tmp_path / "schedule.json"
+        path.write_text(draw(seed).to_json())
+        assert read_schedule(path) == draw(seed)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no schedule"),
+        ("{}[", "no schedule"),
+        ('{"format": "tidegauge-schedule/2"}', "format"),
+        ('{"faults": [{"at_ms": 1, "kind": "meteor"}]}', "faults.0.kind"),
+        ('{"faults": [{"at_ms": -1, "kind": "crash"}]}', "faults.0.at_ms"),
+        ('{"clients": [{"kind": "producer", "acks": "2"}]}', "acks"),
+        ('{"surprise": 1}', "surprise"),
+    ],
+)
+def test_a_file_that_is_no_schedule_is_refused_in_one_line(tmp_path: Path, text: str, says: str):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(BadSchedule, match=says) as refused:
+        read_schedule(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path):
+    with pytest.raises(BadSchedule, match="No such file"):
+        read_schedule(tmp_path / "nothing.json")
+
+
+def test_drawing_reaches_every_kind_of_client_and_fault():
+    drawn = [draw(seed) for seed in range(300)]
+    assert {fault.kind for each in drawn for fault in each.faults} == set(
+        Fault.model_fields["kind"].annotation.__args__
+    )
+    assert {client.kind for each in drawn for client in each.clients} == {"producer", "consumer", "administrator"}
+    assert {each.always_flushed for each in drawn} == {True, False}
+    assert {each.retains for each in drawn} == {True, False}
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(schedules())
+def test_lives_that_hypothesis_draws_are_not_invalid(schedule: Schedule):
+    outcome, _ = live(schedule)
+    assert outcome.verdict != "invalid", (outcome.rule, outcome.text)
+
+
+def test_shrinking_keeps_what_fails_and_drops_the_rest():
+    def fails(candidate: Schedule) -> bool:
+        kinds = [fault.kind for fault in candidate.faults]
+        return "power-loss" in kinds and any(isinstance(client, Producer) for client in candidate.clients)
+
+    seed = next(seed for seed in range(200) if len(draw(seed).faults) > 3 and fails(draw(seed)))
+    small, trials = shrink(draw(seed), fails)
+    assert [fault.kind for fault in small.faults] == ["power-loss"]
+    assert len(small.clients) == len(small.topics) == 1
+    assert small.clients[0].batches == 1
+    assert trials <= 300
+    json.loads(small.to_json())

@@ -1,0 +1,126 @@
+"""Behaviours of the specification, as TLC's simulation draws them: lists of named steps with the states that they lead to.
+
+They become traces (to test the trace checker, which has to accept them) and schedules for simulated brokers.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spec.actions import ACTIONS
+from spec.checker import TraceStep, check
+from spec.models import Case
+from spec.values import parse_state
+
+STATE = re.compile(r"^STATE_(\d+) ==\s*\n(.*?)(?=^STATE_|^=+|\Z)", re.S | re.M)
+
+
+class NoBehaviours(Exception):
+    """TLC drew none; the message says what it said."""
+
+
+def simulate(case: Case, count: int, depth: int = 60, seed: int = 1) -> list[tuple[TraceStep, ...]]:
+    """Random behaviours of a case's model. Errors: NoBehaviours."""
+    with tempfile.TemporaryDirectory(prefix="tidegauge-behaviours-") as name:
+        target = Path(name) / "behaviour"
+        options = ("-simulate", f"file={target},num={count}", "-depth", str(depth), "-seed", str(seed))
+        job = replace(
+            case.job(), options=options, coverage=False, configuration=_without_properties(case.configuration())
+        )
+        outcome = check(job)
+        files = sorted(Path(name).glob("behaviour*"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)])
+        if not files:
+            raise NoBehaviours(f"{outcome.verdict}: {outcome.reason}")
+        return [read_behaviour(path.read_text()) for path in files[:count]]
+
+
+def _without_properties(text: str) -> str:
+    """Simulation wants neither symmetry and view nor promises to check."""
+    text = re.sub(r"^(INVARIANTS?|PROPERT(Y|IES))\b.*?(?=^[A-Z_]+\b|\Z)", "", text, flags=re.S | re.M)
+    return re.sub(r"^(SYMMETRY|VIEW)\b.*$", "", text, flags=re.M)
+
+
+def read_behaviour(text: str) -> tuple[TraceStep, ...]:
+    """A file of TLC's simulation: its states, named by the variable `step`."""
+    steps: list[TraceStep] = []
+    for number, body in STATE.findall(text):
+        state = parse_state(body)
+        step: Any = state.get("step", {})
+        steps.append(TraceStep(int(number), str(step.get("action", "")), state))
+    return tuple(steps)
+
+
+# ---- behaviours as traces
+
+CONTROLLER_ACTIONS = {action.name for action in ACTIONS if action.actor == "controller"}
+
+
+def trace_events(behaviour: Sequence[TraceStep]) -> list[dict[str, Any]]:
+    """The lines that brokers taking these steps would have written (see trace.py)."""
+    initial: Any = behaviour[0].state
+    numbers = {name: number for number, name in enumerate(sorted(initial["log"]), 1)}
+    events: list[dict[str, Any]] = [
+        {
+            "action": "Begin",
+            "brokers": list(numbers.values()),
+            "minIsr": 2,
+            "partition": _partition(initial["partition"], numbers),
+        }
+    ]
+    leader = initial["partition"]["leader"]
+    for name in numbers:
+        action = "BecomeLeader" if name == leader else "BecomeFollower"
+        step = {"action": action, "broker": name, "leaderEpoch": 1, "partitionEpoch": 1}
+        events.append(_event(step, initial, numbers))
+    events += [_event(step.state["step"], step.state, numbers) for step in behaviour[1:]]
+    return events
+
+
+def _partition(record: Any, numbers: dict[Any, int]) -> dict[str, Any]:
+    return {
+        "leader": numbers.get(record["leader"], -1),
+        "leaderEpoch": record["leaderEpoch"] - 1,
+        "partitionEpoch": record["partitionEpoch"] - 1,
+        "isr": [numbers[b] for b in record["isr"]],
+        "elr": [numbers[b] for b in record["elr"]],
+    }
+
+
+def _event(step: Any, state: Any, numbers: dict[Any, int]) -> dict[str, Any]:
+    action = step["action"]
+    arguments: dict[str, Any] = {}
+    for name, value in step.items():
+        if name in ("broker", "leader", "follower"):
+            arguments[name] = numbers[value]
+        elif name in ("leaderEpoch", "partitionEpoch"):
+            arguments[name] = value - 1
+        elif name not in ("action", "isr", "number", "offset"):
+            arguments[name] = value
+    if action in CONTROLLER_ACTIONS:
+        return {"node": 0, "action": action, "args": arguments, "partition": _partition(state["partition"], numbers)}
+    actor = step.get("follower") if ACTORS[action] == "follower" else step.get("leader", step.get("broker"))
+    if action in ("Produce", "Retry"):
+        arguments["end"] = len(state["log"][actor])
+    elif action == "Acknowledge":
+        arguments["end"] = [record["number"] for record in state["log"][actor]].index(step["number"]) + 1
+    elif action == "Consume":
+        arguments["end"] = len(state["consumed"])
+    event = {
+        "node": numbers[actor],
+        "action": action,
+        "args": arguments,
+        "leo": len(state["log"][actor]),
+        "hw": state["highWatermark"][actor],
+        "leaderEpoch": state["metadata"][actor]["leaderEpoch"] - 1,
+    }
+    if state["metadata"][actor]["leader"] == actor:
+        event["isr"] = [numbers[b] for b in state["metadata"][actor]["isr"]]
+    return event
+
+
+ACTORS = {action.name: action.actor for action in ACTIONS}

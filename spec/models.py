@@ -1,0 +1,192 @@
+"""The models: which module, which configuration, what is expected, and which switch must break it.
+
+A model is a configuration file `replication/MC….cfg` whose first line names its module. A switch has no file of its own: it
+is checked with the very configuration of its clean model, in which nothing but the line `Bugs = {}` and the list of what is
+checked is replaced, so that nothing else can be the cause of the violation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spec.checker import LONG_RUN, SHORT_RUN, Job, Verdict
+
+SPEC = Path(__file__).parent
+FIRST_LINE = re.compile(r"\\\* (\w+): (.+)")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A known bug, the promise that it breaks, and where it is told."""
+
+    name: str
+    violates: str
+    source: str
+    story: str
+    budget_s: float = 600
+    """Not to be caught within this time fails the build."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A configuration that must hold, and the switches that must break it."""
+
+    name: str
+    folder: str
+    switches: tuple[Switch, ...] = ()
+    budget_s: float = 900
+    quick: bool = False
+    """Small enough for every run of the tests."""
+
+    @property
+    def path(self) -> Path:
+        return SPEC / self.folder / f"{self.name}.cfg"
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @property
+    def module(self) -> str:
+        return self._first_line()[0]
+
+    @property
+    def purpose(self) -> str:
+        return self._first_line()[1]
+
+    def _first_line(self) -> tuple[str, str]:
+        found = FIRST_LINE.match(self.text)
+        if not found:
+            raise ValueError(f"{self.path}: the first line must be `\\* Module: purpose`")
+        return found[1], found[2].strip()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to check: a clean model, or a model with one switch on."""
+
+    model: Model
+    switch: Switch | None = None
+
+    @property
+    def name(self) -> str:
+        return self.switch.name if self.switch else self.model.name
+
+    @property
+    def expected(self) -> Verdict:
+        return Verdict.VIOLATED if self.switch else Verdict.HOLDS
+
+    @property
+    def expected_property(self) -> str:
+        return self.switch.violates if self.switch else ""
+
+    @property
+    def quick(self) -> bool:
+        return self.model.quick
+
+    def configuration(self) -> str:
+        """The configuration's text as TLC gets it."""
+        text = self.model.text
+        if not self.switch:
+            return text
+        switched = re.sub(r"^(\s*Bugs = )\{\}$", rf'\1{{"{self.switch.name}"}}', text, count=1, flags=re.M)
+        if switched == text:
+            raise ValueError(f"{self.model.path}: no line `Bugs = {{}}`")
+        return only_property(switched, self.switch.violates)
+
+    def job(self, workers: int = 1, memory_mb: int = 3000) -> Job:
+        """The run of TLC. Only clean models need the coverage of actions."""
+        return Job(
+            folder=SPEC / self.model.folder,
+            module=self.model.module,
+            configuration=self.configuration(),
+            budget_s=self.switch.budget_s if self.switch else self.model.budget_s,
+            memory_mb=memory_mb,
+            workers=workers,
+            coverage=self.switch is None,
+            jvm=SHORT_RUN if self.switch or self.quick else LONG_RUN,
+        )
+
+    def digest(self) -> str:
+        """Changes whenever a stored result no longer speaks of this case."""
+        digest = hashlib.sha256(self.configuration().encode())
+        for module in modules_of(SPEC / self.model.folder, self.model.module):
+            digest.update(module.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+def modules_of(folder: Path, name: str) -> list[Path]:
+    """A module's file and those of all modules that it extends or instantiates, in a fixed order."""
+    found: dict[str, Path] = {}
+    waiting = [name]
+    while waiting:
+        module = waiting.pop()
+        path = folder / f"{module}.tla"
+        if module in found or not path.exists():
+            continue
+        found[module] = path
+        text = path.read_text()
+        for extended in re.findall(r"^EXTENDS ([\w, \n]+?)(?=\n\s*\n|\n[A-Z-])", text, re.M):
+            waiting += re.findall(r"\w+", extended)
+        waiting += re.findall(r"\bINSTANCE (\w+)", text)
+    return [found[module] for module in sorted(found)]
+
+
+def checked(text: str) -> dict[str, str]:
+    """What a configuration checks: name -> INVARIANT or PROPERTY."""
+    found: dict[str, str] = {}
+    section = ""
+    for word in re.sub(r"\\\*.*", "", text).split():
+        if word in KEYWORDS:
+            section = "INVARIANT" if word.startswith("INV") else "PROPERTY" if word.startswith("PROPERT") else ""
+        elif section:
+            found[word] = section
+    return found
+
+
+KEYWORDS = {
+    "SPECIFICATION",
+    "CONSTANT",
+    "CONSTANTS",
+    "SYMMETRY",
+    "VIEW",
+    "CHECK_DEADLOCK",
+    "INVARIANT",
+    "INVARIANTS",
+} | {
+    "PROPERTY",
+    "PROPERTIES",
+    "CONSTRAINT",
+    "CONSTRAINTS",
+    "INIT",
+    "NEXT",
+}
+
+
+def only_property(text: str, name: str) -> str:
+    """The configuration with this one promise left to be checked; it must be among those that the clean model keeps."""
+    kinds = checked(text)
+    if name not in kinds:
+        raise ValueError(f"{name} is not checked by the clean configuration: {', '.join(kinds)}")
+    lines = text.splitlines()
+    kept: list[str] = []
+    skipping = False
+    for line in lines:
+        first = line.split()[0] if line.split() else ""
+        if first in KEYWORDS:
+            skipping = first.startswith(("INVARIANT", "PROPERT"))
+        if not skipping:
+            kept.append(line)
+    return "\n".join([*kept, f"{kinds[name]} {name}", ""])
+
+
+def cases(models: tuple[Model, ...]) -> Iterator[Case]:
+    """Each clean model, followed by its switches."""
+    for model in models:
+        yield Case(model)
+        for switch in model.switches:
+            yield Case(model, switch)

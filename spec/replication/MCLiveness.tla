@@ -1,0 +1,55 @@
+----------------------------- MODULE MCLiveness -----------------------------
+(***************************************************************************)
+(* What must happen once the faults are spent.  Fair are the steps of      *)
+(* healing and of the protocol, each for each broker; faults, clients and  *)
+(* changes of mind are free to stop.  No symmetry, no view, no constraint  *)
+(* on states: steps are not named, so that the state is all there is.      *)
+(***************************************************************************)
+EXTENDS MCReplication
+
+Restarts(b) == \E end \in Offsets : Restart(b, end, Min(highWatermark[b], end))
+
+Fairness ==
+    /\ \A b \in Brokers :
+        /\ WF_vars(RegisterBroker(b))
+        /\ WF_vars(UnfenceBroker(b))
+        /\ WF_vars(~Running(b) /\ FenceBroker(b))
+        /\ WF_vars(AlterPartition(b))
+        /\ WF_vars(\E r \in published : BecomeLeader(b, r) \/ BecomeFollower(b, r) \/ CommitIsr(b, r))
+        /\ WF_vars(RollBackIsr(b))
+        /\ WF_vars(\E end \in Offsets : AdvanceHighWatermark(b, end))
+        /\ WF_vars(Restarts(b))
+        /\ WF_vars(\E number \in DOMAIN sent : Acknowledge(b, number))
+    /\ \A l, f \in Brokers :
+        /\ SF_vars(ExpandIsr(l, f))
+        /\ WF_vars(Truncate(f, l))
+        /\ WF_vars(\E told \in ToldBy(f, l) : AnswerFetch(l, f, told))
+        /\ WF_vars(\E end \in Offsets : AppendFetched(f, l, end))
+        /\ WF_vars(\E heard \in HeardHighWatermarks(f, l) : AdoptHighWatermark(f, l, heard))
+
+FairSpec == Spec /\ Fairness
+
+\* A leader appears, and stays.
+LeaderAppears == <>[](\E b \in Brokers : IsCurrentLeader(b) /\ partition.leader = b)
+
+\* The ISR returns to all replicas, for all of them come back.
+IsrIsRestored == <>[](partition.isr = Brokers)
+
+\* Everybody acts by the newest reign, and the leader by the newest record.
+MetadataConverges ==
+    <>[](\A b \in Brokers : Running(b) /\ metadata[b].leaderEpoch = partition.leaderEpoch
+                            /\ (Leads(b) => metadata[b] = partition))
+
+\* The high watermark reaches the log end offset, everywhere.
+HighWatermarkCatchesUp ==
+    <>[](\A b \in Brokers : IsCurrentLeader(b) =>
+            /\ highWatermark[b] = EndOffset(log[b])
+            /\ \A c \in Brokers : log[c] = log[b] /\ highWatermark[c] = highWatermark[b])
+
+\* A proposal is accepted, undone or overtaken.
+ProposalsAreResolved == \A b \in Brokers : (Leads(b) /\ pending[b] # None) ~> (~Leads(b) \/ pending[b] = None)
+
+\* What the leader of the last reign holds of the producer is acknowledged.
+ProduceEnds ==
+    <>[](\A b \in Brokers : IsCurrentLeader(b) => Numbers(log[b]) \subseteq acknowledged)
+=============================================================================

@@ -1,0 +1,35 @@
+---------------------------- MODULE Replication -----------------------------
+(***************************************************************************)
+(* Chapter 7: all of it.  The steps, and which of them must happen.        *)
+(***************************************************************************)
+EXTENDS Properties
+
+ControllerStep ==
+    \E b \in Brokers :
+        \/ RegisterBroker(b) \/ UnfenceBroker(b) \/ FenceBroker(b) \/ ControlledShutdown(b)
+        \/ AlterPartition(b) \/ ElectLeader(b) \/ ElectUncleanLeader(b)
+
+Offsets == 0..(2 * Records)
+
+ReplicaStep ==
+    \/ \E b \in Brokers, r \in published : BecomeLeader(b, r) \/ BecomeFollower(b, r) \/ CommitIsr(b, r)
+    \/ \E b \in Brokers : RollBackIsr(b) \/ Crash(b) \/ ShutDown(b)
+    \/ \E b \in Brokers, end \in Offsets : AdvanceHighWatermark(b, end)
+    \/ \E b \in Brokers, end \in Offsets :
+           \E checkpoint \in {0, Min(highWatermark[b], end)} : Restart(b, end, checkpoint)
+    \/ \E l, f \in Brokers :
+        \/ Truncate(f, l) \/ ExpandIsr(l, f) \/ ShrinkIsr(l, f)
+        \/ \E told \in ToldBy(f, l) : AnswerFetch(l, f, told)
+        \/ \E end \in Offsets : AppendFetched(f, l, end)
+        \/ \E heard \in HeardHighWatermarks(f, l) : AdoptHighWatermark(f, l, heard)
+
+ClientStep ==
+    \E b \in Brokers :
+        \/ \E acks \in Acks : Produce(b, acks)
+        \/ \E number \in DOMAIN sent : Retry(b, number) \/ Acknowledge(b, number)
+        \/ Consume(b)
+
+Next == ControllerStep \/ ReplicaStep \/ ClientStep
+
+Spec == Init /\ [][Next]_vars
+=============================================================================

@@ -1,0 +1,124 @@
+-------------------------- MODULE TraceReplication --------------------------
+(***************************************************************************)
+(* Traces of the broker, checked against the specification: every event    *)
+(* must be a step that the specification allows in the state that the      *)
+(* events before it led to, and must lead to what the node said of itself. *)
+(*                                                                         *)
+(* Many traces are checked in one run: each is one initial state, its      *)
+(* events are the only steps.  A trace that is not accepted ends early.    *)
+(* The generated module TraceData defines Traces.                          *)
+(***************************************************************************)
+EXTENDS Late, RunLengthLog, TraceData
+
+CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not exist
+
+VARIABLES
+    trace,      \* which of the traces
+    at          \* the next event's place
+
+traceVars == <<vars, historyVars, trace, at>>
+
+Event == Traces[trace].events[at]
+
+TraceInit ==
+    /\ trace \in DOMAIN Traces
+    /\ at = 1
+    /\ LET first == Traces[trace].first
+       IN  /\ partition = first
+           /\ published = {first}
+           /\ metadata  = [b \in Brokers |-> NoMetadata]
+    /\ registry      = [b \in Brokers |-> [brokerEpoch |-> 1, fenced |-> FALSE]]
+    /\ status        = [b \in Brokers |-> "running"]
+    /\ log           = [b \in Brokers |-> <<>>]
+    /\ highWatermark = [b \in Brokers |-> 0]
+    /\ progress      = [b \in Brokers |-> NoProgress]
+    /\ pending       = [b \in Brokers |-> None]
+    /\ truncating    = [b \in Brokers |-> FALSE]
+    /\ sent          = <<>>
+    /\ acknowledged  = {}
+    /\ consumed      = <<>>
+    /\ faults        = Faults
+    /\ lostTail      = {}
+    /\ step          = <<>>
+    /\ InitHistory
+
+\* Faults are not rationed here.
+Free(kind) == UNCHANGED faults
+
+-----------------------------------------------------------------------------
+\* Clients: a batch is one event, and what was promised is one log: the one
+\* that held the record acknowledged or read last.
+ProduceBatch(l, acks, end) ==
+    /\ Accepts(l, acks)
+    /\ end > EndOffset(log[l])
+    /\ log' = [log EXCEPT ![l] = RunExtend(@, metadata[l].leaderEpoch, end)]
+    /\ UNCHANGED <<controllerVars, status, highWatermark, roleVars, clientVars, environmentVars, step>>
+
+Promise(b, end) ==
+    /\ Running(b)
+    /\ end <= highWatermark[b]
+    /\ IF end > EndOffset(consumed) THEN consumed' = Prefix(log[b], end)
+       ELSE Prefix(log[b], end) = Prefix(consumed, end) /\ UNCHANGED consumed
+    /\ UNCHANGED <<controllerVars, replicaVars, sent, acknowledged, environmentVars, step>>
+
+Newest(records, partitionEpoch) == {r \in records : r.partitionEpoch = partitionEpoch}
+
+StepOf(e) ==
+    CASE e.action = "RegisterBroker"       -> RegisterBroker(e.broker)
+      [] e.action = "UnfenceBroker"        -> UnfenceBroker(e.broker)
+      [] e.action = "FenceBroker"          -> FenceBroker(e.broker)
+      [] e.action = "ControlledShutdown"   -> ControlledShutdown(e.broker)
+      [] e.action = "AlterPartition"       -> AlterPartition(e.leader)
+      [] e.action = "ElectLeader"          -> ElectLeader(e.broker)
+      [] e.action = "ElectUncleanLeader"   -> ElectUncleanLeader(e.broker)
+      [] e.action = "BecomeLeader"         -> \E r \in Newest(published, e.partitionEpoch) : BecomeLeader(e.broker, r)
+      [] e.action = "BecomeFollower"       -> \E r \in Newest(published, e.partitionEpoch) : BecomeFollower(e.broker, r)
+      [] e.action = "CommitIsr"            -> \E r \in Newest(published, e.partitionEpoch) : CommitIsr(e.leader, r)
+      [] e.action = "AnswerFetch"          -> \E t \in ToldBy(e.follower, e.leader) :
+                                                  t.end = e.end /\ AnswerFetch(e.leader, e.follower, t)
+      [] e.action = "AppendFetched"        -> AppendFetched(e.follower, e.leader, e.end)
+      [] e.action = "AdoptHighWatermark"   -> AdoptHighWatermark(e.follower, e.leader, e.highWatermark)
+      [] e.action = "Truncate"             -> Truncate(e.follower, e.leader)
+      [] e.action = "AdvanceHighWatermark" -> AdvanceHighWatermark(e.leader, e.highWatermark)
+      [] e.action = "ExpandIsr"            -> ExpandIsr(e.leader, e.follower)
+      [] e.action = "ShrinkIsr"            -> ShrinkIsr(e.leader, e.follower)
+      [] e.action = "RollBackIsr"          -> RollBackIsr(e.leader)
+      [] e.action = "Crash"                -> Crash(e.broker)
+      [] e.action = "ShutDown"             -> ShutDown(e.broker)
+      [] e.action = "Restart"              -> Restart(e.broker, e.end, e.highWatermark)
+      [] e.action = "Produce"              -> ProduceBatch(e.leader, e.acks, e.end)
+      [] e.action = "Retry"                -> ProduceBatch(e.leader, "all", e.end)
+      [] e.action = "Acknowledge"          -> Leads(e.leader) /\ Promise(e.leader, e.end)
+      [] e.action = "Consume"              -> Promise(e.broker, e.end)
+
+\* What the node, or the controller, says of itself after the step.
+Agrees(e) ==
+    IF e.node = 0
+    THEN partition' = e.partition
+    ELSE /\ EndOffset(log'[e.node]) = e.leo
+         /\ highWatermark'[e.node] = e.hw
+         /\ metadata'[e.node].leaderEpoch = e.reign
+         /\ "members" \in DOMAIN e => metadata'[e.node].isr = e.members
+
+\* What every state on the way must keep.
+KeepsPromises ==
+    /\ HighWatermarkBound
+    /\ NoFencedMemberInIsr
+    /\ \A l \in Brokers : IsCurrentLeader(l) =>
+        /\ IsPrefix(consumed, log[l])
+        /\ \A b \in Brokers : IsPrefix(Committed(b), log[l])
+
+TraceNext ==
+    /\ at <= Len(Traces[trace].events)
+    /\ StepOf(Event)
+    /\ Agrees(Event)
+    /\ HistoryAfter
+    /\ Guarded => KeepsPromises'
+    /\ at' = at + 1
+    /\ UNCHANGED trace
+
+\* Said of each trace that is accepted to its end.
+Accepted == at > Len(Traces[trace].events) => PrintT(<<"accepted", trace>>)
+
+TraceSpec == TraceInit /\ [][TraceNext]_traceVars
+=============================================================================

@@ -1,0 +1,96 @@
+"""What was run: one record a case, kept in `results.json` so that the tables can be generated and a long run resumed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from spec.checker import Outcome, Verdict
+from spec.models import SPEC, Case
+
+STORE = SPEC / "results.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A case's expected and actual verdict, and how much work it was."""
+
+    name: str
+    model: str
+    switch: str
+    expected: str
+    expected_property: str
+    actual: str
+    violated: str
+    distinct: int
+    generated: int
+    depth: int
+    """Diameter of the state graph; for a violation the number of states of the shortest trace."""
+    seconds: float
+    cpu_seconds: float
+    reason: str = ""
+    digest: str = ""
+    stored: bool = False
+    coverage: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def as_expected(self) -> bool:
+        same = not self.expected_property or self.violated in ("", self.expected_property)
+        return self.actual == self.expected and same
+
+    @property
+    def unknown(self) -> bool:
+        """A clean model that was not finished. A switch that was not caught in time has failed instead."""
+        return not self.switch and self.actual in (Verdict.OUT_OF_TIME, Verdict.OUT_OF_MEMORY)
+
+    @property
+    def engine_error(self) -> bool:
+        return self.actual in (Verdict.WRONG_MODEL, Verdict.NO_CHECKER, Verdict.BROKEN, Verdict.DEADLOCK)
+
+
+def result_of(case: Case, outcome: Outcome) -> Result:
+    """The record of one run."""
+    return Result(
+        name=case.name,
+        model=case.model.name,
+        switch=case.switch.name if case.switch else "",
+        expected=str(case.expected),
+        expected_property=case.expected_property,
+        actual=str(outcome.verdict),
+        violated=outcome.violated or (case.expected_property if outcome.verdict == Verdict.VIOLATED else ""),
+        distinct=outcome.distinct,
+        generated=outcome.generated,
+        depth=len(outcome.trace) or outcome.depth,
+        seconds=outcome.seconds,
+        cpu_seconds=outcome.cpu_seconds,
+        reason=outcome.reason,
+        digest=case.digest(),
+        coverage=outcome.coverage,
+    )
+
+
+def load(path: Path = STORE) -> dict[str, Result]:
+    """The stored results by case name."""
+    if not path.exists():
+        return {}
+    return {row["name"]: Result(**row) for row in json.loads(path.read_text())}
+
+
+def save(results: dict[str, Result], path: Path = STORE) -> None:
+    """Written whole and renamed, so that an interrupted run leaves the old or the new file."""
+    rows = [{name: value for name, value in asdict(result).items() if name != "stored"} for result in results.values()]
+    partial = path.with_suffix(".partial")
+    partial.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    partial.replace(path)
+
+
+def exit_code(results: list[Result]) -> int:
+    """0 all as expected; 3 something could not be judged for our own fault; 1 a promise broken or a switch missed; 2 unknown."""
+    if not results:
+        return 2
+    if any(result.engine_error for result in results):
+        return 3
+    if any(not result.as_expected and not result.unknown for result in results):
+        return 1
+    return 2 if any(result.unknown for result in results) else 0

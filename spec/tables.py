@@ -1,0 +1,96 @@
+"""Writes the generated pages: ACTIONS.md and the tables of README.md; `--check` says whether they are current."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from spec.actions import actions_page
+from spec.catalogue import all_cases
+from spec.models import SPEC
+from spec.results import Result, load
+
+README = SPEC / "README.md"
+BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
+
+
+def model_table(results: dict[str, Result]) -> str:
+    """Clean models: what was found when they were last run."""
+    rows = ["| model | constants | expected | found | distinct states | depth | seconds | CPU seconds |"]
+    rows.append("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
+    for name, case in all_cases().items():
+        if case.switch:
+            continue
+        result = results.get(name)
+        rows.append(f"| {name} | {_constants(case.model.text)} | {case.expected} | {_found(result)} |")
+    return "\n".join(rows)
+
+
+def switch_table(results: dict[str, Result]) -> str:
+    """Switches: the promise that each breaks and the length of its shortest trace."""
+    rows = [
+        "| switch | told in | model | violates | found | distinct states | states in the trace | seconds | CPU seconds |"
+    ]
+    rows.append("| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
+    for name, case in all_cases().items():
+        if case.switch:
+            about = f"{case.switch.source} | {case.model.name} | {case.switch.violates}"
+            rows.append(f"| {name} | {about} | {_found(results.get(name))} |")
+    return "\n".join(rows)
+
+
+def _found(result: Result | None) -> str:
+    if not result:
+        return "not run | | | | "
+    return f"{result.actual} | {result.distinct:,} | {result.depth} | {result.seconds:.1f} | {result.cpu_seconds:.1f}"
+
+
+UNTOLD = {"None", "Faults", "RecordSteps", "Bugs", "Brokers", "Step"}
+
+
+def _constants(text: str) -> str:
+    """The constants that distinguish a model, in one line."""
+    section = re.search(r"^CONSTANTS?$(.*?)^[A-Z]", text, re.M | re.S)
+    found = re.findall(r"^\s+(\w+) = (.+)$", section[1], re.M) if section else []
+    told = [
+        f"{name} {value}"
+        for name, value in found
+        if name != value and name not in UNTOLD and value not in ("0", "FALSE")
+    ]
+    members = re.search(r"\bBrokers = \{([^}]*)\}", text)
+    first = [f"{len(members[1].split(','))} brokers"] if members else []
+    return ", ".join(first + told)
+
+
+def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
+    """Each generated page with the text that it ought to have."""
+    results = load() if results is None else results
+    text = README.read_text()
+    for name, table in (("models", model_table(results)), ("switches", switch_table(results))):
+        begin, end = BEGIN.format(name), END.format(name)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{table}\n{end}{after}"
+    return {README: text, SPEC / "ACTIONS.md": actions_page()}
+
+
+def write_tables() -> None:
+    """Writes what is not current."""
+    for path, text in pages().items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def main(arguments: list[str]) -> int:
+    """0 when everything is, or has been made, current."""
+    if "--check" not in arguments:
+        write_tables()
+        return 0
+    stale = [path.name for path, text in pages().items() if not path.exists() or path.read_text() != text]
+    print(f"not current: {', '.join(stale)}; run python -m spec.tables" if stale else "all pages are current")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,290 @@
+"""Traces of brokers, checked against the specification in one run of TLC.
+
+A trace is one partition's life in one cluster: a file of JSON lines, in the order in which the steps happened. The first
+line begins it, each other line is one step of ACTIONS.md, written before the step's effects leave the node:
+
+    {"action": "Begin", "brokers": [1, 2, 3], "minIsr": 2,
+     "partition": {"leader": 1, "leaderEpoch": 0, "partitionEpoch": 0, "isr": [1, 2, 3], "elr": []}}
+    {"node": 1, "seq": 7, "action": "AnswerFetch", "args": {"leader": 1, "follower": 2, "end": 4},
+     "leo": 5, "hw": 3, "leaderEpoch": 0, "isr": [1, 2, 3], "cause": [2, 6]}
+    {"node": 0, "seq": 3, "action": "FenceBroker", "args": {"broker": 1}, "partition": {"leader": 2, …}}
+
+`node` 0 is the controller, whose steps tell the partition's record afterwards; all others tell the node's log end offset,
+high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by, and may
+be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge and
+Consume carry `end`, the offset after the last record that was promised or read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spec.actions import ACTIONS
+from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
+from spec.models import SPEC
+
+FOLDER = SPEC / "replication"
+NAMES = {action.name for action in ACTIONS}
+CONTROLLER = 0
+
+Event = dict[str, Any]
+
+
+class TraceError(ValueError):
+    """The file is no trace; the message names line and reason."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One partition's life."""
+
+    name: str
+    brokers: tuple[int, ...]
+    min_isr: int
+    first: dict[str, Any]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class TraceVerdict:
+    """Was a trace accepted; if not, which event no action allows, and the state before it."""
+
+    name: str
+    accepted: bool
+    events: int
+    event: Event | None = None
+    place: int = 0
+    """The rejected event's number, from 1."""
+    reason: str = ""
+    before: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What came out of a set of traces."""
+
+    verdicts: tuple[TraceVerdict, ...]
+    outcome: Outcome
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def rejected(self) -> tuple[TraceVerdict, ...]:
+        return tuple(verdict for verdict in self.verdicts if not verdict.accepted)
+
+    @property
+    def events(self) -> int:
+        return sum(verdict.events for verdict in self.verdicts)
+
+
+# ---- reading
+
+
+def read_traces(paths: Iterable[Path]) -> list[Trace]:
+    """Files, and all `*.jsonl` of folders. Errors: TraceError, OSError."""
+    found: list[Trace] = []
+    for path in paths:
+        files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+        found += [read_trace(file.read_text().splitlines(), str(file)) for file in files]
+    return found
+
+
+def read_trace(lines: Sequence[str], name: str) -> Trace:
+    """One file's lines. Errors: TraceError."""
+    rows: list[Event] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise TraceError(f"{name}:{number}: not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise TraceError(f"{name}:{number}: not an object")
+        rows.append(row)
+    if not rows or rows[0].get("action") != "Begin":
+        raise TraceError(f"{name}:1: a trace begins with the action Begin")
+    for number, row in enumerate(rows[1:], 2):
+        _check_event(row, f"{name}:{number}")
+    try:
+        begin = rows[0]
+        return Trace(name, tuple(begin["brokers"]), int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise TraceError(f"{name}:1: Begin lacks {error}") from error
+
+
+ARGUMENTS = {action.name: action.trace_arguments for action in ACTIONS}
+STATE_FIELDS = ("leo", "hw", "leaderEpoch")
+
+
+def _check_event(event: Event, where: str) -> None:
+    action = event.get("action")
+    if action not in NAMES:
+        raise TraceError(f"{where}: no action is called {action!r}")
+    missing = [name for name in ARGUMENTS[action] if name not in event.get("args", {})]
+    if "node" not in event:
+        missing.append("node")
+    needed = ("partition",) if event.get("node") == CONTROLLER else STATE_FIELDS
+    missing += [name for name in needed if name not in event]
+    if missing:
+        raise TraceError(f"{where}: {action} lacks {', '.join(missing)}")
+
+
+# ---- the module that holds the traces
+
+
+def _tla(value: Any) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, (list, tuple)):
+        return "{" + ", ".join(_tla(item) for item in value) + "}"
+    raise TraceError(f"{value!r} cannot stand in a trace")
+
+
+def _record(fields: dict[str, str]) -> str:
+    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
+
+
+def _partition(record: dict[str, Any]) -> str:
+    """Kafka's epochs count from 0, the specification's from 1: 0 is for a broker that has replayed nothing."""
+    leader = record["leader"]
+    return _record(
+        {
+            "leader": "None" if leader in (-1, None) else str(leader),
+            "leaderEpoch": str(record["leaderEpoch"] + 1),
+            "partitionEpoch": str(record["partitionEpoch"] + 1),
+            "isr": _tla(record["isr"]),
+            "elr": _tla(record.get("elr") or []),
+        }
+    )
+
+
+EPOCHS = {"leaderEpoch", "partitionEpoch"}
+
+
+def _event(event: Event) -> str:
+    arguments = {name: value + 1 if name in EPOCHS else value for name, value in event.get("args", {}).items()}
+    fields = {"node": str(event["node"]), "action": _tla(event["action"])}
+    fields |= {name: _tla(arguments[name]) for name in ARGUMENTS[event["action"]]}
+    if event["node"] == CONTROLLER:
+        fields["partition"] = _partition(event["partition"])
+    else:
+        fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "reign": str(event["leaderEpoch"] + 1)}
+        if "isr" in event:
+            fields["members"] = _tla(event["isr"])
+    return _record(fields)
+
+
+def data_module(traces: Sequence[Trace]) -> str:
+    """The module TraceData: each trace a definition of its own, so that none is too long for the parser's stack."""
+    lines = ["---- MODULE TraceData ----", "EXTENDS Cluster", ""]
+    for number, trace in enumerate(traces, 1):
+        events = ",\n  ".join(_event(event) for event in trace.events)
+        lines.append(f"Trace{number} == [first |-> {_partition(trace.first)}, events |-> <<\n  {events}>>]")
+    names = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
+    return "\n".join([*lines, f"Traces == <<{names}>>", "===="]) + "\n"
+
+
+def configuration(brokers: Sequence[int], min_isr: int, deadlock: bool = False, bugs: Sequence[str] = ()) -> str:
+    """TraceReplication's configuration: run-length logs, late messages, faults without a ration."""
+    return f"""\\* TraceReplication: traces of brokers
+SPECIFICATION TraceSpec
+CONSTANTS
+  None = None
+  Brokers = {{{", ".join(str(broker) for broker in brokers)}}}
+  MinIsr = {min_isr}
+  Records = 0
+  Reads = 0
+  Acks = {{"zero", "one", "all"}}
+  Idempotent = FALSE
+  UncleanElection = TRUE
+  MayLoseTail = TRUE
+  Faults = {{}}
+  RecordSteps = FALSE
+  Guarded = {"FALSE" if deadlock else "TRUE"}
+  Bugs = {{{", ".join(f'"{bug}"' for bug in bugs)}}}
+  Spend <- Free
+  EndOffset <- RunEndOffset
+  Prefix <- RunPrefix
+  LastEpoch <- RunLastEpoch
+  StartOffsetOf <- RunStartOffsetOf
+  Hears <- LateHears
+  HeardLog <- LateHeardLog
+  HeardHighWatermarks <- LateHeardHighWatermarks
+  ToldBy <- LateToldBy
+  WasRefused <- LateWasRefused
+CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
+INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
+"""
+
+
+# ---- checking
+
+REJECTIONS_SHOWN = 10
+"""For so many rejected traces the event and the state before it are looked up, a run of TLC for each."""
+
+
+def check_traces(traces: Sequence[Trace], budget_s: float = 600, memory_mb: int = 3000) -> Validation:
+    """All traces; those of one cluster size and one min.insync.replicas share a run of TLC."""
+    groups: dict[tuple[tuple[int, ...], int], list[Trace]] = {}
+    for trace in traces:
+        groups.setdefault((trace.brokers, trace.min_isr), []).append(trace)
+    start, cpu, verdicts = time.monotonic(), 0.0, {}
+    outcome = Outcome(Verdict.HOLDS)
+    for group in groups.values():
+        accepted, outcome = _check_group(group, budget_s, memory_mb)
+        cpu += outcome.cpu_seconds
+        if outcome.verdict != Verdict.HOLDS:
+            break
+        for trace in group:
+            if trace.name in accepted:
+                verdicts[trace.name] = TraceVerdict(trace.name, True, len(trace.events))
+            elif sum(not verdict.accepted for verdict in verdicts.values()) < REJECTIONS_SHOWN:
+                verdicts[trace.name] = _explain(trace, budget_s, memory_mb)
+            else:
+                verdicts[trace.name] = TraceVerdict(trace.name, False, len(trace.events))
+    found = tuple(verdicts[trace.name] for trace in traces if trace.name in verdicts)
+    return Validation(found, outcome, time.monotonic() - start, cpu)
+
+
+def _job(traces: Sequence[Trace], deadlock: bool, budget_s: float, memory_mb: int) -> Job:
+    first = traces[0]
+    return Job(
+        folder=FOLDER,
+        module="TraceReplication",
+        configuration=configuration(first.brokers, first.min_isr, deadlock),
+        budget_s=budget_s,
+        memory_mb=memory_mb,
+        jvm=SHORT_RUN,
+        modules={"TraceData": data_module(traces)},
+    )
+
+
+def _check_group(traces: list[Trace], budget_s: float, memory_mb: int) -> tuple[set[str], Outcome]:
+    """Names of the accepted traces."""
+    outcome = check(_job(traces, False, budget_s, memory_mb))
+    numbers = {int(number) for number in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
+    return {traces[number - 1].name for number in numbers}, outcome
+
+
+def _explain(trace: Trace, budget_s: float, memory_mb: int) -> TraceVerdict:
+    """The first event that no action allows, or that leads to a broken promise."""
+    outcome = check(_job([trace], True, budget_s, memory_mb))
+    last = outcome.trace[-1].state if outcome.trace else {}
+    place = int(str(last.get("at", 0)))
+    if outcome.verdict == Verdict.VIOLATED:
+        place, reason = place - 1, f"leads to a state that breaks {outcome.violated}"
+    elif outcome.verdict == Verdict.DEADLOCK:
+        reason = "no action of the specification allows it in this state, or it ends otherwise than the node says"
+    else:
+        reason = f"{outcome.verdict}: {outcome.reason}"
+    event = trace.events[place - 1] if 0 < place <= len(trace.events) else None
+    return TraceVerdict(trace.name, False, len(trace.events), event, place, reason, last)

@@ -1,0 +1,120 @@
+"""Models, switches, names and generated pages agree with each other and with what was run."""
+
+import re
+
+import pytest
+
+from spec.actions import ACTIONS
+from spec.catalogue import MODELS, all_cases
+from spec.checker import Outcome, Verdict
+from spec.models import SPEC, Case, checked, only_property
+from spec.results import exit_code, load, result_of
+from spec.tables import pages
+
+CHAPTERS = ("Controller", "Replica", "Client")
+
+
+def test_actions_are_those_of_the_chapters() -> None:
+    in_modules = [
+        (name, chapter)
+        for chapter in CHAPTERS
+        for name in re.findall(r'Step\("(\w+)"', (SPEC / "replication" / f"{chapter}.tla").read_text())
+    ]
+    assert sorted(in_modules) == sorted((action.name, action.chapter) for action in ACTIONS)
+
+
+def test_actions_carry_the_arguments_that_the_chapters_record() -> None:
+    for action in ACTIONS:
+        text = (SPEC / "replication" / f"{action.chapter}.tla").read_text()
+        recorded = re.search(rf'Step\("{action.name}", \[(.*?)\]\)', text, re.S)
+        assert recorded, action.name
+        assert set(re.findall(r"(\w+) +\|->", recorded[1])) >= set(action.arguments), action.name
+
+
+def test_every_action_is_in_the_next_step_and_in_the_trace_checker() -> None:
+    for module in ("Replication", "TraceReplication"):
+        text = (SPEC / "replication" / f"{module}.tla").read_text()
+        assert [action.name for action in ACTIONS if not re.search(rf"\b{action.name}\b", text)] == []
+
+
+def test_every_known_bug_of_replication_is_a_switch_and_the_other_way_round() -> None:
+    text = (SPEC / "replication" / "Bugs.tla").read_text()
+    known = set(re.findall(r'^\s+"(\w+)"', text, re.M))
+    switches = {switch.name for model in MODELS if model.folder == "replication" for switch in model.switches}
+    assert known == switches
+    assert len(switches) >= 12
+
+
+def test_modules_are_short() -> None:
+    assert {path.name: n for path in SPEC.rglob("*.tla") if (n := len(path.read_text().splitlines())) >= 300} == {}
+
+
+@pytest.mark.parametrize("name", list(all_cases()))
+def test_a_case_differs_from_its_clean_model_in_the_switch_only(name: str) -> None:
+    case = all_cases()[name]
+    text = case.configuration()
+    if not case.switch:
+        assert "Bugs = {}" in text
+        return
+    assert set(checked(text)) == {case.switch.violates}
+    constants = re.compile(r"^  (\w+) (?:=|<-) (.+)$", re.M)
+    clean, switched = dict(constants.findall(case.model.text)), dict(constants.findall(text))
+    assert {key for key in clean if clean[key] != switched[key]} == {"Bugs"}
+
+
+def test_a_promise_that_the_clean_model_does_not_keep_cannot_be_expected_to_break() -> None:
+    with pytest.raises(ValueError, match="not checked by the clean configuration"):
+        only_property(MODELS[0].text, "NoSuchPromise")
+
+
+def test_every_case_was_run_as_it_stands_and_came_out_as_expected() -> None:
+    """The stored results speak of the present text; `tidegauge spec check --all --resume --record` renews them."""
+    stored = load()
+    stale = [name for name, case in all_cases().items() if name not in stored or stored[name].digest != case.digest()]
+    assert stale == []
+    assert [name for name in all_cases() if not stored[name].as_expected] == []
+
+
+def test_every_action_is_taken_in_some_clean_model() -> None:
+    taken = {name for result in load().values() for name, count in result.coverage.items() if count > 0}
+    assert [action.name for action in ACTIONS if action.name not in taken] == []
+
+
+def test_the_largest_clean_model_has_a_million_states() -> None:
+    assert max(result.distinct for result in load().values() if not result.switch) >= 1_000_000
+
+
+def test_generated_pages_are_current() -> None:
+    assert [path.name for path, text in pages().items() if path.read_text() != text] == []
+
+
+@pytest.mark.parametrize(
+    ("switched", "verdict", "code"),
+    [
+        (False, Verdict.HOLDS, 0),
+        (False, Verdict.VIOLATED, 1),
+        (False, Verdict.OUT_OF_TIME, 2),
+        (False, Verdict.OUT_OF_MEMORY, 2),
+        (False, Verdict.WRONG_MODEL, 3),
+        (False, Verdict.NO_CHECKER, 3),
+        (True, Verdict.VIOLATED, 0),
+        (True, Verdict.HOLDS, 1),
+        (True, Verdict.OUT_OF_TIME, 1),
+        (True, Verdict.BROKEN, 3),
+    ],
+)
+def test_a_switch_that_is_not_caught_fails_and_nothing_unknown_passes(
+    switched: bool, verdict: Verdict, code: int
+) -> None:
+    model = MODELS[0]
+    case = Case(model, model.switches[0] if switched else None)
+    assert exit_code([result_of(case, Outcome(verdict))]) == code
+
+
+def test_another_promise_than_the_expected_one_is_not_as_expected() -> None:
+    case = Case(MODELS[0], MODELS[0].switches[0])
+    assert exit_code([result_of(case, Outcome(Verdict.VIOLATED, violated="TypeOK"))]) == 1
+
+
+def test_nothing_run_is_unknown() -> None:
+    assert exit_code([]) == 2

@@ -1,0 +1,112 @@
+"""Every way in which TLC ends has its own name, and nothing but success reads as "holds"."""
+
+from pathlib import Path
+
+import pytest
+
+from spec.checker import Job, Verdict, check, read_output
+
+
+def message(number: int, text: str) -> str:
+    return f"@!@!@STARTMSG {number}:0 @!@!@\n{text}\n@!@!@ENDMSG {number} @!@!@\n"
+
+
+SUCCESS = message(2193, "Model checking completed. No error has been found.")
+STATISTICS = message(2199, "12 states generated, 7 distinct states found, 0 states left on queue.")
+VIOLATION = message(2110, "Invariant Small is violated.")
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "timed_out", "verdict"),
+    [
+        (SUCCESS + STATISTICS, 0, False, Verdict.HOLDS),
+        ("", 0, False, Verdict.BROKEN),
+        (STATISTICS, 0, False, Verdict.BROKEN),
+        (SUCCESS, 1, False, Verdict.BROKEN),
+        (SUCCESS, 0, True, Verdict.OUT_OF_TIME),
+        (VIOLATION, 12, False, Verdict.VIOLATED),
+        (VIOLATION, 0, False, Verdict.BROKEN),
+        (message(2116, "Temporal properties were violated."), 13, False, Verdict.VIOLATED),
+        (message(2114, "Deadlock reached."), 11, False, Verdict.DEADLOCK),
+        (message(2222, "The constant parameter N is not assigned a value."), 151, False, Verdict.WRONG_MODEL),
+        (message(3002, "Parsing or semantic analysis failed."), 150, False, Verdict.WRONG_MODEL),
+        (message(2104, "Assumption is false."), 10, False, Verdict.WRONG_MODEL),
+        (message(1001, "Java ran out of memory."), 255, False, Verdict.OUT_OF_MEMORY),
+        ("java.lang.OutOfMemoryError: Java heap space", 3, False, Verdict.OUT_OF_MEMORY),
+        ("Killed", -9, False, Verdict.BROKEN),
+    ],
+)
+def test_each_end_has_its_verdict(output: str, code: int, timed_out: bool, verdict: Verdict) -> None:
+    assert read_output(output, code, timed_out).verdict == verdict
+
+
+def test_numbers_and_trace_are_read() -> None:
+    states = message(2217, "1: <Initial predicate>\n/\\ x = 0\n") + message(
+        2217, "2: <Up line 4, col 1 of module M>\n/\\ x = 1\n"
+    )
+    outcome = read_output(VIOLATION + states + STATISTICS, 12)
+    assert (outcome.violated, outcome.generated, outcome.distinct) == ("Small", 12, 7)
+    assert [(step.action, step.state) for step in outcome.trace] == [("Initial", {"x": 0}), ("Up", {"x": 1})]
+
+
+COUNTER = """---- MODULE Counter ----
+EXTENDS Naturals
+CONSTANT Limit
+VARIABLE x
+Init == x = 0
+Up == x < Limit /\\ x' = x + 1
+Wide == \\E n \\in 1..Limit : x' = x + n
+Spec == Init /\\ [][Up]_x
+WideSpec == Init /\\ [][Wide]_x
+Small == x < 5
+Reaches == <>(x = Limit)
+====
+"""
+
+
+def counter(configuration: str, folder: Path, budget_s: float = 120, memory_mb: int = 200) -> Verdict:
+    job = Job(folder, "Counter", configuration, budget_s, memory_mb, modules={"Counter": COUNTER})
+    return check(job).verdict
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("configuration", "verdict"),
+    [
+        ("SPECIFICATION Spec\nCONSTANT Limit = 4\nINVARIANT Small\nCHECK_DEADLOCK FALSE", Verdict.HOLDS),
+        ("SPECIFICATION Spec\nCONSTANT Limit = 9\nINVARIANT Small\nCHECK_DEADLOCK FALSE", Verdict.VIOLATED),
+        ("SPECIFICATION Spec\nCONSTANT Limit = 4\nPROPERTY Reaches\nCHECK_DEADLOCK FALSE", Verdict.VIOLATED),
+        ("SPECIFICATION Spec\nCONSTANT Limit = 4\nINVARIANT Small", Verdict.DEADLOCK),
+        ("SPECIFICATION Spec\nINVARIANT Small", Verdict.WRONG_MODEL),
+        ("SPECIFICATION Spec\nCONSTANT Limit = 4\nINVARIANT Large", Verdict.WRONG_MODEL),
+        ("SPECIFICATION Spec\nCONSTANT Limit = TRUE\nINVARIANT Small", Verdict.WRONG_MODEL),
+        ("SPECIFCATION Spec", Verdict.WRONG_MODEL),
+    ],
+)
+def test_tlc_itself(configuration: str, verdict: Verdict, tmp_path: Path) -> None:
+    assert counter(configuration, tmp_path) == verdict
+
+
+@pytest.mark.java
+def test_a_module_that_does_not_parse_is_a_wrong_model(tmp_path: Path) -> None:
+    job = Job(
+        tmp_path, "Torn", "SPECIFICATION Spec", 60, 200, modules={"Torn": "---- MODULE Torn ----\nSpec == \n===="}
+    )
+    assert check(job).verdict == Verdict.WRONG_MODEL
+
+
+@pytest.mark.java
+def test_a_model_without_end_runs_out_of_time(tmp_path: Path) -> None:
+    endless = "SPECIFICATION WideSpec\nCONSTANT Limit = 2\nCHECK_DEADLOCK FALSE"
+    assert counter(endless, tmp_path, budget_s=4) == Verdict.OUT_OF_TIME
+
+
+def test_a_missing_jar_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from linearizability.targets import artifacts
+
+    def missing() -> Path:
+        raise artifacts.ArtifactError("tlc cannot be fetched")
+
+    monkeypatch.setattr(artifacts, "tlc_jar", missing)
+    outcome = check(Job(tmp_path, "Counter", "", modules={"Counter": COUNTER}))
+    assert (outcome.verdict, outcome.reason) == (Verdict.NO_CHECKER, "tlc cannot be fetched")

@@ -1,0 +1,631 @@
+"""What a requirement's test holds in its hands: the broker under judgement, seen through the wire only.
+
+Three kinds of methods: *saying* (`connect`, `call`, `produce`, `fetch` ...), *having* (`topic`, `end_offset`, `versions_of`
+...) and *judging* (`expect`, `expect_error`, `tolerate`, `skip`, `case`). What is said is recorded as evidence, what is
+judged is written down as seen.
+
+An API or version that the target does not advertise skips the requirement, and says so: no test needs to ask first.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+from uuid import UUID
+
+from conformance.requirement import Requirement, version_key
+from conformance.results import Case, Verdict
+from conformance.wire import CLIENT_ID, Connection, Deadline, Failed, Misbehaved, NoAnswer, Recorder
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import NO_UUID
+from reference.protocol.schema import Message
+
+T = TypeVar("T")
+
+CLOSED_WITHIN_S = 5.0
+"""How long a target may take to close a connection that it must close."""
+READY_WITHIN_S = 15.0
+"""How long a state that must come may take, unless the requirement says otherwise."""
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+"""Special timestamps of ListOffsets."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+GROUP, TRANSACTION = 0, 1
+"""Key types of FindCoordinator."""
+BROKER_RESOURCE, TOPIC_RESOURCE = 4, 2
+"""Resource types of DescribeConfigs."""
+
+RETRIABLE = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""Errors by which a broker says that it is not ready yet, and which the helpers wait out."""
+
+
+class Skipped(Exception):
+    """The requirement cannot be judged on this target. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that the suite made."""
+
+    name: str
+    id: UUID
+    partitions: int
+
+
+@dataclass
+class Subject:
+    """The target while it is open: what all requirements share."""
+
+    bootstrap: list[tuple[str, int]]
+    kafka_version: str
+    """The Kafka version whose behaviour is asked of it."""
+    api_versions: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    target: Any = None
+    """The open target of `linearizability.targets`, for its hooks; None for a plain address."""
+    nodes: int = 1
+    topics: list[str] = field(default_factory=list[str])
+    """All that was made, to be cleaned away."""
+
+
+class Broker:
+    """One requirement's view of the target. A context manager: its connections are closed at the end."""
+
+    def __init__(self, subject: Subject, record: Requirement) -> None:
+        self.subject = subject
+        self.requirement = record
+        self.recorder = Recorder()
+        self.deadline = Deadline.after(record.deadline_s)
+        self.seen: list[str] = []
+        self.tolerances: list[str] = []
+        self.cases: list[Case] = []
+        self._connections: list[Connection] = []
+        self._by_address: dict[tuple[str, int], Connection] = {}
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    # ---- saying
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The first bootstrap address."""
+        return self.subject.bootstrap[0]
+
+    @property
+    def target(self) -> Any:
+        """The open target, for its hooks (kill, restart, pause ...); the record's `hooks` say which are used."""
+        return self.subject.target
+
+    def connect(
+        self, address: tuple[str, int] | None = None, *, client_id: str | None = CLIENT_ID, timeout_s: float = 10.0
+    ) -> Connection:
+        """A new connection, to the first bootstrap address unless another is given."""
+        connection = Connection(
+            address or self.address, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id
+        )
+        self._connections.append(connection)
+        return connection
+
+    def connection(self, address: tuple[str, int] | None = None) -> Connection:
+        """The standing connection to an address; a new one where the last was closed."""
+        key = address or self.address
+        if key not in self._by_address or self._by_address[key].socket.fileno() < 0:
+            self._by_address[key] = self.connect(key)
+        return self._by_address[key]
+
+    def call(
+        self, request: Message, version: int | None = None, *, to: Connection | tuple[str, int] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:  # fmt: skip
+        """Send a request and read its answer, in the highest version that both sides know unless one is given.
+
+        `to` is a connection, or an address to which the standing connection is used.
+        """
+        version = self.version_for(request, version)
+        connection = to if isinstance(to, Connection) else self.connection(to)
+        try:
+            return connection.call(request, version, timeout_s=timeout_s)
+        except Misbehaved:
+            connection.close()
+            raise
+
+    def version_for(self, request: Message | type[Message], version: int | None = None) -> int:
+        """The version given, if the target advertises it; else the highest that both sides know. Skips when there is none."""
+        table = request if isinstance(request, type) else type(request)
+        lowest, highest = self.versions_of(table)
+        if version is None:
+            return highest
+        if not lowest <= version <= highest:
+            self.skip(f"the target does not serve {APIS[table.KEY].name} v{version} (but {lowest} to {highest})")
+        return version
+
+    def versions_of(self, request: type[Message]) -> tuple[int, int]:
+        """The range that the target advertises and this suite knows. Skips when there is none."""
+        name = APIS[request.KEY].name
+        if request.KEY not in self.subject.api_versions:
+            self.skip(f"the target does not advertise {name}")
+        lowest, highest = self.subject.api_versions[request.KEY]
+        lowest, highest = max(lowest, request.VERSIONS.lowest), min(highest, request.VERSIONS.highest)
+        if lowest > highest:
+            self.skip(f"the target serves no version of {name} that this suite knows")
+        return lowest, highest
+
+    def is_kafka(self, since: str, until: str = "") -> bool:
+        """Whether the behaviour asked for is that of Kafka `since` or later (and, where given, up to `until`)."""
+        key = version_key(self.subject.kafka_version)
+        return key >= version_key(since) and (not until or key[: len(version_key(until))] <= version_key(until))
+
+    # ---- having: topics
+
+    def topic(
+        self, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
+        name: str = "",
+    ) -> Topic:  # fmt: skip
+        """A new topic with a name of its own, once every partition has a leader.
+
+        Unless `configs` says otherwise it keeps its records for ever (retention.ms=-1): targets that the suite starts
+        look for expired ones several times a second, and records with old timestamps would vanish under the test.
+        """
+        topic_name = name or self.unused_name()
+        configs = {"retention.ms": "-1"} | dict(configs or {})
+        made = self.create_topic(topic_name, partitions, configs=configs, replication_factor=replication_factor)
+        if made.error_code != ErrorCode.NONE:
+            raise Failed(f"a topic could not be made: {error_name(made.error_code)} {made.error_message or ''}")
+        return self.await_topic(topic_name, partitions)
+
+    def unused_name(self, stem: str = "") -> str:
+        """A topic, group or transactional id that nobody has used."""
+        return f"tg-{(stem or self.requirement.id).lower()}-{uuid.uuid4().hex[:10]}"
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
+        version: int | None = None, validate_only: bool = False,
+    ) -> Any:  # fmt: skip
+        """CreateTopics for one topic; gives its result, whatever it is."""
+        request = CreateTopicsRequest(
+            topics=[new_topic(name, partitions, configs=configs, replication_factor=replication_factor)],
+            timeout_ms=10_000,
+            validate_only=validate_only,
+        )
+        self.subject.topics.append(name)
+        return only(self.call(request, version).topics, f"result for topic {name}")
+
+    def await_topic(self, name: str, partitions: int = 1) -> Topic:
+        """Wait until each partition of the topic has a leader that answers for it."""
+
+        def led() -> Topic | None:
+            found = self.describe_topic(name)
+            led = [p for p in found.partitions if p.error_code == ErrorCode.NONE and p.leader_id >= 0]
+            if found.error_code == ErrorCode.NONE and len(led) >= partitions:
+                return Topic(name, found.topic_id, len(found.partitions))
+            return None
+
+        topic = self.eventually(led, f"topic {name} has leaders for its {partitions} partitions")
+        for partition in range(topic.partitions):  # the metadata is ahead of the leader's own log for a moment
+            self.eventually(
+                lambda partition=partition: (
+                    self.offset_of(topic, EARLIEST, partition=partition).error_code not in RETRIABLE
+                ),
+                f"the leader of {name}-{partition} serves it",
+            )
+        return topic
+
+    def describe_topic(self, name: str) -> Any:
+        """The topic's entry of Metadata; auto-creation is off."""
+        version = self.version_for(MetadataRequest)
+        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
+        return only(self.metadata(topics, version=version).topics, f"entry for topic {name}")
+
+    def metadata(
+        self, topics: list[MetadataRequest.MetadataRequestTopic] | None, *, version: int | None = None,
+        auto_create: bool = False, to: Connection | tuple[str, int] | None = None,
+    ) -> Any:  # fmt: skip
+        """A Metadata response; no topics (None) asks for all. Versions below 4 always allow auto-creation."""
+        version = self.version_for(MetadataRequest, version)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create or version < 4)
+        return self.call(request, version, to=to)
+
+    def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
+        """The address of the partition's leader."""
+        if len(self.subject.bootstrap) == 1:
+            return self.address
+        metadata = self.metadata([MetadataRequest.MetadataRequestTopic(name=topic.name)])
+        leaders = [p.leader_id for one in metadata.topics for p in one.partitions if p.partition_index == partition]
+        leading = [(b.host, b.port) for b in metadata.brokers if b.node_id in leaders]
+        return only(leading, f"leader of {topic.name}-{partition}")
+
+    def leader_epoch(self, topic: Topic, partition: int = 0) -> int:
+        """The partition's leader epoch, as Metadata says."""
+        found = self.describe_topic(topic.name)
+        return next(p.leader_epoch for p in found.partitions if p.partition_index == partition)
+
+    def restart_leader(self, topic: Topic, partition: int = 0) -> int:
+        """Restart the node that leads a partition (needs the hook `restart`), and wait until the partition is led in a
+        later epoch; gives that epoch."""
+        before = next(p for p in self.describe_topic(topic.name).partitions if p.partition_index == partition)
+        for connection in self._by_address.values():
+            connection.close()
+        self.target.restart(before.leader_id)
+
+        def led() -> int | None:
+            epoch = self.leader_epoch(topic, partition)
+            return epoch if epoch > before.leader_epoch else None
+
+        self.await_topic(topic.name, topic.partitions)
+        return self.eventually(led, f"{topic.name}-{partition} is led in an epoch above {before.leader_epoch}")
+
+    def coordinator(self, key: str, key_type: int = GROUP) -> tuple[str, int]:
+        """The address of the coordinator of a group or a transactional id, once it is there."""
+
+        def found() -> tuple[str, int] | None:
+            version = self.version_for(FindCoordinatorRequest)
+            if version >= 4:
+                answer = self.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), version)
+                answer = only(answer.coordinators, f"coordinator of {key}")
+            else:
+                answer = self.call(FindCoordinatorRequest(key=key, key_type=key_type), version)
+            return (answer.host, answer.port) if answer.error_code == ErrorCode.NONE else None
+
+        return self.eventually(found, f"{key} has a coordinator")
+
+    # ---- having: records
+
+    def produce(
+        self, topic: Topic, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int | None = None,
+        timeout_ms: int = 10_000, transactional_id: str | None = None, to: Connection | None = None,
+    ) -> Any:  # fmt: skip
+        """Produce to one partition; gives the partition's result, whatever it is."""
+        version = self.version_for(ProduceRequest, version)
+        request = produce_request(
+            {(topic, partition): records}, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
+        )
+        answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
+        return only(only(answer.responses, "topic in the answer").partition_responses, "partition in the answer")
+
+    def append(self, topic: Topic, records: bytes, *, partition: int = 0, **options: Any) -> int:
+        """Produce what must be accepted; gives the base offset."""
+        result = self.produce(topic, records, partition=partition, **options)
+        if result.error_code != ErrorCode.NONE:
+            raise Failed(f"a valid batch was refused with {error_name(result.error_code)} {_message(result)}")
+        return result.base_offset
+
+    def fetch(
+        self, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None, max_wait_ms: int = 0,
+        min_bytes: int = 1, max_bytes: int = 50 << 20, partition_max_bytes: int = 50 << 20,
+        isolation: int = READ_UNCOMMITTED, current_leader_epoch: int = -1, to: Connection | None = None,
+    ) -> Any:  # fmt: skip
+        """A sessionless fetch of one partition; gives the partition's result, whatever it is."""
+        version = self.version_for(FetchRequest, version)
+        request = fetch_request(
+            {(topic, partition): offset}, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes, isolation=isolation, current_leader_epoch=current_leader_epoch,
+        )  # fmt: skip
+        answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
+        if answer.error_code != ErrorCode.NONE:
+            raise Failed(f"a fetch without a session was answered with {error_name(answer.error_code)}")
+        return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
+
+    def log(self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED) -> bytes:
+        """All bytes of the partition from an offset to its end, as fetched."""
+        from conformance.batches import next_offset
+
+        collected = bytearray()
+        while True:
+            part = self.fetch(topic, offset, partition=partition, isolation=isolation)
+            if part.error_code != ErrorCode.NONE:
+                raise Failed(f"a fetch at offset {offset} was answered with {error_name(part.error_code)}")
+            data = bytes(part.records or b"")
+            if not data:
+                return bytes(collected)
+            collected += data
+            offset = next_offset(data)
+
+    def offset_of(
+        self, topic: Topic, timestamp: int, *, partition: int = 0, version: int | None = None,
+        isolation: int = READ_UNCOMMITTED,
+    ) -> Any:  # fmt: skip
+        """ListOffsets of one partition; gives the partition's result, whatever it is."""
+        version = self.version_for(ListOffsetsRequest, version)
+        request = list_offsets_request({(topic.name, partition): timestamp}, isolation=isolation if version >= 2 else 0)
+        answer = self.call(request, version, to=self.leader(topic, partition))
+        return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+
+    def end_offset(self, topic: Topic, partition: int = 0, *, isolation: int = READ_UNCOMMITTED) -> int:
+        """The high watermark, or the last stable offset for read_committed."""
+        found = self.offset_of(topic, LATEST, partition=partition, isolation=isolation)
+        if found.error_code != ErrorCode.NONE:
+            raise Failed(f"ListOffsets was answered with {error_name(found.error_code)}")
+        return found.offset
+
+    def start_offset(self, topic: Topic, partition: int = 0) -> int:
+        """The log start offset."""
+        found = self.offset_of(topic, EARLIEST, partition=partition)
+        if found.error_code != ErrorCode.NONE:
+            raise Failed(f"ListOffsets was answered with {error_name(found.error_code)}")
+        return found.offset
+
+    def delete_records(self, topic: Topic, before: int, *, partition: int = 0) -> int:
+        """Delete the records below an offset, which must succeed; gives the new log start offset."""
+        deleted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=before)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=topic.name, partitions=[deleted])], timeout_ms=10_000
+        )
+        answer = self.call(request, to=self.leader(topic, partition))
+        result = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+        if result.error_code != ErrorCode.NONE:
+            raise Failed(f"DeleteRecords was answered with {error_name(result.error_code)}")
+        return result.low_watermark
+
+    def producer_id(self, *, version: int | None = None) -> tuple[int, int]:
+        """A fresh producer id and its epoch, for idempotent produce."""
+
+        def given() -> tuple[int, int] | None:
+            answer = self.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), version)
+            if answer.error_code in RETRIABLE:
+                return None
+            self.expect_error(answer.error_code, ErrorCode.NONE, what="InitProducerId")
+            return answer.producer_id, answer.producer_epoch
+
+        return self.eventually(given, "InitProducerId gives a producer id")
+
+    def broker_configs(self, names: Collection[str], node_id: int | None = None) -> dict[str, str | None]:
+        """Configurations in force on a broker (the first one unless said), by DescribeConfigs."""
+        if node_id is None:
+            brokers = self.metadata([]).brokers
+            if not brokers:
+                raise Failed("Metadata lists no broker")
+            node_id = brokers[0].node_id
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(names)
+        )
+        result = only(self.call(DescribeConfigsRequest(resources=[resource])).results, f"result for broker {node_id}")
+        return {config.name: config.value for config in result.configs}
+
+    # ---- judging
+
+    def expect(self, holds: bool, sentence: str) -> None:
+        """Write down what was seen; where it does not hold, the requirement has failed."""
+        if not holds:
+            raise Failed(sentence)
+        self.saw(sentence)
+
+    def expect_equal(self, what: str, seen: object, wanted: object) -> None:
+        """The value is the wanted one."""
+        if seen != wanted:
+            raise Failed(f"{what} is {shown(seen)}, not {shown(wanted)}")
+        self.saw(f"{what} is {shown(seen)}")
+
+    def expect_error(
+        self,
+        seen: int,
+        *accepted: ErrorCode,
+        tolerated: Collection[ErrorCode] = (),
+        what: str = "",
+        message: object = "",
+    ) -> None:
+        """The error code is one of the accepted; a tolerated one passes with a note."""
+        told = f"{what}: " if what else ""
+        if seen in accepted:
+            self.saw(f"{told}{error_name(seen)}")
+        elif seen in tolerated:
+            self.tolerate(f"{told}{error_name(seen)} instead of {' or '.join(map(error_name, accepted))}")
+        else:
+            wanted = " or ".join(map(error_name, accepted))
+            raise Failed(f"{told}{error_name(seen)}{f' ({message})' if message else ''} instead of {wanted}")
+
+    def expect_closed(self, connection: Connection, *, what: str = "the connection") -> None:
+        """The target closes the connection and says nothing before."""
+        said = connection.wait_closed(CLOSED_WITHIN_S)
+        if said is None:
+            raise Failed(f"{what} is still open after {CLOSED_WITHIN_S:g} s")
+        if said:
+            raise Failed(f"{what} was answered with {len(said)} bytes before it was closed: {said[:40].hex(' ')}")
+        self.saw(f"{what} was closed without an answer")
+
+    def expect_served(self, *, what: str = "another connection is served") -> None:
+        """A well-formed client on a new connection gets its answer: the broker is alive."""
+        with self.connect() as connection:
+            answer = connection.call(ApiVersionsRequest(), 0)
+        self.expect(answer.error_code == ErrorCode.NONE, what)
+
+    def eventually(
+        self, probe: Callable[[], T | None], what: str, *, within_s: float = 0.0, every_s: float = 0.02
+    ) -> T:
+        """Ask until the answer is neither None nor False. Fails when it does not come in time (15 s unless said)."""
+        within_s = within_s or READY_WITHIN_S
+        until = time.monotonic() + within_s
+        pause_s = every_s
+        while True:
+            found = probe()
+            if found is not None and found is not False:
+                return found
+            if time.monotonic() + pause_s > min(until, self.deadline.at_s):
+                raise NoAnswer(f"not within {within_s:g} s: {what}")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.5)
+
+    def saw(self, sentence: str) -> None:
+        """Write down an observation."""
+        self.seen.append(sentence)
+
+    def tolerate(self, reason: str) -> None:
+        """The requirement is met in a way that Kafka does not; it passes with this note unless something else fails."""
+        self.tolerances.append(reason)
+        self.saw(reason)
+
+    def fail(self, seen: str) -> NoReturn:
+        """The requirement has failed; say what was seen."""
+        raise Failed(seen)
+
+    def skip(self, reason: str) -> NoReturn:
+        """The requirement cannot be judged here; say what the target lacks."""
+        raise Skipped(reason)
+
+    @contextmanager
+    def case(self, name: str, *, deadline_s: float | None = None) -> Iterator[None]:
+        """One of several cases, judged by itself: a failure in one does not end the others. The worst case counts."""
+        outer_seen, outer_tolerances, outer_deadline = self.seen, self.tolerances, self.deadline.at_s
+        self.seen, self.tolerances = [], []
+        self.recorder.case = name
+        if deadline_s is not None:
+            self.deadline.at_s = min(outer_deadline, time.monotonic() + deadline_s)
+        case = Case(name=name, verdict=Verdict.PASS)
+        try:
+            yield
+            if self.tolerances:
+                case.verdict, case.reason = Verdict.TOLERATED, "; ".join(self.tolerances)
+        except Failed as failure:
+            case.verdict, case.reason = Verdict.FAIL, str(failure)
+        except Skipped as skip:
+            case.verdict, case.reason = Verdict.SKIPPED, str(skip)
+        finally:
+            case.seen = self.seen
+            self.cases.append(case)
+            self.seen, self.tolerances, self.deadline.at_s = outer_seen, outer_tolerances, outer_deadline
+            self.recorder.case = ""
+
+
+# ---- requests
+
+
+def new_topic(
+    name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1
+) -> CreateTopicsRequest.CreatableTopic:
+    """One topic of a CreateTopics request."""
+    config = CreateTopicsRequest.CreatableTopicConfig
+    return CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+
+
+def produce_request(
+    batches: Mapping[tuple[Topic, int], bytes | None], *, acks: int = -1, timeout_ms: int = 10_000,
+    transactional_id: str | None = None,
+) -> ProduceRequest:  # fmt: skip
+    """A Produce request for partitions, in the order given; its version carries topics by name or, from v13, by id."""
+    topics: dict[Topic, Any] = {}
+    for (topic, partition), records in batches.items():
+        if topic not in topics:
+            topics[topic] = ProduceRequest.TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[])
+        data = ProduceRequest.PartitionProduceData(index=partition, records=records)
+        topics[topic].partition_data.append(data)
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+    )
+
+
+def fetch_request(
+    offsets: Mapping[tuple[Topic, int], int], *, max_wait_ms: int = 0, min_bytes: int = 1,
+    max_bytes: int = 50 << 20, partition_max_bytes: int = 50 << 20, isolation: int = READ_UNCOMMITTED,
+    current_leader_epoch: int = -1, last_fetched_epoch: int = -1, session_id: int = 0, session_epoch: int = -1,
+    forgotten: Mapping[Topic, list[int]] | None = None,
+) -> FetchRequest:  # fmt: skip
+    """A consumer's Fetch request for partitions, in the order given; without a session unless one is given."""
+    topics: dict[Topic, Any] = {}
+    for (topic, partition), offset in offsets.items():
+        if topic not in topics:
+            topics[topic] = FetchRequest.FetchTopic(topic=topic.name, topic_id=topic.id, partitions=[])
+        topics[topic].partitions.append(
+            FetchRequest.FetchPartition(
+                partition=partition,
+                fetch_offset=offset,
+                partition_max_bytes=partition_max_bytes,
+                current_leader_epoch=current_leader_epoch,
+                last_fetched_epoch=last_fetched_epoch,
+                log_start_offset=-1,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation,
+        session_id=session_id, session_epoch=session_epoch, topics=list(topics.values()),
+        forgotten_topics_data=[
+            FetchRequest.ForgottenTopic(topic=topic.name, topic_id=topic.id, partitions=list(partitions))
+            for topic, partitions in (forgotten or {}).items()
+        ],
+    )  # fmt: skip
+
+
+def list_offsets_request(timestamps: Mapping[tuple[str, int], int], *, isolation: int = READ_UNCOMMITTED) -> Message:
+    """A consumer's ListOffsets request; each partition of its own entry, so that doubles can be said too."""
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                name=name,
+                partitions=[ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)],
+            )
+            for (name, partition), timestamp in timestamps.items()
+        ],
+    )
+
+
+def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsRequest:
+    """A DeleteTopics request by name."""
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000)
+    state = DeleteTopicsRequest.DeleteTopicState
+    return DeleteTopicsRequest(topics=[state(name=name, topic_id=NO_UUID) for name in names], timeout_ms=10_000)
+
+
+# ---- words
+
+
+def only(items: Sequence[T], what: str) -> T:
+    """The only element of an answer that must have one. Fails, instead of breaking the suite, where it is otherwise."""
+    if len(items) != 1:
+        raise Failed(f"{len(items)} instead of one {what}")
+    return items[0]
+
+
+def error_name(code: int) -> str:
+    """`CORRUPT_MESSAGE(2)`, or the bare number of a code that Kafka does not have."""
+    try:
+        return f"{ErrorCode(code).name}({int(code)})"
+    except ValueError:
+        return f"error {code}"
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: errors by name, bytes in hex, the rest as Python writes it, not too long."""
+    if isinstance(value, ErrorCode):
+        return error_name(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value)} bytes {bytes(value[:32]).hex(' ')}"
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _message(result: Any) -> str:
+    return getattr(result, "error_message", None) or ""

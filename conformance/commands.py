@@ -1,0 +1,382 @@
+"""The commands of the conformance suite: run, list, explain, report, compare, doctor.
+
+Exit codes: 0 pass, 1 fail, 2 unknown or nothing but skips, 3 engine or target error, 64 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from conformance.requirement import Entry, Level
+    from conformance.results import Run
+
+PASS, FAIL, UNKNOWN, BROKEN, WRONG_USAGE = 0, 1, 2, 3, 64
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output; the last one sums up.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID|AREA|FROM..TO]...", help="PRD-05, PRD, PRD-05..PRD-09; default: all.")
+]
+LevelOption = Annotated[
+    list[str] | None, typer.Option("--level", help="Only must, should or optional ones; may be repeated.")
+]
+KafkaVersion = Annotated[
+    str, typer.Option("--version", help="Judge as this Kafka version (as 4.3.1); default: found out from the target.")
+]
+
+
+@app.command(
+    epilog="Examples:  tidegauge run --target kafka:4.3.1   ·   tidegauge run FRM API --target reference:1 --json   ·   "
+    "tidegauge run PRD-05 --target addr:127.0.0.1:9092 --repeat 10"
+)
+def run(
+    ids: Ids = None,
+    target: Annotated[
+        str, typer.Option(help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES] or exec:PATH.")
+    ] = "reference:1",
+    level: LevelOption = None,
+    version: KafkaVersion = "",
+    expected_failures: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with an id a line (# begins a comment): these may fail, and must not pass.", exists=True
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Run so many times; a verdict that changes is a flake.")] = 1,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Write what passes on a real Apache Kafka into the catalogue.")
+    ] = False,
+    with_demonstrations: Annotated[
+        bool,
+        typer.Option(
+            "--with-demonstrations",
+            help="Show the other promises too (spec check, fuzz, hunt), in the same report; about two minutes more.",
+        ),
+    ] = False,
+    results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show every requirement, also those that pass.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge a broker by the requirements.
+
+    The smoke test comes first; then each requirement is judged, and a folder under results/ keeps report.json,
+    report.html and junit.xml. Failed must-requirements make the verdict fail; others are reported.
+    """
+    from conformance.requirement import confirm as write_confirmation
+
+    entries = _select(ids, level)
+    expected = _expected(expected_failures)
+    if confirm and not target.startswith("kafka:"):
+        _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
+    runs: list[Run] = []
+    for _ in range(repeat):
+        selection = " ".join(ids or [])
+        shown = with_demonstrations and not runs
+        runs.append(_run_once(target, entries, version, expected, results, selection, as_json, verbose, shown))
+        if runs[-1].broken:
+            break
+    flakes = _flakes(runs)
+    if confirm:
+        judged = {
+            j.requirement.id for one in runs for j in one.judgements if j.verdict in ("pass", "fail", "tolerated")
+        }
+        passed = {id for id in judged if all(_verdicts(one).get(id) == "pass" for one in runs)}
+        write_confirmation(runs[-1].target.kafka_version, passed, judged)
+    worst = max((_exit_code(one) for one in runs), key=(PASS, UNKNOWN, BROKEN, FAIL).index)
+    if as_json:
+        _line(_summary(runs, flakes))
+    elif repeat > 1:
+        _console().print(f"{len(runs)} runs, flakes: {', '.join(flakes) or 'none'}")
+    raise typer.Exit(FAIL if flakes and worst == PASS else worst)
+
+
+def _run_once(
+    target: str, entries: list[Entry], version: str, expected: list[str], results: Path | None, selection: str,
+    as_json: bool, verbose: bool, with_demonstrations: bool,
+) -> Run:  # fmt: skip
+    from rich.console import Console
+
+    from conformance import report
+    from conformance.demonstrations import demonstrate
+    from conformance.report.terminal import Progress, show
+    from conformance.runner import Plan
+    from conformance.runner import run as run_suite
+    from linearizability.results import new_run_folder
+
+    folder = new_run_folder("run", target, results)
+    progress = Progress(Console(stderr=True), len(entries))
+    try:
+        found = run_suite(
+            Plan(
+                spec=target,
+                entries=entries,
+                folder=folder,
+                selection=selection,
+                kafka_version=version,
+                expected_failures=expected,
+                listener=progress,
+            )
+        )
+    finally:
+        progress.finish()
+    found.folder = str(folder)
+    if with_demonstrations:
+        broke = found.reason if found.broken else ""
+        found.demonstrations = list(demonstrate(lambda text: print(text, file=sys.stderr, flush=True)))
+        found.sum_up(target_broke=broke)
+    report.write(found, folder)
+    if as_json:
+        for judgement in found.judgements:
+            _line(
+                {
+                    "id": judgement.requirement.id,
+                    "level": judgement.requirement.level,
+                    "verdict": judgement.verdict,
+                    "reason": judgement.reason,
+                    "seconds": judgement.seconds,
+                }
+            )
+    else:
+        show(found, _console(), verbose=verbose)
+        _console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
+    return found
+
+
+@app.command(
+    name="list",
+    epilog="Examples:  tidegauge list   ·   tidegauge list PRD --level must   ·   tidegauge list --version 3.9 --json",
+)
+def list_(ids: Ids = None, level: LevelOption = None, version: KafkaVersion = "", as_json: Json = False) -> None:
+    """List the requirements."""
+    from rich.table import Table
+
+    from conformance.requirement import record_as_json
+
+    entries = _select(ids, level, version)
+    if as_json:
+        for entry in entries:
+            _line(record_as_json(entry.requirement))
+        untestable = sum(entry.test is None for entry in entries)
+        _line({"requirements": len(entries), "untestable": untestable, "areas": _area_counts(entries)})
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("id", "level", "confirmed", "sentence"):
+        table.add_column(title, overflow="fold")
+    for entry in entries:
+        record = entry.requirement
+        mark = "untestable" if record.untestable else ", ".join(record.confirmed) or "-"
+        table.add_row(record.id, str(record.level), mark, record.sentence)
+    _console().print(table)
+    _console().print(f"{len(entries)} requirements")
+
+
+@app.command(epilog="Examples:  tidegauge explain FRM-04   ·   tidegauge explain PRD --json")
+def explain(
+    ids: Annotated[list[str], typer.Argument(metavar="ID|AREA...", help="What to explain.")], as_json: Json = False
+) -> None:
+    """Show all that is known of requirements: sentence, source, what is accepted, where it was confirmed."""
+    import inspect
+
+    from conformance.report.terminal import show_requirement
+    from conformance.requirement import record_as_json
+
+    for entry in _select(ids, None):
+        if as_json:
+            _line(record_as_json(entry.requirement))
+            continue
+        show_requirement(entry.requirement, _console())
+        if entry.test:
+            source = inspect.getsourcefile(entry.test) or ""
+            place = f"{Path(source).name}:{inspect.getsourcelines(entry.test)[1]}"
+            _console().print(f"  test        conformance/requirements/{place}\n", style="dim", highlight=False)
+
+
+@app.command(epilog="Examples:  tidegauge report   ·   tidegauge report results/latest --verbose")
+def report(
+    path: Annotated[Path, typer.Argument(help="A result folder or its report.json.")] = Path("results/latest"),
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show every requirement, also those that pass.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a stored run again, and write its HTML and JUnit files anew."""
+    from conformance import report as writer
+    from conformance.report.terminal import show
+
+    found = _read(path)
+    folder = path if path.is_dir() else path.parent
+    writer.write(found, folder)
+    if as_json:
+        _line(_summary([found], []))
+    else:
+        show(found, _console(), verbose=verbose)
+        _console().print(f"{folder / writer.HTML_NAME}", soft_wrap=True, highlight=False)
+    raise typer.Exit(_exit_code(found))
+
+
+@app.command(
+    epilog="Examples:  tidegauge compare results/A results/B   ·   tidegauge compare results/*-run-* --html matrix.html"
+)
+def compare(
+    paths: Annotated[list[Path], typer.Argument(help="Result folders, or report.json files.")],
+    html: Annotated[Path | None, typer.Option(help="Write the matrix as one HTML file.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show all requirements, not only those that differ.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Set several stored runs side by side in one matrix."""
+    from conformance.report.html import matrix_page
+    from conformance.report.matrix import matrix, show
+
+    found = matrix([_read(path) for path in paths])
+    if html:
+        html.write_text(matrix_page(found))
+    if as_json:
+        for row in found.rows:
+            cells = {label: cell.verdict if cell else None for label, cell in zip(found.labels, row.cells, strict=True)}
+            _line({"id": row.requirement.id, "differs": row.differs, "verdicts": cells})
+        verdicts = {label: run.verdict for label, run in zip(found.labels, found.runs, strict=True)}
+        _line({"verdicts": verdicts, "requirements": len(found.rows), "differ": sum(row.differs for row in found.rows)})
+    else:
+        show(found, _console(), everything=everything)
+        if html:
+            _console().print(str(html), soft_wrap=True, highlight=False)
+
+
+@app.command(epilog="Examples:  tidegauge doctor   ·   tidegauge doctor --target kafka:4.3.1 --json")
+def doctor(
+    target: Annotated[str, typer.Option(help="Also open this target and smoke-test it.")] = "", as_json: Json = False
+) -> None:
+    """Say what this machine has, and what is missing for which target."""
+    from rich.text import Text
+
+    from conformance.doctor import examine
+
+    checks = examine(target)
+    for check in checks:
+        if as_json:
+            _line(check.model_dump(mode="json"))
+        else:
+            colour = {"ok": "green", "missing": "yellow", "broken": "bold red"}[check.state]
+            _console().print(Text.assemble((f"{check.state:<8}", colour), f"{check.name:<22}", (check.found, "dim")))
+            if check.advice:
+                _console().print(Text(f"        {check.advice}"))
+    broken = [check.name for check in checks if check.state == "broken"]
+    if as_json:
+        missing = [check.name for check in checks if check.state == "missing"]
+        _line({"verdict": "fail" if broken else "pass", "broken": broken, "missing": missing})
+    raise typer.Exit(BROKEN if broken else PASS)
+
+
+# ---- shared by the commands
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _line(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def _wrong(sentence: str) -> None:
+    raise typer.BadParameter(sentence)
+
+
+def _select(ids: list[str] | None, level: list[str] | None, version: str = "") -> list[Entry]:
+    from conformance.requirement import Level, select
+
+    levels: list[Level] = []
+    for name in level or []:
+        if name not in list(Level):
+            _wrong(f"--level {name}: there are must, should and optional")
+        levels.append(Level(name))
+    try:
+        chosen = select(ids or [], levels=levels, version=version)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if not chosen:
+        _wrong("this selection leaves no requirement")
+    return chosen
+
+
+def _expected(path: Path | None) -> list[str]:
+    """The ids in a file of expected failures."""
+    from conformance.requirement import catalogue
+
+    lines = [line.partition("#")[0].split() for line in path.read_text().splitlines()] if path else []
+    ids = [words[0] for words in lines if words]
+    if unknown := [id for id in ids if id not in catalogue()]:
+        _wrong(f"{path}: no such requirement: {', '.join(unknown)}")
+    return ids
+
+
+def _read(path: Path) -> Run:
+    from pydantic import ValidationError
+
+    from conformance import report as writer
+
+    try:
+        return writer.read(path)
+    except FileNotFoundError as error:
+        raise typer.BadParameter(f"{path} holds no {writer.JSON_NAME}") from error
+    except ValidationError as error:
+        raise typer.BadParameter(f"{path} is no report of this suite: {error.errors()[0]['msg']}") from error
+
+
+def _verdicts(found: Run) -> dict[str, str]:
+    return {judgement.requirement.id: str(judgement.verdict) for judgement in found.judgements}
+
+
+def _flakes(runs: list[Run]) -> list[str]:
+    """Requirements whose verdict is not the same in all runs."""
+    ids = [judgement.requirement.id for judgement in runs[0].judgements]
+    return [id for id in ids if len({_verdicts(one).get(id) for one in runs}) > 1]
+
+
+def _exit_code(found: Run) -> int:
+    match str(found.verdict):
+        case "pass":
+            return PASS
+        case "fail":
+            return FAIL
+        case _:
+            return BROKEN if found.broken else UNKNOWN
+
+
+def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
+    """The last JSON line: of several runs the worst, with what changed between them."""
+    worst = max(runs, key=lambda one: (PASS, UNKNOWN, BROKEN, FAIL).index(_exit_code(one)))
+    summary: dict[str, Any] = {
+        "verdict": worst.verdict,
+        "reason": worst.reason,
+        "target": worst.target.spec,
+        "kafka_version": worst.target.kafka_version,
+        **{name: getattr(worst, name).model_dump(by_alias=True) for name in ("must", "should", "optional")},
+        "untestable": worst.untestable,
+        "engine_errors": worst.engine_errors,
+        "demonstrations": {each.command: each.verdict for each in worst.demonstrations},
+        "seconds": round(sum(one.seconds for one in runs), 2),
+        "folder": worst.folder,
+    }
+    if len(runs) > 1:
+        summary |= {"runs": len(runs), "flakes": flakes, "folders": [one.folder for one in runs]}
+    return summary
+
+
+def _area_counts(entries: list[Entry]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for entry in entries:
+        counts[entry.requirement.area] = counts.get(entry.requirement.area, 0) + 1
+    return counts

@@ -1,0 +1,74 @@
+"""The other promises beside the suite, each shown once by its own command and kept in the same report.
+
+A demonstration is a command of this project that ends with one JSON object and an exit code; what it says of itself is
+told, not judged again here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.results import Demonstration, RunVerdict
+
+TIMEOUT_S = 600
+VERDICT_OF_EXIT_CODE = {0: RunVerdict.PASS, 1: RunVerdict.FAIL}
+SHOWN_KEYS = 12
+"""How many plain values of a command's summary the report shows."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown, and by which command."""
+
+    title: str
+    arguments: tuple[str, ...]
+
+
+ALL = (
+    Shown("The specification: clean models hold, switches are caught", ("spec", "check", "--json")),
+    Shown("Simulated lives of the reference, in virtual time", ("fuzz", "--schedules", "100", "--json")),
+    Shown("A real process under kill -9", ("hunt", "--target", "reference:1", "--minutes", "1", "--json")),
+)
+
+
+def demonstrate(progress: Callable[[str], None]) -> Iterator[Demonstration]:
+    """Run each command in a process of its own; one that breaks or does not end is unknown, never a pass."""
+    for shown in ALL:
+        progress(f"{shown.title}: tidegauge {' '.join(shown.arguments)}")
+        began = time.monotonic()
+        command = [sys.executable, "-m", "tidegauge", *shown.arguments]
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False)
+            code, summary = done.returncode, _last_object(done.stdout)
+        except subprocess.TimeoutExpired:
+            code, summary = -1, {"error": f"did not end within {TIMEOUT_S} s"}
+        yield Demonstration(
+            title=shown.title,
+            command=f"tidegauge {' '.join(shown.arguments)}",
+            verdict=VERDICT_OF_EXIT_CODE.get(code, RunVerdict.UNKNOWN),
+            exit_code=code,
+            seconds=time.monotonic() - began,
+            folder=str(summary.get("folder", "")),
+            summary=_plain(summary),
+        )
+
+
+def _last_object(text: str) -> dict[str, Any]:
+    """The JSON object in the last line; without one the command said nothing that counts."""
+    lines = text.strip().splitlines()
+    try:
+        found = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"error": "the command's last line is no JSON object"}
+
+
+def _plain(summary: dict[str, Any]) -> dict[str, str]:
+    plain = {name: str(value) for name, value in summary.items() if isinstance(value, (str, int, float, bool))}
+    return dict([*plain.items()][:SHOWN_KEYS])

@@ -1,0 +1,123 @@
+"""What this machine has, and what is missing for which target."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel
+
+JAVA_NEEDED = 17
+PACKAGES = ("pytest", "pydantic", "rich", "jinja2", "cramjam", "crc32c", "confluent-kafka", "pyspark", "pyarrow")
+
+
+class Check(BaseModel):
+    """One thing that was looked at."""
+
+    name: str
+    state: Literal["ok", "missing", "broken"]
+    """broken: nothing can be judged here; missing: some targets or commands cannot be used."""
+    found: str = ""
+    advice: str = ""
+
+
+def examine(target: str = "") -> list[Check]:
+    """Look at all there is; with a target, open it and smoke-test it as well."""
+    checks = [
+        _python(),
+        *(_package(name) for name in PACKAGES),
+        _loopback(),
+        _disk(),
+        _java(),
+        _namespaces(),
+        _docker(),
+    ]
+    if target:
+        checks.append(_target(target))
+    return checks
+
+
+def _python() -> Check:
+    return Check(name="python", state="ok", found=f"{platform.python_version()}, {os.cpu_count()} processors")
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name=name, state="ok", found=version(name))
+    except PackageNotFoundError:
+        return Check(name=name, state="broken", advice="`make setup` installs what requirements.lock names.")
+
+
+def _loopback() -> Check:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
+            return Check(name="loopback", state="ok", found="127.0.0.1 takes connections")
+    except OSError as error:
+        return Check(name="loopback", state="broken", found=str(error), advice="Targets are started on 127.0.0.1.")
+
+
+def _disk() -> Check:
+    free_gib = shutil.disk_usage(Path.cwd()).free / 2**30
+    state = "ok" if free_gib >= 2 else "missing"
+    return Check(
+        name="disk", state=state, found=f"{free_gib:.1f} GiB free here",
+        advice="" if state == "ok" else "Kafka's artifacts and logs want 2 GiB.",
+    )  # fmt: skip
+
+
+def _java() -> Check:
+    advice = (
+        f"Java {JAVA_NEEDED}+ is needed for kafka:VERSION targets, Spark and TLC: apt install default-jre-headless."
+    )
+    java = shutil.which("java")
+    if not java:
+        return Check(name="java", state="missing", advice=advice)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    first = said.splitlines()[0] if said else ""
+    number = re.search(r'"(\d+)', first)
+    if not number or int(number[1]) < JAVA_NEEDED:
+        return Check(name="java", state="missing", found=first, advice=advice)
+    return Check(name="java", state="ok", found=first)
+
+
+def _namespaces() -> Check:
+    command = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "true"]
+    advice = "`hunt` cuts links in network namespaces: allow unprivileged user namespaces, or run as root."
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(name="network namespaces", state="missing", found=str(error), advice=advice)
+    if done.returncode:
+        return Check(name="network namespaces", state="missing", found=done.stderr.strip(), advice=advice)
+    return Check(name="network namespaces", state="ok", found="usable" + (" as root" if os.geteuid() == 0 else ""))
+
+
+def _docker() -> Check:
+    if not shutil.which("docker"):
+        return Check(name="docker", state="missing", advice="Only `hunt --docker` needs it: apt install docker.io.")
+    return Check(name="docker", state="ok", found=shutil.which("docker") or "")
+
+
+def _target(spec: str) -> Check:
+    from conformance.requirement import select
+    from conformance.results import TargetRecord
+    from conformance.runner import Plan, run
+
+    with tempfile.TemporaryDirectory() as folder:
+        report = run(Plan(spec=spec, entries=select(["API-01"]), folder=Path(folder)))
+    who: TargetRecord = report.target
+    if report.broken:
+        return Check(
+            name=spec, state="broken", found=report.reason, advice="Its logs say more: `tidegauge run` keeps them."
+        )
+    return Check(
+        name=spec, state="ok", found=f"smoke test passed; speaks like Kafka {who.kafka_version}, {who.nodes} nodes"
+    )

@@ -1,0 +1,149 @@
+"""A minimal valid request for every API: what is asked once in every advertised version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from conformance.batches import batch, message_set
+from conformance.broker import EARLIEST, Broker, Topic, delete_topics_request, fetch_request, list_offsets_request
+from conformance.broker import produce_request as produce_to
+from reference.protocol.apis import APIS
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.describe_acls import DescribeAclsRequest
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.protocol.messages.describe_producers import DescribeProducersRequest
+from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
+from reference.protocol.messages.heartbeat import HeartbeatRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.messages.leave_group import LeaveGroupRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest
+from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from reference.protocol.messages.sync_group import SyncGroupRequest
+from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from reference.protocol.schema import Message
+
+NOBODY = 2147483647
+"""A node id that no cluster uses."""
+
+CORE = {
+    "Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "DeleteRecords", "InitProducerId", "DescribeConfigs",
+    "OffsetForLeaderEpoch", "DescribeTopicPartitions", "DescribeProducers",
+}  # fmt: skip
+"""APIs whose minimal request names things that are there: no error may stand anywhere in the answer."""
+
+
+def minimal_request(broker: Broker, name: str, version: int, topic: Topic) -> Message:
+    """A request that changes nothing that matters; the defaults of its fields unless these would be refused unread."""
+    if name in SPECIAL:
+        return SPECIAL[name](broker, version, topic)
+    return next(api for api in APIS.values() if api.name == name).request()
+
+
+def _produce(_: Broker, version: int, topic: Topic) -> Message:
+    """Message format 0 up to v1, 1 in v2, record batches from v3 on."""
+    return produce_to({(topic, 0): batch(b"x") if version >= 3 else message_set(b"x", 0 if version < 2 else 1)})
+
+
+def _add_partitions(broker: Broker, version: int, _: Topic) -> Message:
+    """From v4 on one unknown transaction: a request that names none is never answered."""
+    if version < 4:
+        return AddPartitionsToTxnRequest(v3_and_below_transactional_id=broker.unused_name("txn"))
+    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    return AddPartitionsToTxnRequest(transactions=[transaction(transactional_id=broker.unused_name("txn"))])
+
+
+def _api_versions(_: Broker, version: int, __: Topic) -> Message:
+    if version < 3:
+        return ApiVersionsRequest()
+    return ApiVersionsRequest(client_software_name="tidegauge", client_software_version="1")
+
+
+def _acls(_: Broker, version: int, __: Topic) -> Message:
+    """Any kind of anything: the unknown kinds of the defaults are refused unread."""
+    return DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1 if version >= 1 else 3, operation=1, permission_type=1
+    )
+
+
+def _coordinator(broker: Broker, version: int, _: Topic) -> Message:
+    group = broker.unused_name("group")
+    return FindCoordinatorRequest(coordinator_keys=[group]) if version >= 4 else FindCoordinatorRequest(key=group)
+
+
+def _join(broker: Broker, _: int, __: Topic) -> Message:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+    return JoinGroupRequest(
+        group_id=broker.unused_name("group"), session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
+        protocol_type="consumer", protocols=[protocol],
+    )  # fmt: skip
+
+
+def _offset_fetch(broker: Broker, version: int, topic: Topic) -> Message:
+    group = broker.unused_name("group")
+    if version >= 8:
+        return OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group)])
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])
+    return OffsetFetchRequest(group_id=group, topics=[asked])
+
+
+def _configs(_: Broker, __: int, topic: Topic) -> Message:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=2, resource_name=topic.name, configuration_keys=["cleanup.policy"]
+    )
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def _leader_epoch(_: Broker, __: int, topic: Topic) -> Message:
+    partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic.name, partitions=[partition])
+    return OffsetForLeaderEpochRequest(topics=[asked], replica_id=-1)
+
+
+def _delete_records(_: Broker, __: int, topic: Topic) -> Message:
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=0)
+    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic.name, partitions=[partition])
+    return DeleteRecordsRequest(topics=[asked], timeout_ms=5_000)
+
+
+SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {
+    "Produce": _produce,
+    "Fetch": lambda _, __, topic: fetch_request({(topic, 0): 0}),
+    "ListOffsets": lambda _, __, topic: list_offsets_request({(topic.name, 0): EARLIEST}),
+    "Metadata": lambda _, __, topic: MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic.name)], allow_auto_topic_creation=True
+    ),
+    "OffsetCommit": lambda broker, _, __: OffsetCommitRequest(group_id=broker.unused_name("group")),
+    "OffsetFetch": _offset_fetch,
+    "FindCoordinator": _coordinator,
+    "JoinGroup": _join,
+    "Heartbeat": lambda broker, _, __: HeartbeatRequest(group_id=broker.unused_name("group"), member_id="nobody"),
+    "LeaveGroup": lambda broker, _, __: LeaveGroupRequest(group_id=broker.unused_name("group")),
+    "SyncGroup": lambda broker, _, __: SyncGroupRequest(group_id=broker.unused_name("group"), member_id="nobody"),
+    "ApiVersions": _api_versions,
+    "DeleteTopics": lambda _, version, __: delete_topics_request([], version),
+    "DeleteRecords": _delete_records,
+    "InitProducerId": lambda _, __, ___: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
+    "OffsetForLeaderEpoch": _leader_epoch,
+    "AddPartitionsToTxn": _add_partitions,
+    "DescribeAcls": _acls,
+    "DescribeConfigs": _configs,
+    "DescribeProducers": lambda _, __, topic: DescribeProducersRequest(
+        topics=[DescribeProducersRequest.TopicRequest(name=topic.name, partition_indexes=[0])]
+    ),
+    "DescribeTopicPartitions": lambda _, __, topic: DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=topic.name)]
+    ),
+    "UnregisterBroker": lambda _, __, ___: UnregisterBrokerRequest(broker_id=NOBODY),
+}  # fmt: skip
+
+
+def errors_in(answer: Message) -> list[int]:
+    """All error codes in an answer, wherever they stand."""
+    return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]

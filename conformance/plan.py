@@ -1,0 +1,57 @@
+"""In which configurations a started target must run, so that every requirement finds its own, with few restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from conformance.requirement import Entry
+
+BASE_CONFIGS = {
+    "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "300",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+"""What every target that the suite starts is given: shorter waits, nothing that changes an answer."""
+
+
+@dataclass
+class Group:
+    """Requirements that are judged on one start of the target."""
+
+    configs: dict[str, str] = field(default_factory=dict[str, str])
+    entries: list[Entry] = field(default_factory=list[Entry])
+
+
+def plan(entries: Iterable[Entry]) -> list[Group]:
+    """Groups of requirements whose configurations agree; those that need nothing special come first.
+
+    A requirement that must be alone shares its start only with those that need exactly the same.
+    """
+    plain = Group(dict(BASE_CONFIGS))
+    special: list[Group] = []
+    alone: list[Group] = []
+    for entry in entries:
+        needs = entry.requirement.needs
+        wanted = BASE_CONFIGS | needs.configs
+        if wanted == plain.configs or entry.test is None:
+            plain.entries.append(entry)
+        elif needs.alone:
+            _group_for(alone, wanted, exactly=True).entries.append(entry)
+        else:
+            group = _group_for(special, wanted, exactly=False)
+            group.configs.update(needs.configs)
+            group.entries.append(entry)
+    return [group for group in (plain, *special, *alone) if group.entries]
+
+
+def _group_for(groups: list[Group], wanted: dict[str, str], *, exactly: bool) -> Group:
+    for group in groups:
+        agrees = all(group.configs.get(key, value) == value for key, value in wanted.items())
+        if group.configs == wanted or (agrees and not exactly):
+            return group
+    groups.append(Group(dict(wanted)))
+    return groups[-1]

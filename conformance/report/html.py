@@ -1,0 +1,80 @@
+"""A run, or several side by side, as one HTML file without any outside resource."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from conformance.report import anatomy
+from conformance.report.matrix import Matrix, totals
+from conformance.requirement import AREAS, Requirement
+from conformance.results import RecordedExchange, Run, Verdict
+
+HERE = Path(__file__).parent
+SHOWN_BYTES = 2048
+"""How much of each message the page shows; `report.json` keeps more."""
+
+T = TypeVar("T")
+
+
+def run_page(run: Run) -> str:
+    """The report of one run."""
+    counts = Counter(str(judgement.verdict) for judgement in run.judgements)
+    exchanges = {
+        f"{judgement.requirement.id}/{number}": _taken_apart(exchange)
+        for judgement in run.judgements
+        for number, exchange in enumerate(judgement.exchanges)
+    }
+    levels = [(name, getattr(run, name).model_dump(by_alias=True)) for name in ("must", "should", "optional")]
+    return _render(
+        "run.html.j2", run=run, levels=levels, verdicts=[str(v) for v in Verdict if counts[v]], by_verdict=counts,
+        areas=_by_area(run.judgements, lambda judgement: judgement.requirement), exchanges=_embedded(exchanges),
+    )  # fmt: skip
+
+
+def matrix_page(found: Matrix) -> str:
+    """Several runs side by side."""
+    verdicts = [str(v) for v in Verdict if any(str(v) in row.verdicts for row in found.rows)]
+    areas = _by_area(found.rows, lambda row: row.requirement)
+    return _render("matrix.html.j2", matrix=found, totals=totals(found), verdicts=verdicts, areas=areas)
+
+
+def _render(template: str, **values: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    resources = {name: Markup((HERE / f"page.{name}").read_text()) for name in ("css", "js")}
+    return environment.get_template(template).render(**resources, **values)
+
+
+def _by_area(items: Iterable[T], record_of: Callable[[T], Requirement]) -> list[tuple[str, str, list[T]]]:
+    grouped = groupby(items, key=lambda item: record_of(item).area)
+    return [(area, AREAS[area], list(members)) for area, members in grouped]
+
+
+def _taken_apart(exchange: RecordedExchange) -> list[Any]:
+    def rows(found: list[anatomy.Row]) -> list[list[Any]]:
+        return [[row.depth, row.name, row.value, row.start, row.end] for row in found]
+
+    return [
+        exchange.request_hex[: SHOWN_BYTES * 2],
+        rows(anatomy.of_request(exchange)),
+        exchange.response_hex[: SHOWN_BYTES * 2],
+        rows(anatomy.of_response(exchange)),
+        exchange.request_bytes,
+        exchange.response_bytes,
+    ]
+
+
+def _embedded(value: object) -> str:
+    """Packed JSON as text: a run of all areas would be tens of megabytes otherwise."""
+    return base64.b64encode(gzip.compress(json.dumps(value, separators=(",", ":")).encode(), mtime=0)).decode()

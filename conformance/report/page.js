@@ -1,0 +1,101 @@
+"use strict";
+let unpacked;
+const pressed = { verdict: new Set(), level: new Set() };
+
+/* The exchanges, unpacked when the first one is looked at. */
+function exchanges() {
+  const packed = Uint8Array.from(atob(document.getElementById("exchanges").textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return (unpacked ??= new Response(stream).json());
+}
+
+function filter() {
+  const words = (document.getElementById("search").value || "").toLowerCase();
+  for (const row of document.querySelectorAll("[data-verdict]")) {
+    const shown = [...Object.entries(pressed)].every(([kind, set]) =>
+      !set.size || (row.dataset[kind] || "").split("|").some((value) => set.has(value)));
+    row.classList.toggle("hidden", !(shown && row.textContent.toLowerCase().includes(words)));
+  }
+  for (const head of document.querySelectorAll("[data-area]")) {
+    const rows = document.querySelectorAll(`[data-of="${head.dataset.area}"]`);
+    head.classList.toggle("hidden", [...rows].every((row) => row.classList.contains("hidden")));
+  }
+}
+
+for (const button of document.querySelectorAll(".filters button")) {
+  button.addEventListener("click", () => {
+    const set = pressed[button.dataset.kind];
+    const on = !set.has(button.value);
+    on ? set.add(button.value) : set.delete(button.value);
+    button.setAttribute("aria-pressed", on);
+    filter();
+  });
+}
+document.getElementById("search").addEventListener("input", filter);
+
+function element(tag, text, name) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (name) made.className = name;
+  return made;
+}
+
+function hexDump(hex, start, end) {
+  const box = element("div", undefined, "hex");
+  let line = "", marked = false;
+  const flush = () => { if (line) { box.append(marked ? element("b", line) : line); line = ""; } };
+  for (let at = 0; at * 2 < hex.length; at++) {
+    const now = at >= start && at < end;
+    if (at % 16 === 0) { flush(); marked = false; line += (at ? "\n" : "") + at.toString(16).padStart(5, "0") + " "; }
+    if (at % 8 === 0) { if (marked && !now) { flush(); marked = false; } line += " "; }
+    if (now !== marked) { flush(); marked = now; }
+    line += hex.slice(at * 2, at * 2 + 2);
+    if (marked && !(at + 1 < end)) { flush(); marked = false; }
+    line += " ";
+  }
+  flush();
+  return box;
+}
+
+function side(title, hex, rows, box) {
+  box.append(element("h4", title));
+  const fields = element("div", undefined, "fields");
+  let dump = hexDump(hex, 0, 0);
+  box.append(fields, dump);
+  for (const [depth, name, value, start, end] of rows) {
+    const row = element("div");
+    row.style.paddingLeft = depth * 0.9 + "rem";
+    row.append(element("span", name, "n"), value ? "  " + value : "");
+    if (name === "error_code" && !value.startsWith("0 ")) row.classList.add("bad");
+    row.addEventListener("mouseenter", () => {
+      const next = hexDump(hex, start, end);
+      const top = dump.scrollTop;
+      dump.replaceWith(next);
+      dump = next;
+      dump.scrollTop = top;
+      const hit = dump.querySelector("b");
+      if (hit && (hit.offsetTop - dump.offsetTop < top || hit.offsetTop - dump.offsetTop > top + dump.clientHeight - 20))
+        dump.scrollTop = hit.offsetTop - dump.offsetTop - 40;
+    });
+    fields.append(row);
+  }
+}
+
+for (const details of document.querySelectorAll("details.ex")) {
+  details.addEventListener("toggle", async () => {
+    if (!details.open || details.dataset.built) return;
+    details.dataset.built = "yes";
+    const [requestHex, requestRows, responseHex, responseRows, requestBytes, responseBytes] = (await exchanges())[details.dataset.key];
+    const box = element("div", undefined, "two");
+    side(`request, ${requestBytes} bytes`, requestHex, requestRows, box);
+    if (responseHex) side(`response, ${responseBytes} bytes`, responseHex, responseRows, box);
+    details.append(box);
+  });
+}
+
+function openTarget() {
+  const found = location.hash && document.getElementById(location.hash.slice(1));
+  if (found) { found.open = true; found.scrollIntoView(); }
+}
+addEventListener("hashchange", openTarget);
+openTarget();

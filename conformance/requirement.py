@@ -1,0 +1,285 @@
+"""What a requirement is: its record, the decorator that ties it to its function, and the catalogue of all of them.
+
+A requirement is one function with one record. The records are the catalogue: `list`, `explain`, the reports and the
+documentation are made from them. `requirements/` holds one module an area; importing a module registers its requirements.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+if TYPE_CHECKING:
+    from conformance.broker import Broker
+
+CONFIRMATIONS = Path(__file__).parent / "requirements" / "confirmed.json"
+"""Kafka version -> ids that passed on it; written by `tidegauge run --confirm`, never by hand."""
+
+
+class Level(StrEnum):
+    """How much a broker owes it."""
+
+    MUST = "must"
+    """A Kafka client breaks, or data is unsafe, without it."""
+    SHOULD = "should"
+    """Kafka does it; clients put up with otherwise."""
+    OPTIONAL = "optional"
+    """A feature that a broker may leave out: judged where it is there."""
+
+
+MUST, SHOULD, OPTIONAL = Level.MUST, Level.SHOULD, Level.OPTIONAL
+
+AREAS = {
+    "FRM": "Framing, headers, malformed input",
+    "API": "Version negotiation",
+    "MET": "Metadata, topic ids, cluster description",
+    "PRD": "Produce: validation",
+    "ACK": "Produce: acks, durability, timestamps, compression",
+    "FET": "Fetch: limits, visibility, isolation",
+    "FSS": "Fetch sessions",
+    "EPO": "Leader epochs: fencing and truncation detection",
+    "LOF": "List offsets",
+    "IDM": "Idempotent producer",
+    "TXN": "Transactions: coordinator",
+    "TXV": "Transactions: visibility",
+    "COO": "Find coordinator",
+    "GRP": "Classic group membership",
+    "OFF": "Offset commit, fetch, delete, expiry",
+    "CGH": "KIP-848 consumer groups",
+    "GAD": "Group administration",
+    "TOP": "Topic administration",
+    "CFG": "Configurations",
+    "REP": "Replication: in-sync replicas, high watermark",
+    "ELE": "Leader election, fail-over, reassignment",
+    "RET": "Retention and segments",
+    "CMP": "Compaction",
+    "HIS": "Delivery histories",
+    "OPT": "Optional areas",
+}
+"""Area code -> what it is about, in the order of reports."""
+
+
+class Needs(BaseModel):
+    """What a target must offer before the requirement can be judged; whatever is missing skips it, and says so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nodes: int = Field(default=1, ge=1, description="brokers in the cluster")
+    configs: dict[str, str] = Field(
+        default_factory=dict,
+        description="broker configurations that must be in force: the target is restarted with them where it can be",
+    )
+    alone: bool = Field(
+        default=False, description="the configurations must not be mixed with those of other requirements"
+    )
+    hooks: tuple[str, ...] = Field(
+        default=(), description="fault hooks of the target: kill, restart, pause, power-loss ..."
+    )
+    apis: dict[str, int] = Field(
+        default_factory=dict, description="API name -> lowest version that the target must advertise"
+    )
+    profile: str = Field(
+        default="", description="a compatibility profile that the target declares, such as transactions v2"
+    )
+
+
+class Requirement(BaseModel):
+    """The record of one requirement."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = Field(pattern=r"^[A-Z]{3}-\d{2,3}$", description="its address, as in `tidegauge run FRM-04`")
+    level: Level
+    sentence: str = Field(min_length=10, description="condition and required observable behaviour, in one sentence")
+    source: str = Field(min_length=2, description="KIP, documentation, or the place in Kafka's sources")
+    accepted: str = Field(default="", description="what passes")
+    tolerated: str = Field(default="", description="what passes with a note")
+    since: str = Field(default="", description="first Kafka version that owes it; empty: all")
+    until: str = Field(default="", description="last Kafka version that owes it; empty: all")
+    needs: Needs = Needs()
+    deadline_s: float = Field(default=20.0, gt=0, description="the longest that its test may take")
+    untestable: str = Field(default="", description="why there is no test; empty: there is one")
+    draft: str = Field(default="", description="what the draft catalogue said otherwise, and Kafka corrected")
+    confirmed: tuple[str, ...] = Field(default=(), description="versions of Apache Kafka on which it was seen to pass")
+
+    @field_validator("id")
+    @classmethod
+    def _known_area(cls, value: str) -> str:
+        if value[:3] not in AREAS:
+            raise ValueError(f"{value}: no such area; known are {', '.join(AREAS)}")
+        return value
+
+    @property
+    def area(self) -> str:
+        """The three letters that its id begins with."""
+        return self.id[:3]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Its place in reports: by area, then by number."""
+        return list(AREAS).index(self.area), int(self.id[4:])
+
+
+Test = Callable[["Broker"], None]
+
+
+class Entry(BaseModel):
+    """A requirement with the function that tests it; the function is missing where the requirement is untestable."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    requirement: Requirement
+    test: Callable[..., None] | None = None
+
+    @property
+    def module(self) -> str:
+        """The module of `conformance.requirements` that holds the test."""
+        return self.test.__module__ if self.test else ""
+
+
+_entries: dict[str, Entry] = {}
+
+
+def requirement(
+    id: str,
+    *,
+    level: Level,
+    sentence: str,
+    source: str,
+    accepted: str,
+    tolerated: str = "",
+    since: str = "",
+    until: str = "",
+    nodes: int = 1,
+    configs: dict[str, str] | None = None,
+    alone: bool = False,
+    hooks: Iterable[str] = (),
+    apis: dict[str, int] | None = None,
+    profile: str = "",
+    deadline_s: float = 20.0,
+    draft: str = "",
+) -> Callable[[Test], Test]:
+    """Register the function below as the test of this requirement. The fields are those of `Requirement` and `Needs`."""
+    needs = Needs(nodes=nodes, configs=configs or {}, alone=alone, hooks=tuple(hooks), apis=apis or {}, profile=profile)
+    record = Requirement(
+        id=id, level=level, sentence=sentence, source=source, accepted=accepted, tolerated=tolerated, since=since,
+        until=until, needs=needs, deadline_s=deadline_s, draft=draft, confirmed=confirmed_on(id),
+    )  # fmt: skip
+
+    def register(test: Test) -> Test:
+        _register(Entry(requirement=record, test=test))
+        return test
+
+    return register
+
+
+def untestable(
+    id: str, *, level: Level, sentence: str, source: str, reason: str, since: str = "", until: str = "", draft: str = ""
+) -> None:
+    """Register a requirement that nothing can test from outside of a broker, and say why."""
+    _register(
+        Entry(
+            requirement=Requirement(
+                id=id,
+                level=level,
+                sentence=sentence,
+                source=source,
+                since=since,
+                until=until,
+                untestable=reason,
+                draft=draft,
+            )
+        )
+    )
+
+
+def _register(entry: Entry) -> None:
+    id = entry.requirement.id
+    if id in _entries:
+        raise ValueError(f"{id} is registered twice: in {_entries[id].module} and in {entry.module}")
+    _entries[id] = entry
+
+
+@cache
+def _confirmations(path: Path) -> dict[str, list[str]]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def confirmed_on(id: str) -> tuple[str, ...]:
+    """The versions of Apache Kafka on which a run saw this requirement pass."""
+    held = _confirmations(CONFIRMATIONS)
+    return tuple(sorted((version for version, ids in held.items() if id in ids), key=version_key))
+
+
+def confirm(version: str, passed: Iterable[str], judged: Iterable[str]) -> None:
+    """Write down what passed on a version of Apache Kafka; what was judged and did not pass loses its confirmation."""
+    _confirmations.cache_clear()
+    held = dict(_confirmations(CONFIRMATIONS))
+    held[version] = sorted((set(held.get(version, ())) - set(judged)) | set(passed))
+    ordered = {key: held[key] for key in sorted(held, key=version_key)}
+    CONFIRMATIONS.write_text(json.dumps(ordered, indent=1) + "\n")
+    _confirmations.cache_clear()
+
+
+@cache
+def catalogue() -> dict[str, Entry]:
+    """All requirements by id, in the order of reports."""
+    package = importlib.import_module("conformance.requirements")
+    for module in pkgutil.iter_modules(package.__path__, "conformance.requirements."):
+        importlib.import_module(module.name)
+    return dict(sorted(_entries.items(), key=lambda item: item[1].requirement.order))
+
+
+def select(patterns: Iterable[str] = (), *, levels: Iterable[Level] = (), version: str = "") -> list[Entry]:
+    """Requirements by ids (`PRD-05`), areas (`PRD`) and ranges (`PRD-05..PRD-09`), by level, and by Kafka version.
+
+    Errors: ValueError when a pattern names nothing, with what was meant perhaps.
+    """
+    chosen: dict[str, Entry] = {}
+    entries = catalogue()
+    for pattern in patterns:
+        found = [id for id in entries if _matches(id, pattern.upper())]
+        if not found:
+            raise ValueError(
+                f"{pattern} names no requirement: give an id (PRD-05), a range (PRD-05..PRD-09) or an area"
+            )
+        chosen.update((id, entries[id]) for id in found)
+    picked = list((chosen or entries).values())
+    wanted = set(levels)
+    picked = [entry for entry in picked if not wanted or entry.requirement.level in wanted]
+    picked = [entry for entry in picked if not version or owed_by(entry.requirement, version)]
+    return sorted(picked, key=lambda entry: entry.requirement.order)
+
+
+def _matches(id: str, pattern: str) -> bool:
+    first, dots, last = pattern.partition("..")
+    if dots:
+        return id[:4] == first[:4] == last[:4] and int(first[4:]) <= int(id[4:]) <= int(last[4:])
+    return pattern in (id, id[:3])
+
+
+def owed_by(record: Requirement, version: str) -> bool:
+    """Whether a broker of this Kafka version owes the requirement."""
+    key = version_key(version)
+    return (not record.since or key >= version_key(record.since)) and (
+        not record.until or key[: len(version_key(record.until))] <= version_key(record.until)
+    )
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """`4.10.1` after `4.9`: the numbers of a version. An unreleased suffix (`4.4.0-SNAPSHOT`) counts as its release."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))
+
+
+def record_as_json(record: Requirement) -> dict[str, Any]:
+    """The record as `list --json` prints it."""
+    return {"area": record.area, **record.model_dump(mode="json")}

@@ -1,0 +1,257 @@
+"""ACK: what an acknowledgement promises, and what is stored of what was sent: order, timestamps, compression."""
+
+import time
+
+from conformance.batches import CODECS, GZIP, LOG_APPEND_TIME, NONE, Record, batch, batches, records, stored_as, values
+from conformance.broker import EARLIEST, Broker, Topic, only, produce_request
+from conformance.requirement import MUST, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import NO_UUID
+
+CLOCKS_MS = 60_000
+"""How far the target's clock may be from ours."""
+ANY_RECORD = (
+    Record(b"value", b"key", (("h", b"1"), ("h", b"2"), ("", b""), ("null", None)), 1_700_000_000_000),
+    Record(None, b"key", (), 1_700_000_000_007),
+    Record(b"", None, (("ü", b"\x00\xff"),), 1_699_999_999_999),
+    Record(None, None, (), 1_700_000_000_000),
+    Record(b"x" * 5000, b"", (), 1_700_000_000_001),
+)
+"""Records with all that a client may put into them: timestamps out of order, null and empty, doubled header names."""
+
+
+def contents(read: list[Record]) -> list[tuple[object, ...]]:
+    """What must come back of records, apart from their offsets."""
+    return [(record.value, record.key, record.headers, record.timestamp) for record in read]
+
+
+@requirement(
+    "ACK-01",
+    level=MUST,
+    source="UnifiedLog.append; ProduceResponse schema",
+    sentence="An acknowledged batch has its first record at the base offset of the response, its records follow without a gap, "
+    "and the next batch begins right after.",
+    accepted="base offsets 0, 3, 4 for batches of 3, 1 and 2 records, with acks=1 and acks=-1; each record at its offset",
+)
+def consecutive_offsets(broker: Broker) -> None:
+    for acks in (1, -1):
+        topic = broker.topic()
+        sizes = ((b"a", b"b", b"c"), (b"d",), (b"e", b"f"))
+        bases = [broker.append(topic, batch(*some), acks=acks) for some in sizes]
+        broker.expect_equal(f"the base offsets with acks={acks}", bases, [0, 3, 4])
+        placed = [(record.offset, record.value) for record in records(broker.log(topic))]
+        broker.expect_equal("the records", placed, list(enumerate((b"a", b"b", b"c", b"d", b"e", b"f"))))
+        broker.expect_equal("the log end offset", broker.end_offset(topic), 6)
+
+
+@requirement(
+    "ACK-02",
+    level=MUST,
+    source="KafkaApis.handleProduceRequest (acks=0)",
+    sentence="Produce with acks=0 is stored and never answered: the next thing on the connection is the next request's answer.",
+    accepted="no bytes for the produce; the answer to the request after it; the record in the log",
+)
+def no_answer_to_acks_0(broker: Broker) -> None:
+    topic = broker.topic()
+    connection = broker.connect(broker.leader(topic))
+    version = broker.version_for(ProduceRequest)
+    for value in (b"a", b"b", b"c"):
+        connection.send(produce_request({(topic, 0): batch(value)}, acks=0), version, awaited=False)
+    broker.metadata([], to=connection)  # refuses an answer that is not its own
+    broker.expect(connection.is_silent(0.1), "three produces were not answered, the request after them was")
+    broker.eventually(lambda: broker.end_offset(topic) == 3, "the three records are in the log")
+    broker.expect_equal("the log", values(broker.log(topic)), [b"a", b"b", b"c"])
+
+
+@requirement(
+    "ACK-03",
+    level=MUST,
+    source="KafkaApis.handleProduceRequest (closeConnection)",
+    sentence="Produce with acks=0 that is refused for any partition closes the connection: there is no other way to say so.",
+    accepted="closed without an answer, for an unknown partition and for a damaged batch",
+)
+def close_for_acks_0(broker: Broker) -> None:
+    topic = broker.topic()
+    for what, bad in {
+        "an unknown partition": {(topic, 9): batch(b"x")},
+        "a damaged batch": {(topic, 0): batch(b"x", crc=0)},
+    }.items():
+        connection = broker.connect(broker.leader(topic))
+        request = produce_request(bad, acks=0)
+        connection.send(request, broker.version_for(ProduceRequest), awaited=False)
+        broker.expect_closed(connection, what=f"the connection after {what}")
+    broker.expect_equal("the log end offset", broker.end_offset(topic), 0)
+
+
+@requirement(
+    "ACK-10",
+    level=MUST,
+    source="KIP-32; LogValidator; message.timestamp.type",
+    sentence="A CreateTime topic stores the timestamps that were sent and answers log_append_time -1; a LogAppendTime topic "
+    "gives the batch the time of its append, sets the type bit and answers that time.",
+    accepted="these timestamps, for a plain and for a compressed batch",
+)
+def timestamp_types(broker: Broker) -> None:
+    sent = 1_700_000_000_000
+    for name in ("none", "gzip"):
+        data = batch(Record(b"a", timestamp=sent), Record(b"b", timestamp=sent + 5), codec=CODECS[name])
+        created = broker.topic()
+        broker.expect_equal("log_append_time (CreateTime)", broker.produce(created, data).log_append_time_ms, -1)
+        times = [record.timestamp for record in records(broker.log(created))]
+        broker.expect_equal(f"{name}: the stored timestamps", times, [sent, sent + 5])
+        appended = broker.topic(configs={"message.timestamp.type": "LogAppendTime"})
+        before = int(time.time() * 1000)
+        answered = broker.produce(appended, data).log_append_time_ms
+        after = int(time.time() * 1000)
+        broker.expect(before - CLOCKS_MS <= answered <= after + CLOCKS_MS, f"{name}: log_append_time is now")
+        stored = only(batches(broker.log(appended)), "batch in the log")
+        broker.expect(
+            bool(stored.attributes & LOG_APPEND_TIME), f"{name}: attributes {stored.attributes:#x}, the type bit is set"
+        )
+        broker.expect_equal("the batch's maximum timestamp", stored.max_timestamp, answered)
+        broker.expect(stored.crc_holds, "the CRC holds")
+
+
+@requirement(
+    "ACK-11",
+    level=MUST,
+    source="compression.type; LogValidator",
+    sentence="compression.type=producer keeps the batch's codec; another one rewrites batches to that codec; consumers see the "
+    "same records each time.",
+    accepted="for each of the five codecs sent: the codec of the topic in the log, the same records, offsets and timestamps",
+)
+def topic_compression(broker: Broker) -> None:
+    for wanted in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
+        with broker.case(wanted):
+            topic = broker.topic(configs={"compression.type": wanted})
+            for codec in CODECS.values():
+                broker.append(topic, batch(*ANY_RECORD, codec=codec))
+            stored = batches(broker.log(topic))
+            expected = {"producer": list(CODECS.values()), "uncompressed": [NONE] * 5}
+            codecs = expected.get(wanted) or [CODECS[wanted]] * 5
+            broker.expect_equal("the codecs in the log", [one.codec for one in stored], codecs)
+            broker.expect(all(one.crc_holds for one in stored), "the CRCs hold")
+            read = records(broker.log(topic))
+            broker.expect(
+                contents(read) == contents(list(ANY_RECORD)) * 5, f"{len(read)} records are as they were sent"
+            )
+            broker.expect_equal("their offsets", [record.offset for record in read], list(range(25)))
+
+
+@requirement(
+    "ACK-12",
+    level=MUST,
+    source="KIP-98 message format; KIP-82 headers; KIP-110 zstd",
+    sentence="Batches of every codec bring back keys, values, headers, their order and timestamps as they were sent.",
+    accepted="equal records for none, gzip, snappy, lz4 and zstd, one record a batch and many",
+)
+def every_codec_comes_back(broker: Broker) -> None:
+    many = [
+        Record(f"value {number}".encode() * 9, f"{number % 7}".encode(), (), 1_700_000_000_000 + number)
+        for number in range(500)
+    ]
+    for name, codec in CODECS.items():
+        with broker.case(name):
+            topic = broker.topic()
+            broker.append(topic, batch(*ANY_RECORD, codec=codec))
+            broker.append(topic, batch(*many, codec=codec))
+            read = records(broker.log(topic))
+            broker.expect(
+                contents(read) == contents([*ANY_RECORD, *many]), f"{len(read)} records are as they were sent"
+            )
+
+
+@requirement(
+    "ACK-13",
+    level=SHOULD,
+    source="ProduceResponse schema (LogStartOffset, v5+); KIP-107",
+    sentence="From v5 on the response carries the partition's log start offset.",
+    accepted="0 at first, the new log start after DeleteRecords; equal to ListOffsets of the earliest",
+    apis={"Produce": 5},
+)
+def log_start_in_the_response(broker: Broker) -> None:
+    topic = broker.topic()
+    first = broker.produce(topic, batch(b"a", b"b", b"c"))
+    broker.expect_equal("the log start offset at first", first.log_start_offset, 0)
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=2)
+    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic.name, partitions=[partition])
+    broker.call(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), to=broker.leader(topic))
+    then = broker.produce(topic, batch(b"d"))
+    broker.expect_equal("the log start offset after DeleteRecords", then.log_start_offset, 2)
+    broker.expect_equal("the earliest offset", broker.offset_of(topic, EARLIEST).offset, 2)
+
+
+@requirement(
+    "ACK-14",
+    level=MUST,
+    source="DefaultRecord.writeTo",
+    sentence="A null value, an empty value, a null key and an empty key are four different things, and stay so.",
+    accepted="each of the nine pairs comes back as it was sent, compressed and not",
+)
+def null_is_not_empty(broker: Broker) -> None:
+    pairs = [(key, value) for key in (None, b"", b"k") for value in (None, b"", b"v")]
+    for name in ("none", "zstd"):
+        topic = broker.topic()
+        broker.append(topic, batch(*(Record(value, key) for key, value in pairs), codec=CODECS[name]))
+        read = [(record.key, record.value) for record in records(broker.log(topic))]
+        broker.expect_equal(f"{name}: keys and values", read, pairs)
+
+
+@requirement(
+    "ACK-15",
+    level=MUST,
+    source="KafkaApis.handleProduceRequest; ProduceRequest schema",
+    sentence="Every served version of Produce stores the batch and answers its base offset, by topic name below "
+    "v13 and by topic id from it on.",
+    accepted="NONE(0) and the next base offset in each version from v3 on; the same bytes in the log each time",
+)
+def every_version_stores(broker: Broker) -> None:
+    topic = broker.topic()
+    lowest, highest = broker.versions_of(ProduceRequest)
+    data = batch(b"x", codec=GZIP)
+    for number, version in enumerate(range(max(lowest, 3), highest + 1)):
+        named = Topic(topic.name if version < 13 else "", topic.id if version >= 13 else NO_UUID, 1)
+        result = broker.produce(named, data, version=version)
+        broker.expect_error(result.error_code, ErrorCode.NONE, what=f"v{version}")
+        broker.expect_equal(f"v{version}: the base offset", result.base_offset, number)
+    stored = batches(broker.log(topic))
+    broker.expect(
+        all(one.data == stored_as(data, one) for one in stored), f"{len(stored)} batches are stored as they were sent"
+    )
+    broker.expect_equal("the batches in the log", len(stored), highest - max(lowest, 3) + 1)
+
+
+@requirement(
+    "ACK-09",
+    level=SHOULD,
+    source="Partition.effectiveMinIsr",
+    sentence="A topic with fewer replicas than min.insync.replicas takes writes with acks=-1 once all its replicas are in sync.",
+    accepted="NONE(0) and the record in the log, with one replica and min.insync.replicas=2",
+)
+def fewer_replicas_than_the_minimum(broker: Broker) -> None:
+    topic = broker.topic(configs={"min.insync.replicas": "2"})
+    result = broker.produce(topic, batch(b"x"), acks=-1)
+    broker.expect_error(result.error_code, ErrorCode.NONE, message=result.error_message)
+    broker.expect_equal("the log", values(broker.log(topic)), [b"x"])
+
+
+@requirement(
+    "ACK-16",
+    level=MUST,
+    source="KafkaApis.handleProduceRequest; ReplicaManager.appendRecords",
+    sentence="Of a produce with acks=0 the partitions that are not refused are stored, although the connection is closed for the "
+    "one that is.",
+    accepted="the other partition's batch in the log, whichever of the two comes first in the request; the connection closed",
+)
+def the_rest_of_acks_0(broker: Broker) -> None:
+    for refused, stored in ((0, 1), (1, 0)):
+        topic = broker.topic(2, configs={"max.message.bytes": "500"})
+        connection = broker.connect(broker.leader(topic))
+        both = {0: batch(b"good"), 1: batch(b"good")} | {refused: batch(bytes(1000))}
+        request = produce_request({(topic, partition): data for partition, data in both.items()}, acks=0)
+        connection.send(request, broker.version_for(request), awaited=False, note="acks=0")
+        broker.expect_closed(connection)
+        broker.expect_equal("the other partition's log", values(broker.log(topic, partition=stored)), [b"good"])
+        broker.expect_equal("the end of the refused one's", broker.end_offset(topic, refused), 0)

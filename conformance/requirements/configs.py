@@ -1,0 +1,548 @@
+"""CFG: configurations. What is set, where it comes from, and that a change does what it says and nothing else."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from conformance.batches import LOG_APPEND_TIME, Record, batch, batches
+from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Topic, only
+from conformance.requirement import MUST, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_configs import AlterConfigsRequest
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+"""Operations of IncrementalAlterConfigs."""
+NO_SUCH_OPERATION = 9
+DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
+"""Sources of a configuration: set on the topic, in the broker's file, nowhere."""
+SOURCES = range(1, 9)
+"""All sources that Kafka has."""
+NO_SUCH_TYPE = 99
+"""A type of resource that does not exist."""
+UNKNOWN_BROKER = "99999"
+TYPES = {"retention.ms": 5, "segment.bytes": 3, "cleanup.policy": 7, "unclean.leader.election.enable": 1}
+"""Types of a configuration's value (v3+): boolean 1, int 3, long 5, list 7."""
+
+DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "index.interval.bytes": "4096",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+"""What the documentation says of a topic on which nothing is set, on a broker on which nothing is set (4.x)."""
+
+Change = tuple[str, int, str | None]
+"""Name, operation, value."""
+
+
+# ---- saying
+
+
+def plain_topic(broker: Broker, configs: dict[str, str] | None = None) -> Topic:
+    """A topic on which only this is set: `Broker.topic` sets more."""
+    name = broker.unused_name()
+    made = broker.create_topic(name, configs=configs)
+    broker.expect_error(made.error_code, ErrorCode.NONE, what=f"CreateTopics with {configs or 'nothing'}")
+    return broker.await_topic(name)
+
+
+def describe(
+    broker: Broker, *resources: tuple[int, str], keys: Collection[str] | None = None, version: int | None = None,
+    to: tuple[str, int] | None = None, **options: bool,
+) -> list[Any]:  # fmt: skip
+    """DescribeConfigs of (type, name) each; gives the results."""
+    asked = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
+        )
+        for kind, name in resources
+    ]
+    return broker.call(DescribeConfigsRequest(resources=asked, **options), version, to=to).results
+
+
+def described(broker: Broker, topic: Topic, keys: Collection[str] | None = None, **options: Any) -> dict[str, Any]:
+    """The configurations of a topic, by their names."""
+    result = only(describe(broker, (TOPIC_RESOURCE, topic.name), keys=keys, **options), f"result for {topic.name}")
+    broker.expect_error(result.error_code, ErrorCode.NONE, what="DescribeConfigs", message=result.error_message)
+    return {one.name: one for one in result.configs}
+
+
+def set_on(broker: Broker, topic: Topic) -> dict[str, str | None]:
+    """What is set on the topic itself."""
+    return {name: one.value for name, one in described(broker, topic).items() if one.config_source == DYNAMIC_TOPIC}
+
+
+def alter(broker: Broker, *resources: tuple[int, str, Sequence[Change]], validate_only: bool = False) -> list[Any]:
+    """IncrementalAlterConfigs of (type, name, changes) each; gives the results."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig
+    asked = [
+        IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[config(name=key, config_operation=operation, value=value) for key, operation, value in changes],
+        )
+        for kind, name, changes in resources
+    ]
+    return broker.call(IncrementalAlterConfigsRequest(resources=asked, validate_only=validate_only)).responses
+
+
+def alter_topic(broker: Broker, topic: Topic, *changes: Change, validate_only: bool = False) -> Any:
+    """IncrementalAlterConfigs of one topic; gives its result."""
+    results = alter(broker, (TOPIC_RESOURCE, topic.name, changes), validate_only=validate_only)
+    return only(results, f"result for {topic.name}")
+
+
+def replace_all(broker: Broker, topic: str, configs: dict[str, str], *, validate_only: bool = False) -> Any:
+    """The legacy AlterConfigs of one topic; gives its result."""
+    config = AlterConfigsRequest.AlterableConfig
+    asked = AlterConfigsRequest.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name=topic,
+        configs=[config(name=name, value=value) for name, value in configs.items()],
+    )
+    request = AlterConfigsRequest(resources=[asked], validate_only=validate_only)
+    return only(broker.call(request).responses, f"result for {topic}")
+
+
+# ---- judging
+
+
+def expect_set(broker: Broker, topic: Topic, wanted: dict[str, str], what: str) -> None:
+    """Exactly this comes to be set on the topic: a broker may hear of a change after it was answered."""
+
+    def agrees() -> bool:
+        return set_on(broker, topic) == wanted
+
+    broker.eventually(agrees, f"{what}: {wanted or 'nothing'} is set on the topic", within_s=5)
+    broker.saw(f"{what}: {wanted or 'nothing'} is set on the topic")
+
+
+def altered(broker: Broker, topic: Topic, *changes: Change) -> None:
+    """A change that must be taken."""
+    result = alter_topic(broker, topic, *changes)
+    broker.expect_error(result.error_code, ErrorCode.NONE, what=shown(*changes), message=result.error_message)
+
+
+def shown(*changes: Change) -> str:
+    """Changes in words."""
+    words = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+    return ", ".join(f"{words.get(operation, operation)} {name}={value}" for name, operation, value in changes)
+
+
+def expect_unchanged(broker: Broker, topic: Topic, before: dict[str, str | None]) -> None:
+    """A refused change changed nothing, neither at once nor by the time that a later change is known everywhere."""
+    altered(broker, topic, ("segment.jitter.ms", SET, "1"))
+    broker.eventually(lambda: "segment.jitter.ms" in set_on(broker, topic), "a later change is known", within_s=5)
+    altered(broker, topic, ("segment.jitter.ms", DELETE, None))
+    broker.eventually(lambda: "segment.jitter.ms" not in set_on(broker, topic), "it is taken back", within_s=5)
+    broker.expect_equal("what is set on the topic", set_on(broker, topic), before)
+
+
+@requirement(
+    "CFG-01",
+    level=MUST,
+    source="KIP-133, KIP-226 (sources, synonyms), KIP-569 (types); DescribeConfigsResponse schema",
+    sentence="DescribeConfigs of a topic gives each of its configurations once, with value, source, and whether it is "
+    "read-only or sensitive; no keys mean all, keys mean those, unknown keys are left out.",
+    accepted="the documented names; source 1 for what was set on the topic and another for what was not; neither read-only nor "
+    "sensitive; types from v3 on, synonyms where asked for",
+    draft="an empty list of keys was thought to mean none: Kafka 4.3.1 gives all of them, as for null",
+)
+def describe_topic_configs(broker: Broker) -> None:
+    topic = plain_topic(broker, {"retention.ms": "12345", "cleanup.policy": "compact"})
+    lowest, highest = broker.versions_of(DescribeConfigsRequest)
+    for version in range(lowest, highest + 1):
+        with broker.case(f"v{version}"):
+            found = only(describe(broker, (TOPIC_RESOURCE, topic.name), version=version), "result")
+            broker.expect_error(found.error_code, ErrorCode.NONE)
+            names = [one.name for one in found.configs]
+            broker.expect_equal("names that come twice", sorted({n for n in names if names.count(n) > 1}), [])
+            broker.expect_equal("documented names that are missing", sorted(set(DEFAULTS) - set(names)), [])
+            held = {one.name: one for one in found.configs}
+            values = {name: held[name].value for name in ("retention.ms", "cleanup.policy", "segment.ms")}
+            wanted = {"retention.ms": "12345", "cleanup.policy": "compact", "segment.ms": "604800000"}
+            broker.expect_equal("their values", values, wanted)
+            if version >= 1:
+                own = sorted(name for name in names if held[name].config_source == DYNAMIC_TOPIC)
+                broker.expect_equal("what was set on the topic", own, ["cleanup.policy", "retention.ms"])
+                broker.expect(all(held[name].config_source in SOURCES for name in names), "every source is known")
+            flags = {(one.read_only, one.is_sensitive) for one in found.configs}
+            broker.expect_equal("read-only and sensitive", flags, {(False, False)})
+            some = described(broker, topic, ["segment.bytes", "no.such.config", "retention.ms"], version=version)
+            broker.expect_equal(
+                "what two keys and an unknown one give", sorted(some), ["retention.ms", "segment.bytes"]
+            )
+            every = described(broker, topic, [], version=version)
+            broker.expect_equal("what an empty list of keys gives", sorted(every), sorted(names))
+    if highest >= 3:
+        with broker.case("types and synonyms"):
+            full = described(broker, topic, include_synonyms=True)
+            broker.expect_equal("the types", {name: full[name].config_type for name in TYPES}, TYPES)
+            own = [(one.value, one.source) for one in full["retention.ms"].synonyms]
+            broker.expect_equal("the first synonym of retention.ms", own[:1], [("12345", DYNAMIC_TOPIC)])
+            plain = described(broker, topic)
+            broker.expect_equal("synonyms where not asked for", sum(len(one.synonyms) for one in plain.values()), 0)
+
+
+@requirement(
+    "CFG-02",
+    level=MUST,
+    source="ConfigHelper.describeConfigs",
+    sentence="DescribeConfigs of a topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, of an illegal name "
+    "INVALID_TOPIC_EXCEPTION, of another broker's id, of no id at all or of an unknown type INVALID_REQUEST; a topic beside "
+    "them has its own answer.",
+    accepted="3, 17 and 42 without configurations, and NONE(0) for the topic beside all but the unknown type; the unknown topic "
+    "is not created",
+    draft="of an illegal name nothing was said; an unknown type makes Kafka 4.3.1 refuse the whole request",
+)
+def describe_unknown(broker: Broker) -> None:
+    topic, unknown = plain_topic(broker), broker.unused_name()
+    asked = {
+        (TOPIC_RESOURCE, unknown): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (TOPIC_RESOURCE, "not/legal"): ErrorCode.INVALID_TOPIC_EXCEPTION,
+        (BROKER_RESOURCE, UNKNOWN_BROKER): ErrorCode.INVALID_REQUEST,
+        (BROKER_RESOURCE, "no-number"): ErrorCode.INVALID_REQUEST,
+        (NO_SUCH_TYPE, "x"): ErrorCode.INVALID_REQUEST,
+    }
+    for (kind, name), error in asked.items():
+        with broker.case(f"type {kind}, {'unknown' if name == unknown else name!r}"):
+            beside = [] if kind == NO_SUCH_TYPE else [(TOPIC_RESOURCE, topic.name)]
+            results = describe(broker, (kind, name), *beside)
+            found = {(one.resource_type, one.resource_name): one for one in results}
+            broker.expect_equal("the resources", set(found), {(kind, name), *beside})
+            broker.expect_error(found[kind, name].error_code, error)
+            broker.expect_equal("its configurations", found[kind, name].configs, [])
+            for key in beside:
+                broker.expect_error(found[key].error_code, ErrorCode.NONE, what="the other topic")
+    broker.expect_error(broker.describe_topic(unknown).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=unknown)
+
+
+@requirement(
+    "CFG-03",
+    level=MUST,
+    source="KIP-339; ConfigurationControlManager.incrementalAlterConfigs",
+    sentence="SET and DELETE of IncrementalAlterConfigs change the configurations that they name and no others; a deleted one "
+    "has its default again.",
+    accepted="exactly what was set and not deleted has source 1; the deleted one has the value and source of before",
+    apis={"IncrementalAlterConfigs": 0},
+)
+def set_and_delete(broker: Broker) -> None:
+    topic, other = (plain_topic(broker, {"segment.ms": "70000"}) for _ in range(2))
+    before = described(broker, topic)["retention.ms"]
+    altered(broker, topic, ("retention.ms", SET, "1000"), ("max.message.bytes", SET, "5000"))
+    wanted = {"segment.ms": "70000", "retention.ms": "1000", "max.message.bytes": "5000"}
+    expect_set(broker, topic, wanted, "two SET")
+    altered(broker, topic, ("retention.ms", SET, "2000"))
+    expect_set(broker, topic, wanted | {"retention.ms": "2000"}, "SET again")
+    altered(broker, topic, ("retention.ms", DELETE, None), ("segment.ms", SET, "80000"))
+    expect_set(broker, topic, {"segment.ms": "80000", "max.message.bytes": "5000"}, "DELETE and SET")
+    after = described(broker, topic)["retention.ms"]
+    seen = after.value, after.config_source
+    broker.expect_equal("retention.ms after DELETE", seen, (before.value, before.config_source))
+    altered(broker, topic, ("retention.ms", DELETE, None))
+    expect_set(broker, topic, {"segment.ms": "80000", "max.message.bytes": "5000"}, "DELETE of what is not set")
+    altered(broker, topic)
+    expect_set(broker, other, {"segment.ms": "70000"}, "the other topic")
+
+
+@requirement(
+    "CFG-04",
+    level=MUST,
+    source="KIP-339; ConfigurationControlManager.incrementalAlterConfigResource",
+    sentence="APPEND adds to a list what it does not hold yet, SUBTRACT takes away what it holds; on any other configuration "
+    "they are refused with INVALID_CONFIG.",
+    accepted="the list without doubles; INVALID_CONFIG(40) for retention.ms, and for what the list may not hold",
+    apis={"IncrementalAlterConfigs": 0},
+)
+def append_and_subtract(broker: Broker) -> None:
+    topic = plain_topic(broker, {"cleanup.policy": "compact"})
+    for change, wanted in (
+        (("cleanup.policy", APPEND, "compact"), "compact"),
+        (("cleanup.policy", APPEND, "delete"), "compact,delete"),
+        (("cleanup.policy", APPEND, "delete,compact"), "compact,delete"),
+        (("cleanup.policy", SUBTRACT, "compact"), "delete"),
+        (("cleanup.policy", SUBTRACT, "compact"), "delete"),
+    ):
+        altered(broker, topic, change)
+        expect_set(broker, topic, {"cleanup.policy": wanted}, shown(change))
+    untouched = plain_topic(broker)
+    altered(broker, untouched, ("cleanup.policy", APPEND, "compact"))
+    expect_set(broker, untouched, {"cleanup.policy": "delete,compact"}, "APPEND to the default")
+    for change in (
+        ("retention.ms", APPEND, "5"),
+        ("retention.ms", SUBTRACT, "5"),
+        ("cleanup.policy", APPEND, "shred"),
+    ):
+        with broker.case(shown(change)):
+            broker.expect_error(alter_topic(broker, topic, change).error_code, ErrorCode.INVALID_CONFIG)
+            expect_unchanged(broker, topic, {"cleanup.policy": "delete"})
+
+
+@requirement(
+    "CFG-05",
+    level=MUST,
+    source="ConfigurationControlManager.validateAlterConfig; LogConfig.validate",
+    sentence="A change with an unknown name or an impossible value is INVALID_CONFIG, one without a value or of the same name "
+    "twice INVALID_REQUEST; one of an unknown topic is UNKNOWN_TOPIC_OR_PARTITION, of an unknown type INVALID_REQUEST. Nothing "
+    "of the resource is changed then, and the others are.",
+    accepted="40, 42, 3; an operation that does not exist INVALID_REQUEST(42) or UNKNOWN_SERVER_ERROR(-1); the topic's "
+    "configurations stay, those of another topic in the same request change",
+    draft="an operation that does not exist was not thought of: Kafka 4.3.1 refuses the whole request as its own error",
+    apis={"IncrementalAlterConfigs": 0},
+)
+def refused_changes(broker: Broker) -> None:
+    topic, other = plain_topic(broker, {"retention.ms": "1000"}), plain_topic(broker)
+    good: Change = ("segment.ms", SET, "60000")
+    refused: dict[tuple[Change, ...], ErrorCode] = {
+        (good, ("no.such.config", SET, "1")): ErrorCode.INVALID_CONFIG,
+        (good, ("retention.ms", SET, "soon")): ErrorCode.INVALID_CONFIG,
+        (good, ("min.insync.replicas", SET, "0")): ErrorCode.INVALID_CONFIG,
+        (good, ("cleanup.policy", SET, "shred")): ErrorCode.INVALID_CONFIG,
+        (good, ("retention.ms", SET, None)): ErrorCode.INVALID_REQUEST,
+        (("retention.ms", SET, "5"), ("retention.ms", DELETE, None)): ErrorCode.INVALID_REQUEST,
+    }
+    for number, (changes, error) in enumerate(refused.items()):
+        with broker.case(shown(*changes)):
+            beside = str(60_000 + number)
+            results = alter(
+                broker,
+                (TOPIC_RESOURCE, topic.name, changes),
+                (TOPIC_RESOURCE, other.name, [("segment.ms", SET, beside)]),
+            )
+            found = {one.resource_name: one.error_code for one in results}
+            broker.expect_equal("the resources of the answer", set(found), {topic.name, other.name})
+            broker.expect_error(found[topic.name], error)
+            broker.expect_error(found[other.name], ErrorCode.NONE, what="the other topic")
+            expect_set(broker, other, {"segment.ms": beside}, "the other topic")
+            expect_unchanged(broker, topic, {"retention.ms": "1000"})
+    with broker.case("an operation that does not exist"):
+        result = alter_topic(broker, topic, good, ("retention.ms", NO_SUCH_OPERATION, "5"))
+        broker.expect_error(result.error_code, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR)
+        expect_unchanged(broker, topic, {"retention.ms": "1000"})
+    for what, kind, name, error in (
+        ("an unknown topic", TOPIC_RESOURCE, broker.unused_name(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("an illegal name", TOPIC_RESOURCE, "not/legal", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("an unknown type", NO_SUCH_TYPE, topic.name, ErrorCode.INVALID_REQUEST),
+        ("an unknown broker", BROKER_RESOURCE, UNKNOWN_BROKER, ErrorCode.INVALID_REQUEST),
+    ):
+        with broker.case(what):
+            result = only(alter(broker, (kind, name, [good])), "result")
+            broker.expect_error(result.error_code, error)
+
+
+@requirement(
+    "CFG-06",
+    level=MUST,
+    source="IncrementalAlterConfigsRequest schema (validateOnly); ControllerApis.handleIncrementalAlterConfigs",
+    sentence="With validate_only a change is checked and answered for as otherwise, and not made.",
+    accepted="NONE(0) or the usual error; the configurations stay, for IncrementalAlterConfigs and AlterConfigs",
+    apis={"IncrementalAlterConfigs": 0},
+)
+def validate_only(broker: Broker) -> None:
+    topic = plain_topic(broker, {"retention.ms": "1000"})
+    for change, error in (
+        (("retention.ms", SET, "5"), ErrorCode.NONE),
+        (("retention.ms", DELETE, None), ErrorCode.NONE),
+        (("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (("no.such.config", SET, "1"), ErrorCode.INVALID_CONFIG),
+    ):
+        with broker.case(shown(change)):
+            result = alter_topic(broker, topic, change, validate_only=True)
+            broker.expect_error(result.error_code, error)
+            expect_unchanged(broker, topic, {"retention.ms": "1000"})
+    with broker.case("AlterConfigs"):
+        result = replace_all(broker, topic.name, {"segment.ms": "60000"}, validate_only=True)
+        broker.expect_error(result.error_code, ErrorCode.NONE)
+        expect_unchanged(broker, topic, {"retention.ms": "1000"})
+
+
+@requirement(
+    "CFG-07",
+    level=SHOULD,
+    source="KIP-133; ConfigurationControlManager.legacyAlterConfigs",
+    sentence="The legacy AlterConfigs replaces all that is set on the topic: what it leaves out has its default again. What it "
+    "refuses changes nothing.",
+    accepted="exactly what was given is set; INVALID_CONFIG(40) for an unknown name or an impossible value, "
+    "UNKNOWN_TOPIC_OR_PARTITION(3) for an unknown topic",
+    apis={"AlterConfigs": 0},
+)
+def replace_configs(broker: Broker) -> None:
+    topic = plain_topic(broker, {"retention.ms": "1000", "segment.ms": "60000"})
+    for configs in ({"retention.ms": "2000", "max.message.bytes": "5000"}, {"segment.ms": "70000"}):
+        result = replace_all(broker, topic.name, configs)
+        broker.expect_error(result.error_code, ErrorCode.NONE, what=f"AlterConfigs {configs}")
+        expect_set(broker, topic, configs, f"AlterConfigs {configs}")
+    for configs in (
+        {"no.such.config": "1"},
+        {"retention.ms": "soon"},
+        {"retention.ms": "5", "cleanup.policy": "shred"},
+    ):
+        with broker.case(f"{configs}"):
+            result = replace_all(broker, topic.name, configs)
+            broker.expect_error(result.error_code, ErrorCode.INVALID_CONFIG)
+            expect_set(broker, topic, {"segment.ms": "70000"}, "afterwards")
+    result = replace_all(broker, broker.unused_name(), {})
+    broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="an unknown topic")
+    result = replace_all(broker, topic.name, {})
+    broker.expect_error(result.error_code, ErrorCode.NONE, what="AlterConfigs with nothing")
+    expect_set(broker, topic, {}, "AlterConfigs with nothing")
+
+
+@requirement(
+    "CFG-08",
+    level=MUST,
+    source="ConfigAdminManager.preprocess",
+    sentence="A resource that comes twice in one IncrementalAlterConfigs is refused with INVALID_REQUEST; others are changed.",
+    accepted="INVALID_REQUEST(42) for it, once or twice in the answer, and it stays; NONE(0) for the other topic",
+    draft="the legacy AlterConfigs was thought to refuse it as well: Kafka 4.3.1 never answers",
+    apis={"IncrementalAlterConfigs": 0},
+)
+def twice_in_one_request(broker: Broker) -> None:
+    twice, other = plain_topic(broker, {"retention.ms": "1000"}), plain_topic(broker)
+    results = alter(
+        broker,
+        (TOPIC_RESOURCE, twice.name, [("retention.ms", SET, "5")]),
+        (TOPIC_RESOURCE, other.name, [("retention.ms", SET, "6")]),
+        (TOPIC_RESOURCE, twice.name, [("segment.ms", SET, "60000")]),
+    )
+    found = {(one.resource_name, one.error_code) for one in results}
+    wanted = {(twice.name, int(ErrorCode.INVALID_REQUEST)), (other.name, int(ErrorCode.NONE))}
+    broker.expect_equal("the results", found, wanted)
+    expect_set(broker, other, {"retention.ms": "6"}, "the other topic")
+    expect_unchanged(broker, twice, {"retention.ms": "1000"})
+
+
+@requirement(
+    "CFG-09",
+    level=MUST,
+    source="TopicConfigHandler.processConfigChanges; KIP-226",
+    sentence="A changed topic configuration takes effect without a restart, and so does taking it back.",
+    accepted="soon after the change: a lower max.message.bytes refuses what fitted before, message.timestamp.type=LogAppendTime "
+    "stamps records, cleanup.policy=compact refuses records without a key; and the opposite after DELETE",
+    apis={"IncrementalAlterConfigs": 0},
+)
+def takes_effect(broker: Broker) -> None:
+    topic = broker.topic()
+
+    def answered(data: bytes, error: ErrorCode) -> bool:
+        return broker.produce(topic, data).error_code == error
+
+    for name, value, data, error in (
+        ("max.message.bytes", "1000", batch(bytes(2000)), ErrorCode.MESSAGE_TOO_LARGE),
+        ("cleanup.policy", "compact", batch(b"no key"), ErrorCode.INVALID_RECORD),
+    ):
+        broker.append(topic, data)
+        altered(broker, topic, (name, SET, value))
+        broker.eventually(lambda data=data, error=error: answered(data, error), f"{name}={value}: {error.name}")
+        altered(broker, topic, (name, DELETE, None))
+        broker.eventually(lambda data=data: answered(data, ErrorCode.NONE), f"{name} is the default again: NONE")
+        broker.saw(f"{name}={value} led to {error.name}, and its default to NONE")
+
+    def stamped() -> bool:
+        offset = broker.append(topic, batch(Record(b"x", timestamp=1)))
+        stored = only(batches(broker.log(topic, offset=offset)), "batch")
+        return bool(stored.attributes & LOG_APPEND_TIME) and stored.max_timestamp > 1
+
+    broker.expect(not stamped(), "with CreateTime the record keeps its timestamp")
+    altered(broker, topic, ("message.timestamp.type", SET, "LogAppendTime"))
+    broker.eventually(stamped, "LogAppendTime stamps records")
+    altered(broker, topic, ("message.timestamp.type", DELETE, None))
+    broker.eventually(lambda: not stamped(), "CreateTime is in force again")
+    broker.saw("LogAppendTime stamped records, and after DELETE they kept their timestamps")
+
+
+@requirement(
+    "CFG-11",
+    level=SHOULD,
+    source="Documentation, Topic Configs; LogConfig",
+    sentence="A topic on which nothing is set has the documented defaults, where the broker's own configuration leaves them.",
+    accepted=", ".join(f"{name}={value}" for name, value in DEFAULTS.items()),
+    since="4.0",
+)
+def documented_defaults(broker: Broker) -> None:
+    found = described(broker, plain_topic(broker))
+    missing = sorted(set(DEFAULTS) - set(found))
+    broker.expect_equal("documented configurations that are missing", missing, [])
+    for name, value in DEFAULTS.items():
+        if found[name].config_source == STATIC_BROKER:
+            broker.saw(f"{name}={found[name].value} is the broker's own")
+        else:
+            broker.expect_equal(name, found[name].value, value)
+
+
+@requirement(
+    "CFG-12",
+    level=SHOULD,
+    source="KIP-226; ConfigHelper.describeConfigs",
+    sentence="DescribeConfigs of a broker's own id gives its configurations: what its file sets with source 4, its default "
+    "with source 5; what cannot be changed while it runs is read-only.",
+    accepted="group.initial.rebalance.delay.ms as it was set, with source 4 and read-only; at least 50 configurations",
+    configs={"group.initial.rebalance.delay.ms": "0"},
+)
+def describe_broker(broker: Broker) -> None:
+    brokers = broker.metadata([]).brokers
+    broker.expect(bool(brokers), f"{len(brokers)} brokers")
+    resource, address = (BROKER_RESOURCE, str(brokers[0].node_id)), (brokers[0].host, brokers[0].port)
+    result = only(describe(broker, resource, to=address), f"result for broker {resource[1]}")
+    broker.expect_error(result.error_code, ErrorCode.NONE)
+    found = {one.name: one for one in result.configs}
+    broker.expect(len(found) >= 50, f"{len(found)} configurations")
+    name = "group.initial.rebalance.delay.ms"
+    broker.expect(name in found, f"{name} is among them")
+    seen = found[name].value, found[name].config_source, found[name].read_only
+    broker.expect_equal(name, seen, ("0", STATIC_BROKER, True))
+    one = only(describe(broker, resource, keys=[name], to=address), f"result for broker {resource[1]}")
+    broker.expect_equal("what its name alone gives", [config.name for config in one.configs], [name])
+
+
+@requirement(
+    "CFG-13",
+    level=SHOULD,
+    source="KIP-339; ConfigurationControlManager.incrementalAlterConfigResource",
+    sentence="DELETE of a name that the broker does not know is no error, so that what an older version set can be taken away.",
+    accepted="NONE(0), and nothing changes",
+    draft="an unknown name was thought to be INVALID_CONFIG for every operation",
+    apis={"IncrementalAlterConfigs": 0},
+)
+def delete_unknown(broker: Broker) -> None:
+    topic = plain_topic(broker, {"retention.ms": "1000"})
+    altered(broker, topic, ("no.such.config", DELETE, None))
+    expect_unchanged(broker, topic, {"retention.ms": "1000"})
+
+
+@requirement(
+    "CFG-14",
+    level=SHOULD,
+    source="KIP-569; DescribeConfigsResponse schema",
+    sentence="From v3 on, DescribeConfigs documents each configuration where it is asked to, and only there.",
+    accepted="words for every documented name where asked for, null or nothing where not",
+    since="2.6",
+    apis={"DescribeConfigs": 3},
+)
+def documentation(broker: Broker) -> None:
+    topic = plain_topic(broker)
+    full = described(broker, topic, include_documentation=True)
+    wordless = sorted(name for name in DEFAULTS if name not in full or not full[name].documentation)
+    broker.expect_equal("names without documentation", wordless, [])
+    told = [name for name, one in described(broker, topic).items() if one.documentation]
+    broker.expect_equal("documented where not asked for", told, [])

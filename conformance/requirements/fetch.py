@@ -1,0 +1,586 @@
+"""FET: what a consumer is given, how much of it and when: visibility, limits, waits.
+
+Waits are judged by order and by what the answer holds, not by the clock: a fetch that must be answered at once is
+answered while another one, asked before it, still waits. Only lower bounds are measured.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from conformance.batches import CODECS, Record, batch, batches, idempotent, next_offset, records, stored_as, values
+from conformance.broker import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Broker,
+    Topic,
+    delete_topics_request,
+    fetch_request,
+    only,
+)
+from conformance.requirement import MUST, SHOULD, requirement
+from conformance.transactions import TransactionalProducer
+from conformance.wire import Connection
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.primitives import NO_UUID
+
+LONG_MS = 10_000
+"""A wait that no answer of these tests may take to its end."""
+SHORT_MS = 300
+"""A wait that is waited out."""
+PLENTY = 1 << 20
+"""More bytes than any log here has."""
+BY_ID = 13
+"""The version of Fetch from which on topics are named by their id."""
+
+
+def partitions_of(answer: Any) -> list[Any]:
+    """The partitions of a Fetch answer, in its order."""
+    return [partition for topic in answer.responses for partition in topic.partitions]
+
+
+def served_bytes(answer: Any) -> dict[int, int]:
+    """Partition -> bytes of records, in the answer's order."""
+    return {one.partition_index: len(one.records or b"") for one in partitions_of(answer)}
+
+
+def versions_to_ask(broker: Broker) -> list[int]:
+    """One version before sessions, the last by name, and the highest."""
+    lowest, highest = broker.versions_of(FetchRequest)
+    return sorted({max(lowest, 4), min(BY_ID - 1, highest), highest})
+
+
+@contextmanager
+def somebody_waits(broker: Broker) -> Iterator[Connection]:
+    """While this is open, a fetch that nothing satisfies has been waiting since before; at its end it must still wait."""
+    idle = broker.topic()
+    connection = broker.connect(broker.leader(idle))
+    request = fetch_request({(idle, 0): 0}, max_wait_ms=LONG_MS)
+    connection.send(request, broker.version_for(request), note="waits for nothing")
+    yield connection
+    if not connection.is_silent(0.001):
+        broker.fail(f"a fetch with max_wait_ms={LONG_MS} at the end of an empty log was answered too soon")
+
+
+@requirement(
+    "FET-01",
+    level=MUST,
+    source="FetchIsolation; Partition.readRecords",
+    sentence="A consumer is given acknowledged records, only records below the high watermark that the same answer names, and "
+    "at its end nothing, for both isolation levels.",
+    accepted="in every version: all records below the high watermark, none at it; without transactions the last stable offset "
+    "is the high watermark",
+)
+def below_the_high_watermark(broker: Broker) -> None:
+    topic = broker.topic()
+    lowest, highest = broker.versions_of(FetchRequest)
+    for version in range(max(lowest, 4), highest + 1):
+        base = broker.append(topic, batch(b"a", b"b"))
+        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+            found = broker.fetch(topic, base, version=version, isolation=isolation)
+            broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}")
+            broker.expect_equal("the records", values(found.records), [b"a", b"b"])
+            broker.expect_equal("the high watermark", found.high_watermark, base + 2)
+            broker.expect_equal("the last stable offset", found.last_stable_offset, base + 2)
+            at_end = broker.fetch(topic, base + 2, version=version, isolation=isolation)
+            broker.expect_error(at_end.error_code, ErrorCode.NONE, what=f"v{version} at the high watermark")
+            broker.expect_equal("the bytes at the high watermark", len(at_end.records or b""), 0)
+
+
+@requirement(
+    "FET-02",
+    level=MUST,
+    source="UnifiedLog.read; ReplicaManager.readFromLog (LogReadResult of an error)",
+    sentence="A fetch below the log start offset or above the log end offset is OFFSET_OUT_OF_RANGE, without records.",
+    accepted="OFFSET_OUT_OF_RANGE(1) in every version, for the offsets -1, log start - 1, log end + 1; NONE(0) at both ends",
+    draft="the answer was thought to carry the high watermark and the log start offset: Kafka 4.3.1 answers -1 for both",
+    apis={"DeleteRecords": 0},
+)
+def out_of_range(broker: Broker) -> None:
+    topic = broker.topic()
+    for value in (b"a", b"b", b"c", b"d"):
+        broker.append(topic, batch(value))
+    broker.expect_equal("the log start offset", broker.delete_records(topic, 2), 2)
+    for version in versions_to_ask(broker):
+        for offset in (-1, 0, 1, 5, 1 << 40):
+            found = broker.fetch(topic, offset, version=version)
+            broker.expect_error(found.error_code, ErrorCode.OFFSET_OUT_OF_RANGE, what=f"v{version}, offset {offset}")
+            broker.expect_equal("the bytes of records", len(found.records or b""), 0)
+            broker.expect_equal("the high watermark", found.high_watermark, -1)
+        for offset, wanted in ((2, [b"c", b"d"]), (4, [])):
+            found = broker.fetch(topic, offset, version=version)
+            broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}, offset {offset}")
+            broker.expect_equal("the records", values(found.records), wanted)
+            broker.expect_equal("the log start offset", found.log_start_offset, 2 if version >= 5 else -1)
+
+
+@requirement(
+    "FET-04",
+    level=MUST,
+    source="ReplicaManager.fetchMessages; DelayedFetch",
+    sentence="A fetch at the log end waits up to max_wait_ms, and is then answered with no records and no error.",
+    accepted="empty with NONE(0), not before max_wait_ms; a shorter wait ends before a longer one that was asked earlier",
+)
+def waits_at_the_end(broker: Broker) -> None:
+    topic = broker.topic()
+    end = broker.append(topic, batch(b"x")) + 1
+    with somebody_waits(broker):
+        started = time.monotonic()
+        found = broker.fetch(topic, end, max_wait_ms=SHORT_MS)
+        waited_ms = (time.monotonic() - started) * 1000
+        broker.expect_error(found.error_code, ErrorCode.NONE)
+        broker.expect_equal("the bytes of records", len(found.records or b""), 0)
+        broker.expect_equal("the high watermark", found.high_watermark, end)
+        broker.expect(waited_ms >= SHORT_MS * 0.9, f"answered after {waited_ms:.0f} of {SHORT_MS} ms")
+
+
+@requirement(
+    "FET-05",
+    level=MUST,
+    source="ReplicaManager.fetchMessages; FetchRequest schema (MinBytes)",
+    sentence="A fetch is answered at once when max_wait_ms is 0, when min_bytes are there (or min_bytes is 0), or when it names "
+    "no partition; otherwise it waits, and is answered with what there is after max_wait_ms.",
+    accepted="at once while an older fetch still waits; with too few bytes not before max_wait_ms, and with the records",
+)
+def min_bytes_or_max_wait(broker: Broker) -> None:
+    topic = broker.topic()
+    data = batch(b"x" * 100)
+    broker.append(topic, data)
+    with somebody_waits(broker):
+        at_once = {
+            "no wait, too few bytes": fetch_request({(topic, 0): 0}, max_wait_ms=0, min_bytes=PLENTY),
+            "exactly enough bytes": fetch_request({(topic, 0): 0}, max_wait_ms=LONG_MS, min_bytes=len(data)),
+            "no bytes wanted": fetch_request({(topic, 0): 1}, max_wait_ms=LONG_MS, min_bytes=0),
+            "no partition": fetch_request({}, max_wait_ms=LONG_MS, min_bytes=PLENTY),
+        }
+        for what, request in at_once.items():
+            answer = broker.call(request, to=broker.leader(topic))
+            broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
+            sizes = {"no bytes wanted": {0: 0}, "no partition": {}}.get(what, {0: len(data)})
+            broker.expect_equal(f"{what}: the bytes by partition", served_bytes(answer), sizes)
+        started = time.monotonic()
+        found = broker.fetch(topic, 0, max_wait_ms=SHORT_MS, min_bytes=len(data) + 1)
+        waited_ms = (time.monotonic() - started) * 1000
+        broker.expect_equal("one byte too few: the records", values(found.records), [b"x" * 100])
+        broker.expect(waited_ms >= SHORT_MS * 0.9, f"one byte too few: after {waited_ms:.0f} of {SHORT_MS} ms")
+
+
+@requirement(
+    "FET-06",
+    level=MUST,
+    source="DelayedFetch.tryComplete (case G)",
+    sentence="A waiting fetch is answered by the append that makes up min_bytes, and not by one before it.",
+    accepted="one batch where it is enough; both batches where two are needed, also over two partitions; long before max_wait_ms",
+)
+def woken_by_an_append(broker: Broker) -> None:
+    topic = broker.topic(2)
+    data = batch(b"x" * 100)
+    offsets = {0: 0, 1: 0}
+    for what, needed, appended in (
+        ("one batch", 1, [0]),
+        ("two batches", len(data) + 1, [0, 0]),
+        ("two partitions", len(data) + 1, [0, 1]),
+    ):
+        connection = broker.connect(broker.leader(topic))
+        asked = {(topic, partition): offset for partition, offset in offsets.items()}
+        request = fetch_request(asked, max_wait_ms=LONG_MS, min_bytes=needed)
+        started = time.monotonic()
+        connection.send(request, broker.version_for(request), note=what)
+        connection.is_silent(0.05)  # the fetch is there before the appends are, or else less is seen
+        for partition in appended:
+            offsets[partition] = broker.append(topic, data, partition=partition) + 1
+        answer = connection.receive(timeout_s=LONG_MS / 1000 + 5)
+        waited_ms = (time.monotonic() - started) * 1000
+        expected = {partition: appended.count(partition) * len(data) for partition in (0, 1)}
+        broker.expect_equal(f"{what}: the bytes by partition", served_bytes(answer), expected)
+        broker.expect(waited_ms < LONG_MS / 2, f"{what}: answered after {waited_ms:.0f} of {LONG_MS} ms")
+
+
+@requirement(
+    "FET-07",
+    level=MUST,
+    source="ReplicaManager.fetchMessages (errorReadingData)",
+    sentence="A fetch of which a partition cannot be read is answered at once, whatever max_wait_ms and min_bytes are.",
+    accepted="at once while an older fetch still waits: for an offset out of range, an unknown leader epoch, and where no "
+    "partition is known",
+    draft="an unknown partition was thought to end the wait of the others too: Kafka 4.3.1 answers it after max_wait_ms",
+)
+def errors_do_not_wait(broker: Broker) -> None:
+    topic = broker.topic(2)
+    later = broker.leader_epoch(topic) + 5
+    cases = {
+        "out of range": ({(topic, 0): 0, (topic, 1): 77}, -1, {0: ErrorCode.NONE, 1: ErrorCode.OFFSET_OUT_OF_RANGE}),
+        "unknown epoch": ({(topic, 0): 0}, later, {0: ErrorCode.UNKNOWN_LEADER_EPOCH}),
+        "unknown": ({(topic, 7): 0}, -1, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    }
+    with somebody_waits(broker):
+        for what, (asked, epoch, wanted) in cases.items():
+            request = fetch_request(asked, max_wait_ms=LONG_MS, min_bytes=PLENTY, current_leader_epoch=epoch)
+            answer = broker.call(request, to=broker.leader(topic))
+            codes = {one.partition_index: one.error_code for one in partitions_of(answer)}
+            broker.expect_equal(f"{what}: the errors by partition", codes, wanted)
+
+
+@requirement(
+    "FET-08",
+    level=MUST,
+    source="KIP-74; ReplicaManager.readFromLog (minOneMessage)",
+    sentence="The first partition that has records gives at least one whole batch, even one larger than partition_max_bytes and "
+    "max_bytes: a consumer always gets on.",
+    accepted="exactly the first batch, from the first partition of the request that has one, with limits of 1 and 0 bytes",
+)
+def one_batch_at_least(broker: Broker) -> None:
+    topic = broker.topic(3)
+    data = batch(b"x" * 1000)
+    for partition in (0, 1):
+        for _ in range(2):
+            broker.append(topic, data, partition=partition)
+    for version in versions_to_ask(broker):
+        for limits in ((1, PLENTY), (PLENTY, 1), (1, 1), (0, 0)):
+            request = fetch_request(
+                {(topic, 2): 0, (topic, 1): 0, (topic, 0): 0}, max_bytes=limits[0], partition_max_bytes=limits[1]
+            )
+            answer = broker.call(request, version, to=broker.leader(topic))
+            sizes = served_bytes(answer)
+            what = f"v{version}, max_bytes={limits[0]}, partition_max_bytes={limits[1]}"
+            broker.expect_equal(f"{what}: the bytes by partition", sizes, {2: 0, 1: len(data), 0: 0})
+
+
+@requirement(
+    "FET-09",
+    level=MUST,
+    source="KIP-74; ReplicaManager.readFromLog; FetchRequest schema (MaxBytes)",
+    sentence="Partitions are served in the order of the request, none with more than partition_max_bytes and all together with "
+    "no more than max_bytes, once the first batch is out.",
+    accepted="the limits hold in each of the cases, no whole batch is left out that would have fitted, and the order of the "
+    "request decides who gets the bytes",
+)
+def limits_hold(broker: Broker) -> None:
+    topic = broker.topic(3)
+    data = batch(b"x" * 1000)
+    size = len(data)
+    for partition in range(3):
+        for _ in range(3):
+            broker.append(topic, data, partition=partition)
+    order = (2, 0, 1)
+    for version in versions_to_ask(broker):
+        for max_bytes, partition_max_bytes, wanted in (
+            (PLENTY, PLENTY, (3, 3, 3)),
+            (4 * size, PLENTY, (3, 1, 0)),
+            (2 * size - 1, PLENTY, (1, 0, 0)),
+            (PLENTY, size + size // 2, (1, 1, 1)),
+            (3 * size + 10, size + size // 2, (1, 1, 0)),
+        ):
+            request = fetch_request(
+                {(topic, partition): 0 for partition in order},
+                max_bytes=max_bytes,
+                partition_max_bytes=partition_max_bytes,
+            )
+            found = partitions_of(broker.call(request, version, to=broker.leader(topic)))
+            what = f"v{version}, max_bytes={max_bytes}, partition_max_bytes={partition_max_bytes}"
+            broker.expect_equal(f"{what}: the partitions", tuple(one.partition_index for one in found), order)
+            whole = tuple(len(batches(one.records or b"")) for one in found)
+            broker.expect_equal("the whole batches of each", whole, wanted)
+            total = sum(len(one.records or b"") for one in found)
+            broker.expect(total <= max_bytes, f"{total} bytes of at most {max_bytes}")
+            largest = max(len(one.records or b"") for one in found)
+            broker.expect(largest <= partition_max_bytes, f"{largest} bytes of at most {partition_max_bytes}")
+
+
+@requirement(
+    "FET-10",
+    level=MUST,
+    source="LogSegment.read; FileRecords.slice",
+    sentence="A fetch at an offset within a batch gives that whole batch; what is given are whole batches with right CRCs and "
+    "perhaps the beginning of the next one.",
+    accepted="the batch that holds the offset comes first, for every offset, plain and compressed; a cut-off end is what the log "
+    "has there",
+)
+def whole_batches(broker: Broker) -> None:
+    topic = broker.topic()
+    for codec in (CODECS["none"], CODECS["gzip"], CODECS["none"]):
+        broker.append(topic, batch(b"a" * 50, b"b" * 50, b"c" * 50, b"d" * 50, codec=codec))
+    whole = broker.log(topic)
+    starts = {one.base_offset: whole.index(one.data) for one in batches(whole)}
+    for offset in range(12):
+        found = broker.fetch(topic, offset, partition_max_bytes=400)
+        got = bytes(found.records or b"")
+        first = batches(got)[:1]
+        broker.expect_equal(f"offset {offset}: the first batch", [one.base_offset for one in first], [offset // 4 * 4])
+        at = starts[offset // 4 * 4]
+        broker.expect(whole[at : at + len(got)] == got, f"its {len(got)} bytes are the log's")
+    broker.expect(all(one.crc_holds for one in batches(whole)), "all CRCs hold")
+
+
+@requirement(
+    "FET-11",
+    level=MUST,
+    source="KafkaApis.handleFetchRequest; KIP-516",
+    sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; from v13 on an unknown topic id is UNKNOWN_TOPIC_ID, "
+    "also that of a deleted topic whose name lives on. The other partitions are served.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100); the records of the other partition",
+    draft="INCONSISTENT_TOPIC_ID(103) was asked for an id that is not the log's: Kafka finds a consumer's topic by its id, so "
+    "that only a race within the broker can show it",
+)
+def unknown_topic_or_partition(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"x"))
+    highest = broker.version_for(FetchRequest)
+    by_name, by_id = Topic(broker.unused_name(), NO_UUID, 1), Topic("", UUID(int=topic.id.int ^ 0xFFFF), 1)
+    cases = [
+        (f"an unknown partition, v{highest}", (topic, 7), highest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a negative partition", (topic, -1), highest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("an unknown topic by name", (by_name, 0), min(highest, BY_ID - 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    if highest >= BY_ID:
+        cases.append(("an unknown topic id", (by_id, 0), highest, ErrorCode.UNKNOWN_TOPIC_ID))
+        cases.append(("no topic id", (Topic("", NO_UUID, 1), 0), highest, ErrorCode.UNKNOWN_TOPIC_ID))
+        cases.append(("a deleted topic's id", (recreated(broker), 0), highest, ErrorCode.UNKNOWN_TOPIC_ID))
+    for what, unknown, version, error in cases:
+        with broker.case(what):
+            answer = broker.call(fetch_request({unknown: 0, (topic, 0): 0}), version, to=broker.leader(topic))
+            codes = {one.partition_index: one for one in partitions_of(answer) if one.error_code}
+            bad = only(list(codes.values()), "partition with an error")
+            broker.expect_error(bad.error_code, error)
+            broker.expect_equal("its partition", bad.partition_index, unknown[1])
+            read = [value for one in partitions_of(answer) for value in values(one.records or b"")]
+            broker.expect_equal("the other partition's records", read, [b"x"])
+
+
+def recreated(broker: Broker) -> Topic:
+    """The former self of a topic that was deleted and made again under its name."""
+    former = broker.topic()
+    version = broker.version_for(DeleteTopicsRequest)
+
+    def made_again() -> bool:
+        broker.call(delete_topics_request([former.name], version), version)
+        found = broker.create_topic(former.name)
+        return found.error_code == ErrorCode.NONE
+
+    broker.eventually(made_again, "a deleted topic can be made again")
+    latter = broker.await_topic(former.name)
+    broker.expect(latter.id != former.id, "the topic made again has another id")
+    return former
+
+
+@requirement(
+    "FET-13",
+    level=MUST,
+    source="KIP-110; KafkaApis.maybeConvertFetchedData (gone in 4.0, with down-conversion: KIP-724)",
+    sentence="A topic with compression.type=zstd is served from v10 on; below, Kafka 3.9 and older refuse it with "
+    "UNSUPPORTED_COMPRESSION_TYPE, and 4.0 and newer serve it too.",
+    accepted="the records in v10 and the highest version; in v4 and v9 UNSUPPORTED_COMPRESSION_TYPE(76) without records, or "
+    "since 4.0 the records",
+    draft="the refusal was thought to be owed by every release: Kafka 4.3.1 serves zstd in v4 to v9",
+    since="2.1",
+)
+def zstd_too_early(broker: Broker) -> None:
+    topic = broker.topic(configs={"compression.type": "zstd"})
+    broker.append(topic, batch(b"x"))
+    for version in (4, 9, 10, broker.version_for(FetchRequest)):
+        found = broker.fetch(topic, 0, version=version)
+        refused = version < 10 and not broker.is_kafka("4.0")
+        error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if refused else ErrorCode.NONE
+        broker.expect_error(found.error_code, error, what=f"v{version}")
+        broker.expect_equal("the records", values(found.records or b""), [] if refused else [b"x"])
+
+
+@requirement(
+    "FET-14",
+    level=SHOULD,
+    source="UnifiedLog.read (addAbortedTransactions); KIP-98",
+    sentence="A read_committed answer lists the aborted transactions that reach into the returned range, by producer id and "
+    "first offset, and no others; a read_uncommitted answer has null instead.",
+    accepted="the aborted transaction from its first offset up to its marker, not before, not after, not a committed one",
+    apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+)
+def aborted_transactions(broker: Broker) -> None:
+    topic = broker.topic()
+    aborting, committing = TransactionalProducer(broker), TransactionalProducer(broker)
+    broker.append(topic, batch(b"plain"))
+    first = aborting.append(topic, b"a1", b"a2")
+    committing.append(topic, b"c")
+    aborting.append(topic, b"a3")
+    aborting.abort()
+    committing.commit()
+    marker, end = 5, 7
+    broker.expect_equal("the log end offset", broker.end_offset(topic), end)
+
+    def listed(offset: int, isolation: int = READ_COMMITTED) -> list[tuple[int, int]] | None:
+        found = broker.fetch(topic, offset, isolation=isolation).aborted_transactions
+        return None if found is None else [(one.producer_id, one.first_offset) for one in found]
+
+    broker.expect_equal("read_uncommitted: the list", listed(0, READ_UNCOMMITTED), None)
+    for offset in range(end):
+        wanted = [(aborting.id, first)] if offset <= marker else []
+        broker.expect_equal(f"read_committed from offset {offset}: the list", listed(offset), wanted)
+    everything = broker.fetch(topic, 0, isolation=READ_COMMITTED)
+    broker.expect_equal(
+        "the records, aborted ones too", values(everything.records), [b"plain", b"a1", b"a2", b"c", b"a3"]
+    )
+
+
+@requirement(
+    "FET-15",
+    level=MUST,
+    source="LogValidator.assignOffsetsNonCompressed; DefaultRecordBatch.setLastOffset, setPartitionLeaderEpoch",
+    sentence="A batch comes back byte for byte as it was sent, apart from base offset and leader epoch (and, under "
+    "LogAppendTime, the type bit, the maximum timestamp and the CRC).",
+    accepted="equal bytes for all codecs, for an idempotent producer's batch and a transactional-looking key, in every version",
+)
+def byte_for_byte(broker: Broker) -> None:
+    topic = broker.topic()
+    written = [Record(b"v" * 40, key=b"k", headers=(("h", None),), timestamp=1_700_000_000_000 + n) for n in (0, 9, 3)]
+    producer_id, epoch = broker.producer_id()
+    sent = [batch(*written, codec=codec) for codec in CODECS.values()]
+    sent.append(idempotent(written, producer_id, epoch, 0))
+    for data in sent:
+        broker.append(topic, data)
+    lowest, highest = broker.versions_of(FetchRequest)
+    for version in range(max(lowest, 10), highest + 1):
+        stored = batches(broker.fetch(topic, 0, version=version).records or b"")
+        broker.expect_equal(f"v{version}: the number of batches", len(stored), len(sent))
+        for data, one in zip(sent, stored, strict=True):
+            same = one.data == stored_as(data, one)
+            broker.expect(same, f"v{version}: the batch at offset {one.base_offset} is as it was sent")
+            broker.expect(one.crc_holds, f"v{version}: its CRC holds")
+    expected = [3 * number for number in range(len(sent))]
+    broker.expect_equal("the base offsets", [one.base_offset for one in stored], expected)
+
+
+@requirement(
+    "FET-16",
+    level=MUST,
+    source="DefaultRecordBatch.setPartitionLeaderEpoch; KIP-101",
+    sentence="The partition leader epoch of a batch is that in which its leader appended it, whatever the client wrote there.",
+    accepted="the epoch of Metadata at the time of each append, before and after restarts of the leader",
+    hooks=("restart",),
+    deadline_s=90,
+)
+def epoch_of_the_append(broker: Broker) -> None:
+    topic, epochs = broker.topic(), []
+    for value in (b"a", b"b", b"c"):
+        if epochs:
+            broker.restart_leader(topic)
+        broker.append(topic, batch(value, partition_leader_epoch=77))
+        epochs.append(broker.leader_epoch(topic))
+    stored = [one.partition_leader_epoch for one in batches(broker.log(topic))]
+    broker.expect_equal("the epochs in the log", stored, epochs)
+    broker.expect(epochs == sorted(epochs) and epochs[0] < epochs[-1], f"the leader's epochs were {epochs}")
+
+
+@requirement(
+    "FET-18",
+    level=MUST,
+    source="LocalLog.read; KIP-74",
+    sentence="A scan of a partition gives every record once, in the order of its offset, whatever the limits of the fetches.",
+    accepted="offsets 0, 1, 2 ... and the values in the order of sending, with limits of 1, 300, 1000 and 5000 bytes",
+)
+def scan_in_order(broker: Broker) -> None:
+    topic, expected = broker.topic(configs={"segment.bytes": "1048576"}), []
+    for number in range(60):
+        written = [b"%d-%d" % (number, index) for index in range(number % 5 + 1)]
+        codec = list(CODECS.values())[number % 5]
+        broker.append(topic, batch(*written, codec=codec))
+        expected += written
+    for limit in (1, 300, 1000, 5000):
+        read = list(scan(broker, topic, limit))
+        broker.expect_equal(f"limit {limit}: the offsets", [one.offset for one in read], list(range(len(expected))))
+        broker.expect([one.value for one in read] == expected, f"limit {limit}: {len(read)} values in order")
+
+
+def scan(broker: Broker, topic: Topic, limit: int) -> Iterable[Record]:
+    """All records as a consumer reads them: batch after batch, what lies before the asked offset is skipped."""
+    offset = 0
+    while True:
+        data = bytes(broker.fetch(topic, offset, partition_max_bytes=limit, max_bytes=limit).records or b"")
+        if not data:
+            return
+        yield from (one for one in records(data) if one.offset >= offset)
+        offset = next_offset(data)
+
+
+@requirement(
+    "FET-19",
+    level=MUST,
+    source="UnifiedLog.lastStableOffset; FetchIsolation.TXN_COMMITTED",
+    sentence="While a transaction is open, read_committed gives nothing from its first record on, and names that offset as the "
+    "last stable one; read_uncommitted gives everything up to the high watermark.",
+    accepted="the records before the transaction, and all; a fetch at the last stable offset is empty without an error",
+    apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+)
+def below_the_last_stable_offset(broker: Broker) -> None:
+    topic = broker.topic()
+    producer = TransactionalProducer(broker)
+    broker.append(topic, batch(b"before"))
+    stable = producer.append(topic, b"open")
+    broker.append(topic, batch(b"after"))
+    committed = broker.fetch(topic, 0, isolation=READ_COMMITTED)
+    uncommitted = broker.fetch(topic, 0, isolation=READ_UNCOMMITTED)
+    broker.expect_equal("read_committed: the records", values(committed.records), [b"before"])
+    broker.expect_equal("read_uncommitted: the records", values(uncommitted.records), [b"before", b"open", b"after"])
+    for name, found in (("read_committed", committed), ("read_uncommitted", uncommitted)):
+        broker.expect_equal(f"{name}: the last stable offset", found.last_stable_offset, stable)
+        broker.expect_equal(f"{name}: the high watermark", found.high_watermark, 3)
+    for offset in (stable, 2, 3):
+        found = broker.fetch(topic, offset, isolation=READ_COMMITTED)
+        broker.expect_error(found.error_code, ErrorCode.NONE, what=f"read_committed at offset {offset}")
+        broker.expect_equal("the bytes of records", len(found.records or b""), 0)
+    producer.commit()
+    found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
+    broker.expect_equal("after the commit: the records", values(found.records), [b"before", b"open", b"after"])
+    broker.expect_equal("the last stable offset", found.last_stable_offset, 4)
+
+
+@requirement(
+    "FET-20",
+    level=MUST,
+    source="DelayedFetch.tryComplete; Partition.maybeIncrementLeaderHW",
+    sentence="A read_committed fetch that waits at the last stable offset is answered when the transaction ends.",
+    accepted="the transaction's records, long before max_wait_ms; an append in between does not answer it",
+    apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+)
+def woken_by_a_commit(broker: Broker) -> None:
+    topic = broker.topic()
+    producer = TransactionalProducer(broker)
+    stable = producer.append(topic, b"open")
+    connection = broker.connect(broker.leader(topic))
+    request = fetch_request({(topic, 0): stable}, max_wait_ms=LONG_MS, isolation=READ_COMMITTED)
+    started = time.monotonic()
+    connection.send(request, broker.version_for(request))
+    broker.append(topic, batch(b"after"))
+    broker.expect(connection.is_silent(0.05), "an append after the open transaction does not answer it")
+    producer.commit()
+    found = only(partitions_of(connection.receive(timeout_s=LONG_MS / 1000 + 5)), "partition in the answer")
+    waited_ms = (time.monotonic() - started) * 1000
+    broker.expect_equal("the records", values(found.records), [b"open", b"after"])
+    broker.expect(waited_ms < LONG_MS / 2, f"answered after {waited_ms:.0f} of {LONG_MS} ms")
+
+
+@requirement(
+    "FET-21",
+    level=SHOULD,
+    source="KafkaApis.handleFetchRequest (erroneous and interesting partitions)",
+    sentence="An unknown partition does not end the wait of the others: it is answered with them, after max_wait_ms or when "
+    "min_bytes are there.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) together with the record that is appended meanwhile",
+    tolerated="answered before that, at once",
+)
+def unknown_partitions_wait(broker: Broker) -> None:
+    topic = broker.topic()
+    connection = broker.connect(broker.leader(topic))
+    request = fetch_request({(topic, 7): 0, (topic, 0): 0}, max_wait_ms=LONG_MS)
+    connection.send(request, broker.version_for(request))
+    at_once = not connection.is_silent(0.1)
+    broker.append(topic, batch(b"x"))
+    found = {one.partition_index: one for one in partitions_of(connection.receive(timeout_s=LONG_MS / 1000 + 5))}
+    codes = {partition: one.error_code for partition, one in found.items()}
+    broker.expect_equal("the errors by partition", codes, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0: ErrorCode.NONE})
+    if at_once:
+        broker.tolerate("the other partition did not wait")
+    else:
+        broker.expect_equal("the other partition's records", values(found[0].records or b""), [b"x"])

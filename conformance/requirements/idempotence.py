@@ -1,0 +1,443 @@
+"""IDM: the idempotent producer. One producer id, one partition, one copy of every batch."""
+
+from typing import Any
+
+from conformance.batches import TRANSACTIONAL, idempotent, patched, values
+from conformance.broker import EARLIEST, TRANSACTION, Broker, Topic, error_name, only
+from conformance.requirement import MUST, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.describe_producers import DescribeProducersRequest
+from reference.protocol.messages.end_txn import EndTxnRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+
+LAST_SEQUENCE = 2_147_483_647
+"""After it comes 0."""
+REMEMBERED = 5
+"""How many batches of a producer a partition remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+NO_PRODUCER = -1
+"""The producer id, and the epoch, of nobody."""
+
+
+class Producer:
+    """An idempotent producer that says any sequence it likes; its values are numbered, so that copies can be told."""
+
+    def __init__(self, broker: Broker, topic: Topic, identity: tuple[int, int] | None = None) -> None:
+        self.broker, self.topic = broker, topic
+        self.id, self.epoch = identity or broker.producer_id()
+
+    def batch(self, sequence: int, count: int = 1, epoch: int | None = None) -> bytes:
+        """So many records from a sequence on."""
+        records = [f"{self.id}:{sequence}+{number}".encode() for number in range(count)]
+        return idempotent(records, self.id, self.epoch if epoch is None else epoch, sequence)
+
+    def send(self, sequence: int, count: int = 1, *, epoch: int | None = None, partition: int = 0) -> Any:
+        """Produce it; gives the partition's result, whatever it is."""
+        return self.broker.produce(self.topic, self.batch(sequence, count, epoch), partition=partition)
+
+    def stored(self, sequence: int, count: int = 1, *, epoch: int | None = None, partition: int = 0) -> int:
+        """Produce what must become new records at the log's end; gives their base offset."""
+        end = self.broker.end_offset(self.topic, partition)
+        result = self.send(sequence, count, epoch=epoch, partition=partition)
+        self.broker.expect_error(result.error_code, ErrorCode.NONE, what=f"sequence {sequence}, {count} records")
+        self.broker.expect_equal("their base offset", result.base_offset, end)
+        after = self.broker.end_offset(self.topic, partition)
+        self.broker.expect_equal("the log end offset after it", after, end + count)
+        return end
+
+    def refused(
+        self, sequence: int, count: int = 1, *accepted: ErrorCode, epoch: int | None = None, what: str = "",
+        tolerated: tuple[ErrorCode, ...] = (),
+    ) -> None:  # fmt: skip
+        """Produce what must be refused with one of the errors, and leave the log as it is."""
+        end = self.broker.end_offset(self.topic)
+        result = self.send(sequence, count, epoch=epoch)
+        what = what or f"sequence {sequence}, {count} records"
+        self.broker.expect_error(result.error_code, *accepted, tolerated=tolerated, what=what)
+        self.broker.expect_equal("the log end offset after it", self.broker.end_offset(self.topic), end)
+
+    def known_already(self, sequence: int, count: int, base_offset: int) -> None:
+        """Produce again what is stored: a success with the first copy's offset, and no second copy."""
+        end = self.broker.end_offset(self.topic)
+        result = self.send(sequence, count)
+        self.broker.expect_error(result.error_code, ErrorCode.NONE, what=f"sequence {sequence} again")
+        self.broker.expect_equal("its base offset", result.base_offset, base_offset)
+        self.broker.expect_equal("the log end offset after it", self.broker.end_offset(self.topic), end)
+
+
+def init_producer_id(broker: Broker, version: int | None = None, **fields: Any) -> Any:
+    """InitProducerId without a transactional id; gives the answer once the broker is ready for it."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000, **fields)
+    loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def answered() -> Any:
+        answer = broker.call(request, version)
+        return None if answer.error_code in loading else answer
+
+    return broker.eventually(answered, "InitProducerId is served")
+
+
+def active_producers(broker: Broker, topic: Topic, partition: int = 0) -> dict[int, Any]:
+    """What DescribeProducers says of a partition's producers, by their ids."""
+    asked = DescribeProducersRequest.TopicRequest(name=topic.name, partition_indexes=[partition])
+    answer = broker.call(DescribeProducersRequest(topics=[asked]), to=broker.leader(topic, partition))
+    found = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+    broker.expect_error(found.error_code, ErrorCode.NONE, what="DescribeProducers")
+    return {one.producer_id: one for one in found.active_producers}
+
+
+@requirement(
+    "IDM-01",
+    level=MUST,
+    source="KIP-98; TransactionCoordinator.handleInitProducerId",
+    sentence="InitProducerId without a transactional id gives a fresh producer id with epoch 0; no id comes twice.",
+    accepted="in every version NONE(0), an id of 0 or more that was not given before, epoch 0",
+)
+def fresh_producer_ids(broker: Broker) -> None:
+    given: list[int] = []
+    lowest, highest = broker.versions_of(InitProducerIdRequest)
+    for version in range(lowest, highest + 1):
+        for _ in range(5):
+            answer = init_producer_id(broker, version)
+            broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"v{version}")
+            broker.expect(
+                answer.producer_id >= 0 and answer.producer_id not in given, f"v{version}: id {answer.producer_id}"
+            )
+            broker.expect_equal(f"v{version}: the epoch", answer.producer_epoch, 0)
+            given.append(answer.producer_id)
+
+
+@requirement(
+    "IDM-02",
+    level=MUST,
+    source="KIP-360; KafkaApis.handleInitProducerIdRequest",
+    sentence="From v3 on, a producer id without an epoch, or an epoch without an id, is refused with INVALID_REQUEST.",
+    accepted="INVALID_REQUEST(42) and no producer id",
+    since="2.5",
+    apis={"InitProducerId": 3},
+)
+def half_an_identity(broker: Broker) -> None:
+    known, _ = broker.producer_id()
+    for version in (3, broker.version_for(InitProducerIdRequest)):
+        for producer_id, epoch in ((known, NO_PRODUCER), (NO_PRODUCER, 0)):
+            with broker.case(f"id {producer_id}, epoch {epoch}, v{version}"):
+                answer = init_producer_id(broker, version, producer_id=producer_id, producer_epoch=epoch)
+                broker.expect_error(answer.error_code, ErrorCode.INVALID_REQUEST)
+                broker.expect_equal("the producer id", answer.producer_id, NO_PRODUCER)
+
+
+@requirement(
+    "IDM-03",
+    level=MUST,
+    source="ProducerAppendInfo.inSequence; DefaultRecordBatch.incrementSequence",
+    sentence="A batch of n records with first sequence s is followed by one with s + n; after 2147483647 comes 0, between "
+    "batches and within one.",
+    accepted="NONE(0) and the next offset for each; a batch that starts where the last one did not end is refused",
+)
+def sequences_count_records(broker: Broker) -> None:
+    ordinary = Producer(broker, broker.topic())
+    for sequence, count in ((0, 1), (1, 3), (4, 2), (6, 1)):
+        if sequence:
+            ordinary.refused(sequence + 1, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        ordinary.stored(sequence, count)
+    between = Producer(broker, broker.topic())
+    between.stored(LAST_SEQUENCE - 2, 3)
+    between.refused(1, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    between.stored(0, 2)
+    within = Producer(broker, broker.topic())
+    within.stored(LAST_SEQUENCE - 1, 4)
+    within.refused(0, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    within.stored(2, 1)
+
+
+@requirement(
+    "IDM-04",
+    level=MUST,
+    source="ProducerAppendInfo.checkSequence",
+    sentence="A sequence that leaves a gap, or goes back to where no batch began, is refused with "
+    "OUT_OF_ORDER_SEQUENCE_NUMBER.",
+    accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45); the log stays as it was, and the right sequence is taken afterwards",
+)
+def out_of_order(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    producer.stored(0, 3)
+    producer.stored(3, 3)
+    for sequence in (7, 1000, LAST_SEQUENCE, 5, 1):
+        with broker.case(f"sequence {sequence} where 6 is due"):
+            producer.refused(sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    producer.stored(6)
+
+
+@requirement(
+    "IDM-05",
+    level=MUST,
+    source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN; UnifiedLog.analyzeAndValidateProducerState",
+    sentence="A batch sent again, while it is one of the producer's last five in the partition, succeeds with its first "
+    "offset and is not stored again.",
+    accepted="NONE(0) and the original base offset for each of the last five, in any order; the log end stays",
+)
+def sent_again(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    other = Producer(broker, producer.topic)
+    sent: list[tuple[int, int, int]] = []
+    for number in range(REMEMBERED + 3):
+        sequence, count = sum(count for _, count, _ in sent), number % 3 + 1
+        sent.append((sequence, count, producer.stored(sequence, count)))
+        other.stored(number)
+    last = sent[-REMEMBERED:]
+    for sequence, count, base_offset in (*last, *reversed(last)):
+        producer.known_already(sequence, count, base_offset)
+    producer.stored(sum(count for _, count, _ in sent))
+    held = values(broker.log(producer.topic))
+    broker.expect_equal("the number of different values", len(set(held)), len(held))
+
+
+@requirement(
+    "IDM-06",
+    level=MUST,
+    source="ProducerAppendInfo.checkSequence",
+    sentence="A batch sent again that is older than the producer's last five in the partition is refused, and not stored "
+    "again.",
+    accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45); the log stays as it was",
+    tolerated="DUPLICATE_SEQUENCE_NUMBER(46), which clients take as success; NONE(0), when the log stays as it was",
+)
+def forgotten_batch(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    for sequence in range(REMEMBERED + 1):
+        producer.stored(sequence)
+    producer.refused(
+        0, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what="the sixth last batch again",
+        tolerated=(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.NONE),
+    )  # fmt: skip
+
+
+@requirement(
+    "IDM-07",
+    level=MUST,
+    source="ProducerStateEntry.batchWithSequenceRange",
+    sentence="A batch that begins or ends with a known batch's sequence but has another length is no copy of it, and is "
+    "refused.",
+    accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45); the log stays as it was",
+)
+def other_length(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    producer.stored(0, 3)
+    for sequence, count in ((0, 2), (0, 4), (1, 2), (2, 1)):
+        with broker.case(f"sequence {sequence}, {count} records, after 0 to 2"):
+            producer.refused(sequence, count, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+@requirement(
+    "IDM-08",
+    level=MUST,
+    source="ProducerAppendInfo.checkProducerEpoch; KIP-360",
+    sentence="An epoch lower than the last one seen of the producer in the partition is refused with INVALID_PRODUCER_EPOCH.",
+    accepted="INVALID_PRODUCER_EPOCH(47), for a new sequence and for a copy of a batch of that old epoch",
+)
+def old_epoch(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    producer.stored(0, epoch=0)
+    producer.stored(0, epoch=2)
+    for sequence, epoch in ((0, 0), (1, 0), (1, 1), (0, 1)):
+        with broker.case(f"sequence {sequence} of epoch {epoch}"):
+            producer.refused(sequence, 1, ErrorCode.INVALID_PRODUCER_EPOCH, epoch=epoch)
+    producer.stored(1, epoch=2)
+
+
+@requirement(
+    "IDM-09",
+    level=MUST,
+    source="ProducerAppendInfo.checkSequence",
+    sentence="The first batch of a higher epoch has sequence 0; with another one it is refused.",
+    accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45) for the sequences that the old epoch would go on with; NONE(0) for 0",
+)
+def higher_epoch(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    producer.stored(0, 2, epoch=0)
+    for sequence in (2, 1, 7):
+        with broker.case(f"sequence {sequence} of epoch 1"):
+            producer.refused(sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, epoch=1)
+    producer.stored(2, epoch=0)
+    producer.stored(0, epoch=1)
+
+
+@requirement(
+    "IDM-10",
+    level=MUST,
+    source="ProducerAppendInfo.checkSequence (NO_PRODUCER_EPOCH); KIP-360",
+    sentence="Of a producer that a partition does not know, the first batch may have any sequence; from then on they count.",
+    accepted="NONE(0) for first sequences 0, 17 and 2147483647 and for epoch 3; what does not follow is refused",
+)
+def unknown_producer(broker: Broker) -> None:
+    topic = broker.topic()
+    for sequence, epoch in ((17, 0), (LAST_SEQUENCE, 0), (5, 3)):
+        with broker.case(f"first sequence {sequence}, epoch {epoch}"):
+            producer = Producer(broker, topic)
+            producer.stored(sequence, epoch=epoch)
+            producer.refused((sequence + 2) % 2**31, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, epoch=epoch)
+            producer.stored((sequence + 1) % 2**31, epoch=epoch)
+
+
+@requirement(
+    "IDM-11",
+    level=MUST,
+    source="KIP-98 (sequence numbers per producer id and partition)",
+    sentence="Sequences are counted for each partition apart, and for each producer in it.",
+    accepted="each of two producers begins at 0 in each of two partitions; what one stored is no copy for the others",
+)
+def each_partition_its_own(broker: Broker) -> None:
+    topic = broker.topic(2)
+    producers = Producer(broker, topic), Producer(broker, topic)
+    for sequence in range(3):
+        for producer in producers:
+            for partition in (0, 1):
+                producer.stored(sequence, partition=partition)
+    producers[0].stored(3, partition=1)
+    producers[0].refused(4, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what="sequence 4 where partition 0 is at 2")
+    producers[0].stored(3, partition=0)
+
+
+@requirement(
+    "IDM-13",
+    level=SHOULD,
+    source="producer.id.expiration.ms (default 86400000); ProducerStateManager.removeExpiredProducers",
+    sentence="A partition forgets a producer that has not written for producer.id.expiration.ms.",
+    accepted="a sequence with a gap, refused at first, is stored once the time is over",
+    since="3.5",
+    configs={"producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "100"},
+    alone=True,
+)
+def producers_expire(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    producer.stored(0)
+    producer.refused(50, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    taken = broker.eventually(
+        lambda: result if (result := producer.send(50)).error_code == ErrorCode.NONE else None,
+        "the producer is forgotten, and its sequence 50 taken",
+    )
+    broker.expect_equal("the base offset of what is then stored", taken.base_offset, 1)
+
+
+@requirement(
+    "IDM-14",
+    level=SHOULD,
+    source="KIP-664; Partition.activeProducerState",
+    sentence="DescribeProducers gives each producer that the partition knows, with its epoch and last sequence; an unknown "
+    "partition is UNKNOWN_TOPIC_OR_PARTITION.",
+    accepted="exactly the producers that wrote, with epochs and last sequences, and -1 where no transaction is open; "
+    "UNKNOWN_TOPIC_OR_PARTITION(3)",
+    since="2.8",
+    apis={"DescribeProducers": 0},
+)
+def describe_producers(broker: Broker) -> None:
+    topic = broker.topic(2)
+    broker.expect_equal("the producers of an empty partition", sorted(active_producers(broker, topic)), [])
+    first, second = Producer(broker, topic), Producer(broker, topic)
+    first.stored(0, 3)
+    first.stored(3, 2)
+    second.stored(9, epoch=4)
+    found = active_producers(broker, topic)
+    seen = {
+        id: (one.producer_epoch, one.last_sequence, one.current_txn_start_offset, one.last_timestamp > 0)
+        for id, one in found.items()
+    }
+    wanted = {first.id: (first.epoch, 4, -1, True), second.id: (4, 9, -1, True)}
+    broker.expect_equal("epoch, last sequence, start of transaction, has a timestamp", seen, wanted)
+    broker.expect_equal("the producers of the other partition", sorted(active_producers(broker, topic, 1)), [])
+    for what, name, partition in (("partition", topic.name, 2), ("topic", broker.unused_name(), 0)):
+        asked = DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[partition])
+        answer = broker.call(DescribeProducersRequest(topics=[asked]), to=broker.leader(topic))
+        missing = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+        broker.expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"an unknown {what}")
+
+
+@requirement(
+    "IDM-15",
+    level=MUST,
+    source="KIP-98; producer configuration enable.idempotence (a single session)",
+    sentence="A new session is not deduplicated: the same records with the same sequences of another producer id are stored "
+    "again.",
+    accepted="NONE(0) and new offsets; both copies are in the log",
+)
+def another_session(broker: Broker) -> None:
+    topic = broker.topic()
+    for _ in range(2):
+        end = broker.end_offset(topic)
+        result = broker.produce(topic, idempotent([b"a", b"b"], *broker.producer_id(), 0))
+        broker.expect_error(result.error_code, ErrorCode.NONE)
+        broker.expect_equal("the base offset", result.base_offset, end)
+    broker.expect_equal("the values in the log", values(broker.log(topic)), [b"a", b"b", b"a", b"b"])
+
+
+@requirement(
+    "IDM-16",
+    level=MUST,
+    source="ProducerStateManager.onLogStartOffsetIncremented; KIP-360",
+    sentence="A producer's batch is still known after DeleteRecords removed it: sent again it is not stored, and a gap is "
+    "refused.",
+    accepted="NONE(0) with the original base offset; OUT_OF_ORDER_SEQUENCE_NUMBER(45) for the gap",
+    draft="the state was thought to go with the records (any first sequence accepted): Kafka 4.3.1 keeps it",
+    since="3.0",
+    apis={"DeleteRecords": 0},
+)
+def known_after_delete_records(broker: Broker) -> None:
+    producer = Producer(broker, broker.topic())
+    producer.stored(0, 2)
+    base_offset = producer.stored(2, 3)
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=-1)
+    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=producer.topic.name, partitions=[partition])
+    answer = broker.call(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), to=broker.leader(producer.topic))
+    deleted = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+    broker.expect_error(deleted.error_code, ErrorCode.NONE, what="DeleteRecords")
+    broker.expect_equal("the log start offset", broker.offset_of(producer.topic, EARLIEST).offset, 5)
+    producer.known_already(2, 3, base_offset)
+    producer.refused(9, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    producer.stored(5)
+
+
+@requirement(
+    "IDM-17",
+    level=SHOULD,
+    source="KIP-664; Partition.activeProducerState",
+    sentence="While a transaction is open, DescribeProducers gives the offset at which it began in the partition.",
+    accepted="the offset of the transaction's first record; -1 once it has ended",
+    since="2.8",
+    apis={"DescribeProducers": 0, "AddPartitionsToTxn": 0, "EndTxn": 0},
+)
+def describe_open_transaction(broker: Broker) -> None:
+    topic, name = broker.topic(), broker.unused_name("txn")
+    Producer(broker, topic).stored(0, 2)
+    coordinator = broker.coordinator(name, TRANSACTION)
+
+    def begun() -> tuple[int, int] | None:
+        answer = broker.call(
+            InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), to=coordinator
+        )
+        return (answer.producer_id, answer.producer_epoch) if answer.error_code == ErrorCode.NONE else None
+
+    id, epoch = broker.eventually(begun, "the transactional producer has an id")
+    part = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic.name, partitions=[0])
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=[part],
+    )
+    answer = broker.call(request, 3, to=coordinator)
+    added = only(only(answer.results_by_topic_v3_and_below, "topic in the answer").results_by_partition, "partition")
+    broker.expect_error(added.partition_error_code, ErrorCode.NONE, what="AddPartitionsToTxn")
+    result = broker.produce(
+        topic, patched(idempotent([b"t"], id, epoch, 0), attributes=TRANSACTIONAL), transactional_id=name
+    )
+    broker.expect_error(result.error_code, ErrorCode.NONE, what="Produce in the transaction")
+    found = active_producers(broker, topic)
+    broker.expect(id in found, f"producer {id} is among {sorted(found)}")
+    broker.expect_equal("where its transaction began", found[id].current_txn_start_offset, result.base_offset)
+    ended = broker.call(
+        EndTxnRequest(transactional_id=name, producer_id=id, producer_epoch=epoch, committed=True), 4, to=coordinator
+    )
+    broker.expect(ended.error_code == ErrorCode.NONE, f"EndTxn: {error_name(ended.error_code)}")
+    broker.eventually(
+        lambda: active_producers(broker, topic)[id].current_txn_start_offset == -1, "no transaction is open any more"
+    )

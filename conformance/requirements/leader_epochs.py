@@ -1,0 +1,207 @@
+"""EPO: leader epochs. How a client learns that it asks a leader of the past, or of the future, and where histories part."""
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.batches import batch, batches
+from conformance.broker import LATEST, Broker, Topic, only
+from conformance.requirement import MUST, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
+from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+
+UNKNOWN = -1
+"""The epoch, and the offset, of what is not known; as a current leader epoch: do not check."""
+
+Ask = Callable[[Broker, Topic, int, int], Any]
+
+
+def end_of_epoch(
+    broker: Broker, topic: Topic, epoch: int, *, current: int = UNKNOWN, version: int | None = None, partition: int = 0
+) -> Any:
+    """OffsetForLeaderEpoch for one partition, as a consumer asks; gives the partition's result, whatever it is."""
+    version = broker.version_for(OffsetForLeaderEpochRequest, version)
+    table = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    asked = table(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic.name, partitions=[asked])]
+    )
+    answer = broker.call(request, version, to=broker.leader(topic, partition))
+    return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+
+
+def by_fetch(broker: Broker, topic: Topic, current: int, version: int) -> Any:
+    """Fetch, with the epoch that the client takes for the leader's."""
+    return broker.fetch(topic, 0, current_leader_epoch=current, version=version)
+
+
+def by_list_offsets(broker: Broker, topic: Topic, current: int, version: int) -> Any:
+    """ListOffsets, with that epoch."""
+    table = ListOffsetsRequest.ListOffsetsPartition
+    asked = table(partition_index=0, timestamp=LATEST, current_leader_epoch=current)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic.name, partitions=[asked])]
+    )
+    answer = broker.call(request, version, to=broker.leader(topic))
+    return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+
+
+def by_end_of_epoch(broker: Broker, topic: Topic, current: int, version: int) -> Any:
+    """OffsetForLeaderEpoch, with that epoch; the epoch asked for is one that every log has."""
+    return end_of_epoch(broker, topic, broker.leader_epoch(topic), current=current, version=version)
+
+
+FENCED: dict[str, tuple[type, int, Ask]] = {
+    "Fetch": (FetchRequest, 9, by_fetch),
+    "ListOffsets": (ListOffsetsRequest, 4, by_list_offsets),
+    "OffsetForLeaderEpoch": (OffsetForLeaderEpochRequest, 2, by_end_of_epoch),
+}
+"""API -> its request, the first version with a current leader epoch, how to ask it."""
+
+
+def expect_everywhere(broker: Broker, topic: Topic, current: int, error: ErrorCode) -> None:
+    """Each API that takes a current leader epoch answers with this error, in every version that has one."""
+    for name, (request, first, ask) in FENCED.items():
+        lowest, highest = broker.versions_of(request)
+        for version in range(max(lowest, first), highest + 1):
+            found = ask(broker, topic, current, version)
+            broker.expect_error(found.error_code, error, what=f"{name} v{version}, current leader epoch {current}")
+            if error != ErrorCode.NONE:
+                told = {"Fetch": "high_watermark", "ListOffsets": "offset", "OffsetForLeaderEpoch": "end_offset"}[name]
+                broker.expect_equal(f"its {told}", getattr(found, told), UNKNOWN)
+
+
+@requirement(
+    "EPO-01",
+    level=MUST,
+    source="KIP-320; Partition.checkCurrentLeaderEpoch",
+    sentence="Fetch, ListOffsets and OffsetForLeaderEpoch with a current leader epoch below the leader's are "
+    "FENCED_LEADER_EPOCH.",
+    accepted="FENCED_LEADER_EPOCH(74) and no offsets, in every version that has the field, for each epoch before the leader's",
+    hooks=("restart",),
+    deadline_s=60,
+)
+def epoch_of_the_past(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"x"))
+    for past in range(broker.restart_leader(topic)):
+        expect_everywhere(broker, topic, past, ErrorCode.FENCED_LEADER_EPOCH)
+    broker.append(topic, batch(b"y"))
+    expect_everywhere(broker, topic, broker.leader_epoch(topic), ErrorCode.NONE)
+
+
+@requirement(
+    "EPO-02",
+    level=MUST,
+    source="KIP-320; Partition.checkCurrentLeaderEpoch",
+    sentence="Fetch, ListOffsets and OffsetForLeaderEpoch with a current leader epoch above the leader's are "
+    "UNKNOWN_LEADER_EPOCH.",
+    accepted="UNKNOWN_LEADER_EPOCH(75) and no offsets, in every version that has the field, for the next epoch and the last",
+)
+def epoch_of_the_future(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"x"))
+    for ahead in (broker.leader_epoch(topic) + 1, 2_147_483_647):
+        expect_everywhere(broker, topic, ahead, ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+@requirement(
+    "EPO-03",
+    level=MUST,
+    source="KIP-320; Partition.checkCurrentLeaderEpoch",
+    sentence="The current leader epoch -1 is not checked, and the leader's own is right.",
+    accepted="NONE(0) for -1 and for the epoch of Metadata, in every version that has the field; the record is fetched",
+)
+def epoch_not_given(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"x"))
+    for current in (UNKNOWN, broker.leader_epoch(topic)):
+        expect_everywhere(broker, topic, current, ErrorCode.NONE)
+        found = broker.fetch(topic, 0, current_leader_epoch=current)
+        broker.expect_equal("the batches fetched", len(batches(found.records or b"")), 1)
+
+
+@requirement(
+    "EPO-04",
+    level=MUST,
+    source="KIP-101; LeaderEpochFileCache.endOffsetFor",
+    sentence="OffsetForLeaderEpoch for the current epoch gives that epoch and the log end offset.",
+    accepted="the epoch of Metadata and 0 for an empty log, the number of records then, in every version",
+)
+def end_of_the_current_epoch(broker: Broker) -> None:
+    topic, end = broker.topic(), 0
+    epoch = broker.leader_epoch(topic)
+    lowest, highest = broker.versions_of(OffsetForLeaderEpochRequest)
+    for version in range(lowest, highest + 1):
+        found = end_of_epoch(broker, topic, epoch, version=version)
+        broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}, {end} records")
+        told = found.leader_epoch if version >= 1 else epoch
+        broker.expect_equal("epoch and end offset", (told, found.end_offset), (epoch, end))
+        end = broker.append(topic, batch(b"a", b"b", b"c")) + 3
+
+
+@requirement(
+    "EPO-05",
+    level=MUST,
+    source="KIP-279; LeaderEpochFileCache.endOffsetFor",
+    sentence="OffsetForLeaderEpoch for an older epoch gives the largest epoch up to it in which something was written, and where "
+    "the next one begins.",
+    accepted="over two restarts of the leader: (epoch, end offset) of each epoch with records, and for epochs in between that of "
+    "the one before",
+    hooks=("restart",),
+    deadline_s=90,
+)
+def end_of_an_older_epoch(broker: Broker) -> None:
+    topic, written = broker.topic(), []
+    for number in range(3):
+        if number:
+            broker.restart_leader(topic)
+        end = broker.append(topic, batch(*[b"x"] * (number + 1))) + number + 1
+        written.append((broker.leader_epoch(topic), end))
+    current = written[-1][0]
+    broker.saw(f"epochs and their end offsets: {written}")
+    for epoch in range(current + 1):
+        found = end_of_epoch(broker, topic, epoch)
+        wanted = max(one for one in written if one[0] <= epoch)
+        broker.expect_error(found.error_code, ErrorCode.NONE, what=f"epoch {epoch} of {current}")
+        broker.expect_equal("epoch and end offset", (found.leader_epoch, found.end_offset), wanted)
+
+
+@requirement(
+    "EPO-06",
+    level=MUST,
+    source="KIP-101; LeaderEpochFileCache.endOffsetFor (UNDEFINED_EPOCH)",
+    sentence="OffsetForLeaderEpoch for an epoch later than the leader's, or for -1, gives epoch -1 and offset -1 and no error.",
+    accepted="(-1, -1) with NONE(0) in every version, for the next epoch, the last and -1",
+)
+def unknown_epoch(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"x"))
+    lowest, highest = broker.versions_of(OffsetForLeaderEpochRequest)
+    for version in range(lowest, highest + 1):
+        for epoch in (broker.leader_epoch(topic) + 1, 2_147_483_647, UNKNOWN):
+            found = end_of_epoch(broker, topic, epoch, version=version)
+            broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}, epoch {epoch}")
+            broker.expect_equal("epoch and end offset", (found.leader_epoch, found.end_offset), (UNKNOWN, UNKNOWN))
+
+
+@requirement(
+    "EPO-11",
+    level=MUST,
+    source="KafkaApis.handleOffsetForLeaderEpochRequest",
+    sentence="OffsetForLeaderEpoch of an unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3), epoch -1 and offset -1 in every version",
+)
+def unknown_topic_or_partition(broker: Broker) -> None:
+    topic = broker.topic()
+    lowest, highest = broker.versions_of(OffsetForLeaderEpochRequest)
+    for version in range(lowest, highest + 1):
+        for what, asked, partition in (
+            ("an unknown partition", topic, 7),
+            ("an unknown topic", Topic(broker.unused_name(), topic.id, 1), 0),
+        ):
+            found = end_of_epoch(broker, asked, 0, version=version, partition=partition)
+            broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, {what}")
+            broker.expect_equal("its partition", found.partition, partition)
+            broker.expect_equal("epoch and end offset", (found.leader_epoch, found.end_offset), (UNKNOWN, UNKNOWN))

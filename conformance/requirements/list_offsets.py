@@ -1,0 +1,333 @@
+"""LOF: offsets by timestamp, and the special timestamps: earliest, latest, the largest."""
+
+from typing import Any
+
+from conformance.batches import CODECS, Record, batch
+from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, Broker, Topic, only
+from conformance.requirement import MUST, SHOULD, requirement
+from conformance.transactions import TransactionalProducer
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
+
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+"""Special timestamps of logs of which a part lies elsewhere (KIP-405, KIP-1005, KIP-1023)."""
+SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""Special timestamp -> the version of ListOffsets that brought it; the two oldest are in all."""
+STAMP = 1_700_000_000_000
+"""The timestamp that those below count from."""
+
+
+def versions_of(broker: Broker, since: int = 1) -> range:
+    """Every version that the target serves, from one on; v0 is another protocol."""
+    lowest, highest = broker.versions_of(ListOffsetsRequest)
+    return range(max(lowest, since), highest + 1)
+
+
+def at(found: Any) -> tuple[int, int]:
+    """An answer in short: offset and timestamp, the latter counted from STAMP unless it is -1."""
+    return found.offset, found.timestamp - STAMP if found.timestamp >= 0 else -1
+
+
+def expect_at(broker: Broker, topic: Topic, timestamp: int, wanted: tuple[int, int], **options: Any) -> None:
+    """The offset (and its timestamp, counted from STAMP) that is found for a timestamp (counted so too)."""
+    found = broker.offset_of(topic, timestamp if timestamp < 0 else STAMP + timestamp, **options)
+    version = f"v{options['version']}: " if options.get("version") else ""
+    broker.expect_error(found.error_code, ErrorCode.NONE, what=f"{version}timestamp {timestamp}")
+    broker.expect_equal(f"{version}offset and timestamp for {timestamp}", at(found), wanted)
+
+
+def stamped(*stamps: int, codec: int = 0) -> bytes:
+    """A batch of records with these timestamps, counted from STAMP."""
+    return batch(*(Record(b"%d" % stamp, timestamp=STAMP + stamp) for stamp in stamps), codec=codec)
+
+
+@requirement(
+    "LOF-01",
+    level=MUST,
+    source="UnifiedLog.fetchOffsetByTimestamp",
+    sentence="Timestamp -2 gives the log start offset, with timestamp -1.",
+    accepted="in every version 0 for an empty log and for one with records, and the new log start after DeleteRecords",
+    apis={"DeleteRecords": 0},
+)
+def earliest(broker: Broker) -> None:
+    topic = broker.topic()
+    for version in versions_of(broker):
+        expect_at(broker, topic, EARLIEST, (0, -1), version=version)
+    broker.append(topic, stamped(1, 2, 3))
+    expect_at(broker, topic, EARLIEST, (0, -1))
+    broker.delete_records(topic, 2)
+    for version in versions_of(broker):
+        expect_at(broker, topic, EARLIEST, (2, -1), version=version)
+
+
+@requirement(
+    "LOF-02",
+    level=MUST,
+    source="Partition.fetchOffsetForTimestamp",
+    sentence="Timestamp -1 gives the high watermark, with timestamp -1; without transactions read_committed gives the same.",
+    accepted="in every version 0 for an empty log, and the number of records after each append",
+)
+def latest(broker: Broker) -> None:
+    topic, end = broker.topic(), 0
+    for version in versions_of(broker):
+        expect_at(broker, topic, LATEST, (end, -1), version=version)
+        end = broker.append(topic, stamped(1, 2)) + 2
+        expect_at(broker, topic, LATEST, (end, -1), version=version)
+        if version >= 2:
+            expect_at(broker, topic, LATEST, (end, -1), version=version, isolation=READ_COMMITTED)
+
+
+@requirement(
+    "LOF-03",
+    level=MUST,
+    source="UnifiedLog.fetchOffsetByTimestamp; LogSegment.findOffsetByTimestamp",
+    sentence="A timestamp of 0 or more gives the first record whose timestamp is equal or later, with that record's timestamp; "
+    "where there is none, offset -1 and timestamp -1 without an error.",
+    accepted="the record itself, also within a batch, for all codecs and in every version; (-1, -1) beyond the last and for an "
+    "empty log",
+)
+def by_timestamp(broker: Broker) -> None:
+    for name, codec in CODECS.items():
+        with broker.case(name):
+            topic = broker.topic()
+            expect_at(broker, topic, 0, (-1, -1))
+            broker.append(topic, stamped(10, 20, 30, codec=codec))
+            broker.append(topic, stamped(40, 50, codec=codec))
+            broker.append(topic, stamped(60, codec=codec))
+            for timestamp, wanted in {
+                -STAMP: (0, 10), 9: (0, 10), 10: (0, 10), 11: (1, 20), 20: (1, 20), 30: (2, 30), 31: (3, 40), 50: (4, 50),
+                51: (5, 60), 60: (5, 60), 61: (-1, -1),
+            }.items():  # fmt: skip
+                found = broker.offset_of(topic, STAMP + timestamp)
+                broker.expect_error(found.error_code, ErrorCode.NONE, what=f"timestamp {timestamp}")
+                broker.expect_equal(f"offset and timestamp for {timestamp}", at(found), wanted)
+            for version in versions_of(broker):
+                expect_at(broker, topic, 41, (4, 50), version=version)
+                expect_at(broker, topic, 61, (-1, -1), version=version)
+
+
+@requirement(
+    "LOF-04",
+    level=SHOULD,
+    source="KIP-734; UnifiedLog.fetchOffsetByTimestamp (MAX_TIMESTAMP)",
+    sentence="From v7 on, timestamp -3 gives the record with the largest timestamp, the first of equals, with its timestamp; for "
+    "an empty log offset -1 and timestamp -1.",
+    accepted="the record itself, in the middle of a batch and of the log, plain and compressed",
+    since="3.8",
+    apis={"ListOffsets": 7},
+)
+def largest_timestamp(broker: Broker) -> None:
+    for name in ("none", "gzip"):
+        with broker.case(name):
+            topic = broker.topic()
+            for version in versions_of(broker, SINCE_VERSION[MAX_TIMESTAMP]):
+                expect_at(broker, topic, MAX_TIMESTAMP, (-1, -1), version=version)
+            for stamps, wanted in (
+                ((29, 30, 20), (1, 30)),
+                ((5, 6), (1, 30)),
+                ((30, 30), (1, 30)),
+                ((40, 90, 90, 60), (8, 90)),
+                ((1,), (8, 90)),
+            ):
+                broker.append(topic, stamped(*stamps, codec=CODECS[name]))
+                expect_at(broker, topic, MAX_TIMESTAMP, wanted)
+
+
+@requirement(
+    "LOF-05",
+    level=SHOULD,
+    source="KIP-405, KIP-1005, KIP-1023; UnifiedLog.fetchOffsetByTimestamp",
+    sentence="Without tiered storage, timestamp -4 (v8+) gives the log start offset, and -5 (v9+) and -6 (v11+) give offset -1.",
+    accepted="the same as for -2; (-1, -1); in every version from that on",
+    apis={"ListOffsets": 8, "DeleteRecords": 0},
+)
+def without_tiers(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, stamped(1, 2, 3))
+    for start in (0, 1):
+        for version in versions_of(broker, SINCE_VERSION[EARLIEST_LOCAL]):
+            expect_at(broker, topic, EARLIEST_LOCAL, (start, -1), version=version)
+        for timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            for version in versions_of(broker, SINCE_VERSION[timestamp]):
+                expect_at(broker, topic, timestamp, (-1, -1), version=version)
+        broker.delete_records(topic, 1)
+
+
+@requirement(
+    "LOF-06",
+    level=MUST,
+    source="ReplicaManager.isListOffsetsTimestampUnsupported",
+    sentence="A special timestamp that the request's version does not have yet, or that no version has, is UNSUPPORTED_VERSION "
+    "for its partition; the other partitions are answered.",
+    accepted="UNSUPPORTED_VERSION(35) and offset -1 for -3 below v7, -4 below v8, -5 below v9, -6 below v11, and -99 in every "
+    "version",
+    since="3.9",
+)
+def special_too_early(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for partition in range(2):
+        broker.append(topic, stamped(1), partition=partition)
+    for version in versions_of(broker):
+        for timestamp in (*SINCE_VERSION, -99):
+            if version >= SINCE_VERSION.get(timestamp, 1000):
+                continue
+            what = f"v{version}, timestamp {timestamp}"
+            answer = ask(broker, topic, [(0, timestamp), (1, LATEST)], version)
+            bad, other = sorted(answer, key=lambda one: one.partition_index)
+            broker.expect_error(bad.error_code, ErrorCode.UNSUPPORTED_VERSION, what=what)
+            broker.expect_equal(f"{what}: the offset", bad.offset, -1)
+            broker.expect_equal(f"{what}: the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 1))
+
+
+def ask(broker: Broker, topic: Topic, wanted: list[tuple[int, int]], version: int | None = None) -> list[Any]:
+    """ListOffsets for (partition, timestamp) pairs of a topic, doubles and all; gives what is answered for each."""
+    table = ListOffsetsRequest.ListOffsetsPartition
+    partitions = [table(partition_index=partition, timestamp=timestamp) for partition, timestamp in wanted]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic.name, partitions=partitions)]
+    )
+    answer = broker.call(request, version, to=broker.leader(topic))
+    return [partition for one in answer.topics for partition in one.partitions]
+
+
+@requirement(
+    "LOF-07",
+    level=MUST,
+    source="ReplicaManager.fetchOffset (duplicatePartitions)",
+    sentence="A partition that a request names twice is INVALID_REQUEST; the other partitions are answered.",
+    accepted="INVALID_REQUEST(42) and offset -1 for each answer to it, at least one; NONE(0) for the other",
+)
+def named_twice(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for partition in range(2):
+        broker.append(topic, stamped(1), partition=partition)
+    for version in versions_of(broker):
+        for timestamps in ((LATEST, LATEST), (EARLIEST, LATEST)):
+            wanted = [(0, timestamps[0]), (1, LATEST), (0, timestamps[1])]
+            answer = ask(broker, topic, wanted, version)
+            doubled = [one for one in answer if one.partition_index == 0]
+            broker.expect(bool(doubled), f"v{version}: {len(doubled)} answers for the partition named twice")
+            for one in doubled:
+                broker.expect_error(one.error_code, ErrorCode.INVALID_REQUEST, what=f"v{version}")
+                broker.expect_equal(f"v{version}: its offset", one.offset, -1)
+            other = only([one for one in answer if one.partition_index == 1], "answer for the other partition")
+            broker.expect_equal("the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 1))
+
+
+@requirement(
+    "LOF-10",
+    level=SHOULD,
+    source="KIP-320; ListOffsetsResponse schema (LeaderEpoch, v4+)",
+    sentence="From v4 on the answer has the leader epoch of the offset: the current one at the end of the log, the batch's for a "
+    "record, -1 where nothing was found.",
+    accepted="the epoch that Metadata gives for -1, -2 and a record; -1 for a timestamp beyond the last",
+    apis={"ListOffsets": 4},
+)
+def leader_epoch_of_an_offset(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, stamped(1, 2))
+    epoch = broker.leader_epoch(topic)
+    for version in versions_of(broker, 4):
+        for timestamp, wanted in ((LATEST, epoch), (EARLIEST, epoch), (STAMP + 2, epoch), (STAMP + 3, -1)):
+            found = broker.offset_of(topic, timestamp, version=version)
+            broker.expect_equal(f"v{version}: the leader epoch for {timestamp}", found.leader_epoch, wanted)
+
+
+@requirement(
+    "LOF-11",
+    level=MUST,
+    source="Partition.fetchOffsetForTimestamp (high watermark)",
+    sentence="The latest offset never goes back, and is never beyond the next record's offset.",
+    accepted="over 50 appends in turn, before each: at least the last one, at most the base offset of the append; after an "
+    "acknowledgement beyond its records",
+)
+def latest_only_grows(broker: Broker) -> None:
+    topic, before = broker.topic(), 0
+    for number in range(50):
+        asked = broker.end_offset(topic)
+        base = broker.append(topic, batch(*[b"x"] * (number % 3 + 1)), acks=(-1, 1)[number % 2])
+        after = broker.end_offset(topic)
+        if not before <= asked <= base:
+            broker.fail(f"latest was {asked} after {before}, and the next record got offset {base}")
+        if after < base + number % 3 + 1:
+            broker.fail(f"latest is {after} after a record at {base + number % 3} was acknowledged")
+        before = after
+    broker.saw(f"latest grew up to {before}")
+
+
+@requirement(
+    "LOF-12",
+    level=MUST,
+    source="LogSegment.findOffsetByTimestamp; FileRecords.searchForTimestamp",
+    sentence="Where timestamps repeat or go back, the first record by position that is late enough is given, not the one nearest "
+    "in time.",
+    accepted="the first by position, within a batch and over batches, plain and compressed",
+)
+def first_by_position(broker: Broker) -> None:
+    for name in ("none", "lz4"):
+        with broker.case(name):
+            topic = broker.topic()
+            for stamps in ((10, 10, 10), (50, 20), (30, 40), (50, 50), (60, 5), (55,)):
+                broker.append(topic, stamped(*stamps, codec=CODECS[name]))
+            for timestamp, wanted in {
+                1: (0, 10), 10: (0, 10), 11: (3, 50), 20: (3, 50), 30: (3, 50), 50: (3, 50), 51: (9, 60), 55: (9, 60),
+                61: (-1, -1),
+            }.items():  # fmt: skip
+                expect_at(broker, topic, timestamp, wanted)
+
+
+@requirement(
+    "LOF-13",
+    level=MUST,
+    source="KIP-98; Partition.fetchOffsetForTimestamp (lastFetchableOffset)",
+    sentence="While a transaction is open, read_committed sees the log end at the last stable offset: -1 gives that, and no "
+    "record from it on is found.",
+    accepted="the offset of the transaction's first record; (-1, -1) for its timestamps and for -3; all as usual with "
+    "read_uncommitted and after the commit",
+    apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+)
+def last_stable_offset(broker: Broker) -> None:
+    topic = broker.topic()
+    producer = TransactionalProducer(broker)
+    broker.append(topic, stamped(10))
+    stable = producer.append(topic, Record(b"open", timestamp=STAMP + 20))
+    broker.append(topic, stamped(30))
+    for version in versions_of(broker, 2):
+        expect_at(broker, topic, LATEST, (stable, -1), version=version, isolation=READ_COMMITTED)
+        expect_at(broker, topic, LATEST, (3, -1), version=version)
+    for timestamp, committed, uncommitted in (
+        (10, (0, 10), (0, 10)),
+        (11, (-1, -1), (1, 20)),
+        (30, (-1, -1), (2, 30)),
+    ):
+        expect_at(broker, topic, timestamp, committed, isolation=READ_COMMITTED)
+        expect_at(broker, topic, timestamp, uncommitted)
+    if versions_of(broker)[-1] >= SINCE_VERSION[MAX_TIMESTAMP]:
+        expect_at(broker, topic, MAX_TIMESTAMP, (-1, -1), isolation=READ_COMMITTED)
+        expect_at(broker, topic, MAX_TIMESTAMP, (2, 30))
+    producer.commit()
+    expect_at(broker, topic, LATEST, (4, -1), isolation=READ_COMMITTED)
+    expect_at(broker, topic, 30, (2, 30), isolation=READ_COMMITTED)
+
+
+@requirement(
+    "LOF-14",
+    level=MUST,
+    source="KafkaApis.handleListOffsetRequest",
+    sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; the other partitions are answered.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) and offset -1 in every version; the topic is not created",
+)
+def unknown_topic_or_partition(broker: Broker) -> None:
+    topic = broker.topic()
+    nowhere = Topic(broker.unused_name(), topic.id, 1)
+    for version in versions_of(broker):
+        bad, other = sorted(
+            ask(broker, topic, [(7, LATEST), (0, LATEST)], version), key=lambda one: -one.partition_index
+        )
+        broker.expect_error(bad.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, a partition")
+        broker.expect_equal("its offset", bad.offset, -1)
+        broker.expect_equal("the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 0))
+        bad = only(ask(broker, nowhere, [(0, LATEST)], version), "answer")
+        broker.expect_error(bad.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, a topic")
+    found = broker.describe_topic(nowhere.name)
+    broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="Metadata of that topic")

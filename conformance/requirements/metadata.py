@@ -1,0 +1,385 @@
+"""MET: metadata, topic ids, cluster description. Where things are, and what they are called."""
+
+from uuid import UUID
+
+from conformance.batches import batch
+from conformance.broker import Broker, delete_topics_request, only
+from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement
+from conformance.wire import Closed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.describe_cluster import DescribeClusterRequest
+from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import NO_UUID
+
+NOT_ASKED = -2147483648
+"""What the authorized operations say where nobody asked for them."""
+INVALID_NAMES = ("", ".", "..", "a" * 250, "slash/ed", "white space", "ä", "a\x00b", "semi;colon", "star*")
+
+
+def by_name(*names: str) -> list[MetadataRequest.MetadataRequestTopic]:
+    """Topics asked for by name."""
+    return [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+
+
+def by_id(*ids: UUID) -> list[MetadataRequest.MetadataRequestTopic]:
+    """Topics asked for by id."""
+    return [MetadataRequest.MetadataRequestTopic(name=None, topic_id=id) for id in ids]
+
+
+def all_names(broker: Broker) -> set[str]:
+    """The names of all topics."""
+    return {topic.name for topic in broker.metadata(None).topics}
+
+
+@requirement(
+    "MET-01",
+    level=MUST,
+    source="MetadataRequest schema",
+    sentence="A null topic array asks for all topics and an empty one for none; in v0 the empty one asks for all. The brokers "
+    "are listed each time.",
+    accepted="in every version, all topics or none, and at least one broker",
+)
+def all_or_none(broker: Broker) -> None:
+    topic = broker.topic()
+    lowest, highest = broker.versions_of(MetadataRequest)
+    for version in range(lowest, highest + 1):
+        with broker.case(f"v{version}"):
+            every = broker.metadata(None if version else [], version=version)
+            broker.expect(
+                topic.name in {one.name for one in every.topics}, f"{len(every.topics)} topics, the newest among them"
+            )
+            broker.expect(bool(every.brokers), f"{len(every.brokers)} brokers with all topics")
+            if version:
+                none = broker.metadata([], version=version)
+                broker.expect_equal("topics for the empty array", none.topics, [])
+                broker.expect(bool(none.brokers), f"{len(none.brokers)} brokers with no topics")
+
+
+@requirement(
+    "MET-02",
+    level=MUST,
+    source="KafkaApis.handleTopicMetadataRequest",
+    sentence="The brokers are listed with node id, host and port of the listener on which the request came; the cluster id "
+    "(v2+) is not empty, and the same from every broker.",
+    accepted="each listed address takes a connection and gives the same cluster id and the same brokers",
+)
+def brokers_and_cluster_id(broker: Broker) -> None:
+    first = broker.metadata([], version=2)
+    broker.expect(bool(first.cluster_id), f"the cluster id is {first.cluster_id!r}")
+    nodes = [one.node_id for one in first.brokers]
+    broker.expect(len(set(nodes)) == len(nodes) and min(nodes) >= 0, f"node ids {nodes}")
+    for one in first.brokers:
+        other = broker.metadata([], version=2, to=(one.host, one.port))
+        broker.expect_equal(f"the cluster id at {one.host}:{one.port}", other.cluster_id, first.cluster_id)
+        broker.expect_equal(
+            f"the brokers at {one.host}:{one.port}", sorted(map(repr, other.brokers)), sorted(map(repr, first.brokers))
+        )
+    broker.expect(first.controller_id in nodes, f"the controller {first.controller_id} is one of the brokers")
+
+
+@requirement(
+    "MET-03",
+    level=MUST,
+    source="KafkaApis.getTopicMetadata; KIP-204 (allow_auto_topic_creation, v4+)",
+    sentence="An unknown topic asked for without auto-creation is UNKNOWN_TOPIC_OR_PARTITION without partitions, and is not "
+    "created.",
+    accepted="error UNKNOWN_TOPIC_OR_PARTITION(3), no partitions, in v4 and the highest version; still unknown afterwards",
+)
+def unknown_topic(broker: Broker) -> None:
+    name = broker.unused_name()
+    for version in (4, broker.version_for(MetadataRequest)):
+        found = only(broker.metadata(by_name(name), version=version).topics, "topic in the answer")
+        broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}")
+        broker.expect_equal("its name", found.name, name)
+        broker.expect_equal("its partitions", found.partitions, [])
+    broker.expect(name not in all_names(broker), "the topic was not created")
+
+
+@requirement(
+    "MET-04",
+    level=MUST,
+    source="Topic.validate; KafkaApis.getTopicMetadata",
+    sentence="An illegal topic name is INVALID_TOPIC_EXCEPTION, and nothing is created.",
+    accepted="error INVALID_TOPIC_EXCEPTION(17); no such topic afterwards",
+    configs={"auto.create.topics.enable": "true"},
+)
+def illegal_name(broker: Broker) -> None:
+    for name in INVALID_NAMES:
+        with broker.case(f"{name[:20]!r}"):
+            found = only(broker.metadata(by_name(name), auto_create=True).topics, "topic in the answer")
+            broker.expect_error(found.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            broker.expect_equal("its partitions", found.partitions, [])
+    broker.expect(not all_names(broker) & set(INVALID_NAMES), "none of them was created")
+
+
+@requirement(
+    "MET-05",
+    level=SHOULD,
+    source="AutoTopicCreationManager; auto.create.topics.enable, num.partitions",
+    sentence="An unknown topic asked for with auto-creation is created: the first answer says UNKNOWN_TOPIC_OR_PARTITION, "
+    "later ones reach error 0 with num.partitions partitions.",
+    accepted="first UNKNOWN_TOPIC_OR_PARTITION(3) or LEADER_NOT_AVAILABLE(5), then NONE(0)",
+    configs={"auto.create.topics.enable": "true"},
+)
+def auto_creation(broker: Broker) -> None:
+    name = broker.unused_name()
+    broker.subject.topics.append(name)
+    first = only(broker.metadata(by_name(name), auto_create=True).topics, "topic in the answer")
+    broker.expect_error(
+        first.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
+        tolerated={ErrorCode.NONE}, what="the first answer",
+    )  # fmt: skip
+    partitions = int(broker.broker_configs(["num.partitions"]).get("num.partitions") or 1)
+    topic = broker.await_topic(name, partitions)
+    broker.expect_equal("its partitions", topic.partitions, partitions)
+
+
+@requirement(
+    "MET-06",
+    level=MUST,
+    source="KafkaApis.handleTopicMetadataRequest (isAllTopics)",
+    sentence="A request for all topics creates none, not even one that was deleted.",
+    accepted="asked with auto-creation allowed, neither a deleted topic nor an unknown one appears",
+    configs={"auto.create.topics.enable": "true"},
+)
+def all_topics_create_none(broker: Broker) -> None:
+    topic = broker.topic()
+    version = broker.version_for(DeleteTopicsRequest)
+    broker.call(delete_topics_request([topic.name], version), version)
+    broker.eventually(lambda: topic.name not in all_names(broker), "the deleted topic leaves the metadata")
+    for version in (0, 1, broker.version_for(MetadataRequest)):
+        listed = broker.metadata(None if version else [], version=version, auto_create=True).topics
+        broker.expect(topic.name not in {one.name for one in listed}, f"v{version} does not list the deleted topic")
+    broker.expect(topic.name not in all_names(broker), "nor is it there afterwards")
+
+
+@requirement(
+    "MET-07",
+    level=MUST,
+    source="MetadataResponse schema; KRaftMetadataCache",
+    sentence="Each partition has its leader, replicas and in-sync replicas: the leader is in sync, the in-sync ones are "
+    "replicas, the leader epoch (v7+) is 0 or more, and the partitions are numbered from 0 on.",
+    accepted="these relations for a topic of 5 partitions",
+)
+def partitions_in_order(broker: Broker) -> None:
+    topic = broker.topic(5, replication_factor=broker.subject.nodes)
+    nodes = {one.node_id for one in broker.metadata([]).brokers}
+    found = broker.describe_topic(topic.name).partitions
+    broker.expect_equal("the partitions' numbers", sorted(p.partition_index for p in found), [0, 1, 2, 3, 4])
+    for p in found:
+        told = f"partition {p.partition_index}: leader {p.leader_id}, replicas {p.replica_nodes}, in sync {p.isr_nodes}"
+        related = p.leader_id in p.isr_nodes and set(p.isr_nodes) <= set(p.replica_nodes) <= nodes
+        broker.expect(related and len(p.replica_nodes) == broker.subject.nodes, told)
+        broker.expect(p.leader_epoch >= 0, f"partition {p.partition_index}: leader epoch {p.leader_epoch}")
+        broker.expect_equal(f"partition {p.partition_index}: offline replicas", p.offline_replicas, [])
+
+
+@requirement(
+    "MET-09",
+    level=MUST,
+    source="KIP-516; MetadataResponse schema",
+    sentence="From v10 on a topic has an id that is not zero and stays; a topic that is deleted and made again has another.",
+    accepted="the same id twice, another one after deletion and creation",
+    apis={"Metadata": 10},
+)
+def topic_ids(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.expect(topic.id != NO_UUID, f"the id is {topic.id}")
+    broker.expect_equal("the id when asked again", broker.describe_topic(topic.name).topic_id, topic.id)
+    version = broker.version_for(DeleteTopicsRequest)
+    broker.call(delete_topics_request([topic.name], version), version)
+    broker.eventually(lambda: topic.name not in all_names(broker), "the deleted topic leaves the metadata")
+    again = broker.topic(name=topic.name)
+    broker.expect(again.id not in (topic.id, NO_UUID), f"the id of the topic made again is {again.id}")
+
+
+@requirement(
+    "MET-10",
+    level=MUST,
+    source="KIP-516; KafkaApis.handleTopicMetadataRequest",
+    sentence="From v12 on a topic can be asked for by id: a known one gives its name and partitions, an unknown one "
+    "UNKNOWN_TOPIC_ID with a null name.",
+    accepted="name and partitions for the known id; UNKNOWN_TOPIC_ID(100), null name and that id for the unknown one",
+    apis={"Metadata": 12},
+)
+def asked_by_id(broker: Broker) -> None:
+    topic = broker.topic(2)
+    found = only(broker.metadata(by_id(topic.id), version=12).topics, "topic in the answer")
+    broker.expect_error(found.error_code, ErrorCode.NONE)
+    broker.expect_equal("its name", found.name, topic.name)
+    broker.expect_equal("its partitions", len(found.partitions), 2)
+    unknown = UUID(int=topic.id.int ^ 0xFFFF)
+    missing = only(broker.metadata(by_id(unknown), version=12).topics, "topic in the answer")
+    broker.expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
+    broker.expect_equal("its name and id", (missing.name, missing.topic_id), (None, unknown))
+
+
+@requirement(
+    "MET-11",
+    level=MUST,
+    source="KafkaApis.handleTopicMetadataRequest (InvalidRequestException)",
+    sentence="A topic id, or a null name, in a version from 10 to 11 is refused, never answered with a topic.",
+    accepted="INVALID_REQUEST(42) for the topic, or the connection is closed",
+    apis={"Metadata": 11},
+)
+def id_before_v12(broker: Broker) -> None:
+    topic = broker.topic()
+    for name, asked in {
+        "an id": (None, topic.id),
+        "a null name": (None, NO_UUID),
+        "both": (topic.name, topic.id),
+    }.items():
+        for version in (10, 11):
+            with broker.case(f"{name} in v{version}"):
+                entry = MetadataRequest.MetadataRequestTopic(name=asked[0], topic_id=asked[1])
+                try:
+                    answer = broker.metadata([entry], version=version)
+                except Closed:
+                    broker.saw("the connection was closed")
+                    continue
+                for found in answer.topics:
+                    broker.expect_error(found.error_code, ErrorCode.INVALID_REQUEST)
+                    broker.expect_equal("its partitions", found.partitions, [])
+                broker.saw(f"{len(answer.topics)} topics in the answer, all refused")
+
+
+@requirement(
+    "MET-12",
+    level=SHOULD,
+    source="Topic.isInternal",
+    sentence="Exactly the topics of the coordinators are marked as internal.",
+    accepted="__consumer_offsets is internal, an ordinary topic (also one that begins with __) is not",
+)
+def internal_topics(broker: Broker) -> None:
+    ordinary, underscored = broker.topic(), broker.topic(name="__" + broker.unused_name())
+    broker.coordinator(broker.unused_name("group"))
+    marked = {topic.name: topic.is_internal for topic in broker.metadata(None).topics}
+    broker.expect_equal("__consumer_offsets is internal", marked.get("__consumer_offsets"), True)
+    broker.expect_equal(f"{ordinary.name} is internal", marked[ordinary.name], False)
+    broker.expect_equal(f"{underscored.name} is internal", marked[underscored.name], False)
+    known = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+    broker.expect_equal(
+        "other internal topics", sorted({name for name, is_one in marked.items() if is_one} - known), []
+    )
+
+
+@requirement(
+    "MET-13",
+    level=SHOULD,
+    source="KIP-430; KafkaApis.handleTopicMetadataRequest",
+    sentence="The authorized operations are -2147483648 when they were not asked for, and a bit field when they were.",
+    accepted="-2147483648 for cluster (v8 to v10) and topic; another value when asked",
+    apis={"Metadata": 8},
+)
+def authorized_operations(broker: Broker) -> None:
+    topic = broker.topic()
+    answer = broker.metadata(by_name(topic.name), version=8)
+    broker.expect_equal("for the cluster, not asked", answer.cluster_authorized_operations, NOT_ASKED)
+    broker.expect_equal(
+        "for the topic, not asked", only(answer.topics, "topic in the answer").topic_authorized_operations, NOT_ASKED
+    )
+    asked = broker.call(
+        MetadataRequest(
+            topics=by_name(topic.name),
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        ),
+        8,
+    )
+    for what, bits in (
+        ("cluster", asked.cluster_authorized_operations),
+        ("topic", only(asked.topics, "topic in the answer").topic_authorized_operations),
+    ):
+        broker.expect(bits not in (NOT_ASKED, 0), f"for the {what}, asked: {bits:#x}")
+
+
+@requirement(
+    "MET-14",
+    level=SHOULD,
+    source="KIP-700; DescribeClusterResponse schema",
+    sentence="DescribeCluster gives the cluster id and the brokers that Metadata gives.",
+    accepted="equal cluster id, node ids, hosts, ports and racks in every version",
+    apis={"DescribeCluster": 0},
+)
+def describe_cluster(broker: Broker) -> None:
+    metadata = broker.metadata([])
+    lowest, highest = broker.versions_of(DescribeClusterRequest)
+    for version in range(lowest, highest + 1):
+        found = broker.call(DescribeClusterRequest(), version)
+        broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}")
+        broker.expect_equal(f"v{version}: the cluster id", found.cluster_id, metadata.cluster_id)
+        seen = sorted((one.broker_id, one.host, one.port, one.rack) for one in found.brokers)
+        wanted = sorted((one.node_id, one.host, one.port, one.rack) for one in metadata.brokers)
+        broker.expect_equal(f"v{version}: the brokers", seen, wanted)
+
+
+@requirement(
+    "MET-15",
+    level=OPTIONAL,
+    source="KIP-966; DescribeTopicPartitionsRequestHandler",
+    sentence="DescribeTopicPartitions gives pages with a cursor; walked to the end they hold the partitions that Metadata gives.",
+    accepted="with a limit of 2 partitions a page: no page is larger, none is missing, none comes twice",
+    apis={"DescribeTopicPartitions": 0},
+)
+def pages_of_partitions(broker: Broker) -> None:
+    topics = sorted((broker.topic(3), broker.topic(2)), key=lambda topic: topic.name)
+    asked = [DescribeTopicPartitionsRequest.TopicRequest(name=topic.name) for topic in topics]
+    seen, cursor = [], None
+    for _ in range(10):
+        answer = broker.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2, cursor=cursor), 0)
+        page = [(topic.name, p.partition_index, p.leader_id) for topic in answer.topics for p in topic.partitions]
+        broker.expect(len(page) <= 2, f"a page of {len(page)} partitions")
+        seen += page
+        if answer.next_cursor is None:
+            break
+        cursor = DescribeTopicPartitionsRequest.Cursor(
+            topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
+        )
+    wanted = [
+        (topic.name, p.partition_index, p.leader_id)
+        for topic in topics
+        for p in sorted(broker.describe_topic(topic.name).partitions, key=lambda p: p.partition_index)
+    ]
+    broker.expect_equal("the partitions of all pages", seen, wanted)
+
+
+@requirement(
+    "MET-17",
+    level=MUST,
+    source="auto.create.topics.enable; KafkaApis.getTopicMetadata",
+    sentence="With auto.create.topics.enable=false an unknown topic is never created, also where the request allows it.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) from Metadata and Produce, and the topic is not there afterwards",
+    configs={"auto.create.topics.enable": "false"},
+)
+def auto_creation_disabled(broker: Broker) -> None:
+    from conformance.broker import Topic
+
+    name = broker.unused_name()
+    for version in (0, broker.version_for(MetadataRequest)):
+        found = only(broker.metadata(by_name(name), version=version, auto_create=True).topics, "topic in the answer")
+        broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"Metadata v{version}")
+    result = broker.produce(Topic(name, NO_UUID, 1), batch(b"x"), version=9)
+    broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="Produce v9")
+    broker.expect(name not in all_names(broker), "the topic was not created")
+
+
+@requirement(
+    "MET-18",
+    level=MUST,
+    source="KafkaApis.handleTopicMetadataRequest",
+    sentence="In one request for several topics each has its own answer: a bad one does not spoil the others.",
+    accepted="a known topic with partitions beside an unknown and an illegal one with their errors",
+)
+def each_topic_its_own(broker: Broker) -> None:
+    topic, unknown = broker.topic(), broker.unused_name()
+    found = {one.name: one for one in broker.metadata(by_name(unknown, topic.name, "not/legal")).topics}
+    broker.expect_equal("the topics in the answer", sorted(found), sorted((unknown, topic.name, "not/legal")))
+    broker.expect_error(found[topic.name].error_code, ErrorCode.NONE, what="the known topic")
+    broker.expect_equal("its partitions", len(found[topic.name].partitions), 1)
+    broker.expect_error(found[unknown].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="the unknown topic")
+    broker.expect_error(
+        found["not/legal"].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION,
+        what="the illegal name",
+    )  # fmt: skip

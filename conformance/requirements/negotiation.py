@@ -1,0 +1,246 @@
+"""API: version negotiation. What a broker says that it speaks, and whether it does."""
+
+from conformance.broker import Broker, error_name
+from conformance.minimal import CORE, errors_in, minimal_request
+from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement, version_key
+from conformance.wire import frame as framed
+from conformance.wire import request_header
+from reference.protocol.apis import APIS
+from reference.protocol.codec import encode
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+
+API_VERSIONS, PRODUCE = 18, 0
+ADVERTISED_ONLY = range(3)
+"""Versions of Produce that Kafka 4 advertises for the sake of old librdkafka and does not serve (KAFKA-18659)."""
+
+
+def named(name: str = "tidegauge", version: str = "1.0") -> ApiVersionsRequest:
+    """ApiVersions v3+ says who asks."""
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+def only_advertised(broker: Broker, key: int, version: int) -> bool:
+    """Whether a version is advertised but, on purpose, not served."""
+    return key == PRODUCE and version in ADVERTISED_ONLY and broker.is_kafka("4.0")
+
+
+@requirement(
+    "API-01",
+    level=MUST,
+    source="KIP-35; KafkaApis.handleApiVersionsRequest",
+    sentence="ApiVersions v0 as the first request is answered without error by a list that holds ApiVersions itself.",
+    accepted="error NONE(0), ApiVersions from version 0 on",
+)
+def first_request(broker: Broker) -> None:
+    answer = broker.connect().call(ApiVersionsRequest(), 0)
+    broker.expect_error(answer.error_code, ErrorCode.NONE)
+    own = [api for api in answer.api_keys if api.api_key == API_VERSIONS]
+    broker.expect(
+        len(own) == 1 and own[0].min_version == 0, f"{len(answer.api_keys)} APIs, ApiVersions from v0 on among them"
+    )
+
+
+@requirement(
+    "API-02",
+    level=MUST,
+    source="KIP-511; ApiVersionsRequest.getErrorResponse",
+    sentence="ApiVersions in a version above the broker's is answered in the layout of v0 with UNSUPPORTED_VERSION and the "
+    "range of ApiVersions, so that a client can ask again at once on the same connection.",
+    accepted="UNSUPPORTED_VERSION(35) in v0 layout, the range of ApiVersions in the list, the connection goes on",
+    since="2.4",
+)
+def version_above_highest(broker: Broker) -> None:
+    lowest, highest = broker.subject.api_versions[API_VERSIONS]
+    connection = broker.connect()
+    for version in (highest + 1, 32767):
+        header = request_header(API_VERSIONS, version, version, "tidegauge", flexible=True)
+        body = encode(named(), 3)
+        connection.send_bytes(framed(header + body), api_key=API_VERSIONS, version=version, awaited=True)
+        answer = connection.receive(version=0)
+        broker.expect_error(answer.error_code, ErrorCode.UNSUPPORTED_VERSION, what=f"ApiVersions v{version}")
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        broker.expect_equal("the range of ApiVersions in the refusal", ranges.get(API_VERSIONS), (lowest, highest))
+    broker.expect_error(connection.call(ApiVersionsRequest(), 0).error_code, ErrorCode.NONE, what="v0 afterwards")
+
+
+@requirement(
+    "API-03",
+    level=MUST,
+    source="KIP-511; ApiVersionsRequest.isValid",
+    sentence="ApiVersions v3+ with a client software name or version that is empty or has characters other than letters, "
+    "digits, dots and inner dashes is refused with INVALID_REQUEST.",
+    accepted="INVALID_REQUEST(42) for each; a name with inner dots and dashes is accepted",
+    apis={"ApiVersions": 3},
+)
+def invalid_software_name(broker: Broker) -> None:
+    connection = broker.connect()
+    for name, version in (
+        ("", "1"),
+        ("a", ""),
+        ("-a", "1"),
+        ("a-", "1"),
+        (".a", "1"),
+        ("a b", "1"),
+        ("a", "1 0"),
+        ("ä", "1"),
+    ):
+        answer = connection.call(named(name, version), 3)
+        broker.expect_error(answer.error_code, ErrorCode.INVALID_REQUEST, what=f"{name!r} {version!r}")
+    answer = connection.call(named("apache-kafka.java", "4.3.1-rc0"), 3)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="'apache-kafka.java' '4.3.1-rc0'")
+
+
+@requirement(
+    "API-04",
+    level=MUST,
+    source="KIP-35",
+    sentence="Each advertised range has its lowest version at or below its highest, and no API is listed twice.",
+    accepted="0 <= lowest <= highest for each API key, each once, in every version of ApiVersions",
+)
+def sane_ranges(broker: Broker) -> None:
+    connection = broker.connect()
+    lowest, highest = broker.versions_of(ApiVersionsRequest)
+    for version in range(lowest, highest + 1):
+        listed = connection.call(named() if version >= 3 else ApiVersionsRequest(), version).api_keys
+        bad = [api.api_key for api in listed if not 0 <= api.min_version <= api.max_version]
+        broker.expect(
+            not bad, f"v{version}: the ranges of {len(listed)} APIs are in order{f', but not of {bad}' if bad else ''}"
+        )
+        keys = [api.api_key for api in listed]
+        broker.expect_equal(f"v{version}: keys listed twice", sorted({key for key in keys if keys.count(key) > 1}), [])
+
+
+@requirement(
+    "API-05",
+    level=MUST,
+    source="KIP-35; message schemas",
+    sentence="Every advertised version of every API is really served: a minimal valid request gets an answer in that "
+    "version's layout, and where it names things that exist, no error.",
+    accepted="an answer that is read to its last byte; no UNKNOWN_SERVER_ERROR(-1) in it",
+    tolerated="UNSUPPORTED_VERSION(35) in the answer: so a feature says that it is switched off",
+    deadline_s=180,
+)
+def every_version_is_served(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.producer_id()  # the first one is waited for: a broker gets its producer ids in blocks
+    for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
+        if key not in APIS:
+            broker.saw(f"API {key} is not known to this suite")
+            continue
+        for version in range(lowest, highest + 1):
+            with broker.case(f"{APIS[key].name} v{version}", deadline_s=15):
+                if only_advertised(broker, key, version):
+                    broker.skip("advertised for old librdkafka's sake, and not served (KAFKA-18659): see API-06")
+                if version not in APIS[key].request.VERSIONS:
+                    broker.skip("a version that this suite does not know")
+                answer = broker.call(minimal_request(broker, APIS[key].name, version, topic), version)
+                errors = {code for code in errors_in(answer) if code}
+                bad = errors if APIS[key].name in CORE else errors & {ErrorCode.UNKNOWN_SERVER_ERROR}
+                broker.expect(not bad, f"answered{' with ' + ', '.join(map(error_name, errors)) if errors else ''}")
+                if ErrorCode.UNSUPPORTED_VERSION in errors:
+                    broker.tolerate("answered with UNSUPPORTED_VERSION(35): the feature is switched off")
+
+
+@requirement(
+    "API-06",
+    level=MUST,
+    source="SocketServer.processCompletedReceives; KAFKA-18659",
+    sentence="A version just below the lowest or just above the highest that is advertised closes the connection without an "
+    "answer, for every API but ApiVersions.",
+    accepted="closed without an answer; so do Produce v0 to v2 on Kafka 4, which advertises them and does not serve them",
+    deadline_s=90,
+)
+def outside_of_the_ranges(broker: Broker) -> None:
+    for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
+        if key == API_VERSIONS or key not in APIS:
+            continue
+        outside = [lowest - 1] * (lowest > 0) + [highest + 1]
+        if broker.is_kafka("4.0") and key == PRODUCE:
+            outside += [version for version in ADVERTISED_ONLY if version >= lowest]
+        for version in outside:
+            with broker.case(f"{APIS[key].name} v{version}"), broker.connect() as connection:
+                flexible = version in APIS[key].request.FLEXIBLE
+                header = request_header(key, version, 7, "tidegauge", flexible=flexible)
+                connection.send_bytes(framed(header + bytes(64)), note=f"{APIS[key].name} v{version}")
+                broker.expect_closed(connection)
+
+
+@requirement(
+    "API-07",
+    level=SHOULD,
+    source="KafkaApis.handleApiVersionsRequest",
+    sentence="ApiVersions can be asked again on the same connection, between other requests, with the same answer.",
+    accepted="three equal answers",
+)
+def asked_again(broker: Broker) -> None:
+    connection = broker.connect()
+    answers = []
+    for _ in range(3):
+        answers.append(connection.call(ApiVersionsRequest(), 0))
+        broker.metadata([], to=connection)
+    broker.expect(answers[0] == answers[1] == answers[2], "three answers on one connection are equal")
+
+
+@requirement(
+    "API-08",
+    level=SHOULD,
+    source="KIP-584; ApiVersionsResponse schema",
+    sentence="ApiVersions v3+ lists the finalized features with their levels and epoch, each within what is supported.",
+    accepted="metadata.version among them, levels within the supported range, an epoch of 0 or more",
+    since="3.3",
+    apis={"ApiVersions": 3},
+)
+def finalized_features(broker: Broker) -> None:
+    answer = broker.connect().call(named(), broker.version_for(ApiVersionsRequest))
+    supported = {feature.name: feature for feature in answer.supported_features}
+    broker.expect(answer.finalized_features_epoch >= 0, f"the features' epoch is {answer.finalized_features_epoch}")
+    for feature in answer.finalized_features:
+        limits = supported.get(feature.name)
+        told = f"{feature.name} is at {feature.max_version_level}"
+        inside = limits is not None and limits.min_version <= feature.max_version_level <= limits.max_version
+        broker.expect(inside, f"{told}, within what is supported" if inside else f"{told}, which is not supported")
+    names = [feature.name for feature in answer.finalized_features]
+    broker.expect("metadata.version" in names, f"finalized are {', '.join(names)}")
+
+
+@requirement(
+    "API-10",
+    level=OPTIONAL,
+    source="KIP-1022; KafkaApis.handleApiVersionsRequest",
+    sentence="ApiVersions v4+ lists supported features whose lowest level is 0; below v4 they are left out.",
+    accepted="v3 lists no feature with lowest level 0, and v4 lists at least those of v3",
+    apis={"ApiVersions": 4},
+)
+def features_from_level_zero(broker: Broker) -> None:
+    connection = broker.connect()
+    old = {one.name: one.min_version for one in connection.call(named(), 3).supported_features}
+    new = {one.name: one.min_version for one in connection.call(named(), 4).supported_features}
+    if not new:
+        broker.skip("the target lists no supported features")
+    broker.expect(0 not in old.values(), f"v3 lists {len(old)} features, none from level 0")
+    broker.expect(
+        set(old) <= set(new), f"v4 lists {len(new)}, {', '.join(sorted(set(new) - set(old))) or 'no others'} more"
+    )
+
+
+@requirement(
+    "API-11",
+    level=SHOULD,
+    source="KIP-896; message schemas of the release's kafka-clients",
+    sentence="Each API that is advertised is served in all versions in which the Kafka release that is asked for serves it.",
+    accepted="the advertised range holds the release's range; an unstable highest version may be missing",
+)
+def release_profile(broker: Broker) -> None:
+    releases = {release for api in APIS.values() for release in api.releases}
+    older = [release for release in releases if version_key(release) <= version_key(broker.subject.kafka_version)]
+    if not older:
+        broker.skip(f"this suite has no table of Kafka {broker.subject.kafka_version}")
+    release = max(older, key=version_key)
+    for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
+        if key not in APIS or release not in APIS[key].releases:
+            continue
+        first, last, unstable, _ = APIS[key].releases[release]
+        with broker.case(APIS[key].name):
+            told = f"v{lowest} to v{highest} advertised, Kafka {release} has v{first} to v{last}"
+            broker.expect(lowest <= first and highest >= last - unstable, told)

@@ -1,0 +1,529 @@
+"""PRD: what Produce refuses. Each refusal leaves the log as it was, and the other partitions of the request untouched."""
+
+import time
+from typing import Any
+from uuid import UUID
+
+from conformance.batches import (
+    CODECS,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    ZSTD,
+    Record,
+    batch,
+    batches,
+    compress,
+    idempotent,
+    message_set,
+    patched,
+    values,
+    varint,
+    write_record,
+)  # fmt: skip
+from conformance.broker import Broker, Topic, only, produce_request
+from conformance.requirement import MUST, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import NO_UUID
+
+HOUR_MS = 3_600_000
+DAMAGED = (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+"""What a broker may say of bytes that are no records: Kafka itself says all three."""
+BY_ID = 13
+"""The version of Produce from which on topics are named by their id."""
+
+
+def expect_refused(
+    broker: Broker, topic: Topic, records: bytes | None, *accepted: ErrorCode, what: str = "",
+    tolerated: frozenset[ErrorCode] | set[ErrorCode] = frozenset(), version: int | None = None,
+    others_too: bool = False,
+) -> Any:  # fmt: skip
+    """Produce bad records to partition 0 and good ones to partition 1 of a topic, in one request.
+
+    The bad ones are refused with one of the errors and not stored; the good ones are stored, or (`others_too`) refused
+    with the same error and not stored. Gives the refusal.
+    """
+    before = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
+    request = produce_request({(topic, 0): records, (topic, 1): good()})
+    answer = broker.call(request, version, to=broker.leader(topic))
+    results = {one.index: one for one in only(answer.responses, "topic in the answer").partition_responses}
+    bad, other = results[0], results[1]
+    broker.expect_error(bad.error_code, *accepted, tolerated=tolerated, what=what, message=bad.error_message)
+    broker.expect_equal("the base offset of the refused batch", bad.base_offset, -1)
+    if not others_too or other.error_code != bad.error_code:
+        broker.expect_error(other.error_code, ErrorCode.NONE, what="the other partition")
+    stored = other.error_code == ErrorCode.NONE
+    after = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
+    broker.expect_equal("the log end offsets", after, (before[0], before[1] + stored))
+    return bad
+
+
+def good() -> bytes:
+    """A batch that every topic takes."""
+    return batch(Record(b"good", key=b"key"))
+
+
+@requirement(
+    "PRD-01",
+    level=MUST,
+    source="KafkaApis.handleProduceRequest; KIP-516",
+    sentence="A topic or partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; from v13 on an unknown topic id is "
+    "UNKNOWN_TOPIC_ID.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3), and UNKNOWN_TOPIC_ID(100) for an id; no topic is created by it",
+)
+def unknown_topic_or_partition(broker: Broker) -> None:
+    topic = broker.topic()
+    highest = broker.version_for(ProduceRequest)
+    result = broker.produce(topic, good(), partition=7)
+    broker.expect_error(
+        result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"an unknown partition, v{highest}"
+    )
+    nowhere = Topic(broker.unused_name(), NO_UUID, 1)
+    result = broker.produce(nowhere, good(), version=min(highest, BY_ID - 1))
+    broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="an unknown topic by name")
+    found = broker.describe_topic(nowhere.name)
+    broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="Metadata of that topic")
+    if highest >= BY_ID:
+        result = broker.produce(Topic("", UUID(int=topic.id.int ^ 0xFFFF), 1), good())
+        broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_ID, what="an unknown topic id")
+        broker.expect_equal("its base offset", result.base_offset, -1)
+
+
+@requirement(
+    "PRD-03",
+    level=MUST,
+    source="ProduceRequest.validateRecords; KIP-98",
+    sentence="From v3 on, records in a format older than magic 2 are refused with INVALID_RECORD.",
+    accepted="INVALID_RECORD(87), for a message set of magic 0 and of magic 1, in v3 and in the highest version",
+)
+def old_magic(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for version in (3, broker.version_for(ProduceRequest)):
+        for magic in (0, 1):
+            data = message_set(b"old", magic)
+            expect_refused(
+                broker, topic, data, ErrorCode.INVALID_RECORD, version=version, what=f"magic {magic}, v{version}"
+            )
+
+
+@requirement(
+    "PRD-04",
+    level=MUST,
+    source="ProduceRequest.validateRecords",
+    sentence="From v3 on, no batch at all, or more than one for a partition, is refused with INVALID_RECORD.",
+    accepted="INVALID_RECORD(87), for no bytes and for two batches",
+    draft="null records were thought to be refused too: Kafka 4.3.1 trips over them (NullPointerException) and never answers",
+)
+def one_batch_each(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for what, data in {"no bytes": b"", "two batches": good() + good()}.items():
+        with broker.case(what):
+            expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD)
+
+
+@requirement(
+    "PRD-05",
+    level=MUST,
+    source="UnifiedLog.analyzeAndValidateRecords",
+    sentence="A batch whose CRC-32C is wrong is refused with CORRUPT_MESSAGE, for every codec.",
+    accepted="CORRUPT_MESSAGE(2); the log stays as it was",
+)
+def wrong_crc(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for name, codec in CODECS.items():
+        with broker.case(name):
+            data = batch(b"x" * 50, codec=codec)
+            expect_refused(broker, topic, patched(data, crc=0), ErrorCode.CORRUPT_MESSAGE, what="CRC 0")
+            flipped = data[:-1] + bytes((data[-1] ^ 1,))
+            expect_refused(broker, topic, flipped, ErrorCode.CORRUPT_MESSAGE, what="one bit flipped in the last byte")
+
+
+@requirement(
+    "PRD-06",
+    level=MUST,
+    source="ByteBufferLogInputStream.nextBatch",
+    sentence="A batch that announces fewer bytes than its header has, or an unknown magic, is refused with CORRUPT_MESSAGE.",
+    accepted="CORRUPT_MESSAGE(2); the other partitions of the request may be refused with it",
+    draft="the other partitions were thought to be untouched: Kafka 4.3.1 refuses the whole request",
+)
+def impossible_header(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for what, header in {"length 10": {"length": 10}, "magic 3": {"magic": 3}, "magic -1": {"magic": -1}}.items():
+        with broker.case(what):
+            expect_refused(broker, topic, patched(good(), **header), ErrorCode.CORRUPT_MESSAGE, others_too=True)
+
+
+@requirement(
+    "PRD-07",
+    level=MUST,
+    source="UnifiedLog.analyzeAndValidateRecords; max.message.bytes, default 1048588",
+    sentence="A batch larger than max.message.bytes is refused with MESSAGE_TOO_LARGE; one of exactly that size is stored.",
+    accepted="MESSAGE_TOO_LARGE(10) for one byte more, NONE(0) for the limit itself; by default the limit is 1048588",
+)
+def too_large(broker: Broker) -> None:
+    for limit, configs in ((1000, {"max.message.bytes": "1000"}), (1_048_588, {})):
+        topic = broker.topic(2, configs=configs)
+        overhead = len(batch(bytes(limit - 100))) - (limit - 100)
+        fits, too_big = batch(bytes(limit - overhead)), batch(bytes(limit - overhead + 1))
+        broker.expect_equal("the sizes of the batches", (len(fits), len(too_big)), (limit, limit + 1))
+        expect_refused(broker, topic, too_big, ErrorCode.MESSAGE_TOO_LARGE, what=f"{limit + 1} bytes")
+        broker.append(topic, fits)
+        broker.saw(f"{limit} bytes were stored")
+
+
+@requirement(
+    "PRD-08",
+    level=SHOULD,
+    source="UnifiedLog.append (RecordBatchTooLargeException); segment.bytes",
+    sentence="A batch within max.message.bytes that no segment can hold is refused with RECORD_LIST_TOO_LARGE.",
+    accepted="RECORD_LIST_TOO_LARGE(18), for 1.5 MiB with segment.bytes of 1 MiB",
+    tolerated="MESSAGE_TOO_LARGE(10)",
+)
+def larger_than_a_segment(broker: Broker) -> None:
+    topic = broker.topic(2, configs={"segment.bytes": "1048576", "max.message.bytes": "4000000"})
+    data = batch(bytes(1_500_000))
+    expect_refused(broker, topic, data, ErrorCode.RECORD_LIST_TOO_LARGE, tolerated={ErrorCode.MESSAGE_TOO_LARGE})
+
+
+@requirement(
+    "PRD-09",
+    level=MUST,
+    source="UnifiedLog.analyzeAndValidateRecords",
+    sentence="A client's batch whose base offset is not 0 is refused with INVALID_RECORD.",
+    accepted="INVALID_RECORD(87), for base offsets 1, 5 and -1",
+)
+def base_offset_not_zero(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for offset in (1, 5, -1):
+        expect_refused(
+            broker, topic, batch(b"x", base_offset=offset), ErrorCode.INVALID_RECORD, what=f"base offset {offset}"
+        )
+
+
+@requirement(
+    "PRD-10",
+    level=MUST,
+    source="LogValidator.validateBatch",
+    sentence="A batch whose record count and last offset delta disagree, or whose count is not positive, is refused with "
+    "INVALID_RECORD.",
+    accepted="INVALID_RECORD(87)",
+)
+def counts_disagree(broker: Broker) -> None:
+    topic = broker.topic(2)
+    two = batch(b"a", b"b")
+    cases = {
+        "last offset delta one too high": patched(two, last_offset_delta=2),
+        "last offset delta one too low": patched(two, last_offset_delta=0),
+        "last offset delta -1": patched(two, last_offset_delta=-1),
+        "count one too high": patched(two, count=3, last_offset_delta=2),
+        "count one too low": patched(two, count=1, last_offset_delta=0),
+        "count 0": patched(two, count=0, last_offset_delta=-1),
+        "count -1": patched(two, count=-1),
+        "no records": batch(),
+    }
+    for what, data in cases.items():
+        with broker.case(what):
+            expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD)
+
+
+@requirement(
+    "PRD-11",
+    level=MUST,
+    source="LogValidator.validateBatch",
+    sentence="A batch with the control bit set by a client is refused with INVALID_RECORD.",
+    accepted="INVALID_RECORD(87)",
+)
+def control_bit(broker: Broker) -> None:
+    topic = broker.topic(2)
+    marker = batch(Record(b"\x00\x00\x00\x00\x00\x00", key=b"\x00\x00\x00\x01"), attributes=CONTROL)
+    expect_refused(broker, topic, marker, ErrorCode.INVALID_RECORD)
+
+
+@requirement(
+    "PRD-12",
+    level=MUST,
+    source="LogValidator.validateBatch",
+    sentence="A batch with a producer id and a negative base sequence is refused with INVALID_RECORD.",
+    accepted="INVALID_RECORD(87)",
+)
+def negative_sequence(broker: Broker) -> None:
+    topic = broker.topic(2)
+    producer_id, epoch = broker.producer_id()
+    expect_refused(broker, topic, idempotent([b"x"], producer_id, epoch, -1), ErrorCode.INVALID_RECORD)
+
+
+@requirement(
+    "PRD-13",
+    level=MUST,
+    source="LogValidator.validateKey; KIP-467 (record errors, v8+)",
+    sentence="A record without a key is refused by a compacted topic with INVALID_RECORD, nothing of its batch is stored, and "
+    "from v8 on the response names the batch index of each bad record.",
+    accepted="INVALID_RECORD(87); record errors for the indexes 1 and 3 of a batch of four",
+)
+def no_key_for_compaction(broker: Broker) -> None:
+    topic = broker.topic(2, configs={"cleanup.policy": "compact"})
+    data = batch(Record(b"a", key=b"k"), b"b", Record(b"c", key=b""), b"d")
+    for version in (7, 8, broker.version_for(ProduceRequest)):
+        bad = expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD, version=version, what=f"v{version}")
+        if version >= 8:
+            indexes = [error.batch_index for error in bad.record_errors]
+            broker.expect_equal(f"v{version}: the indexes of bad records", indexes, [1, 3])
+
+
+@requirement(
+    "PRD-14",
+    level=MUST,
+    source="LogValidator.validateTimestamp; KIP-937",
+    sentence="A create time outside of the topic's window around now is refused with INVALID_TIMESTAMP, from v8 on with the "
+    "index of the bad record; by default the window ends one hour from now and has no beginning.",
+    accepted="INVALID_TIMESTAMP(32) before and after a window of a minute, and beyond an hour by default; index 1 is named",
+    since="4.0",
+)
+def timestamp_window(broker: Broker) -> None:
+    now = int(time.time() * 1000)
+    minute = {"message.timestamp.before.max.ms": "60000", "message.timestamp.after.max.ms": "60000"}
+    narrow, usual = broker.topic(2, configs=minute), broker.topic(2)
+    for topic, stamp, what in (
+        (narrow, now - 120_000, "two minutes ago"),
+        (narrow, now + 120_000, "in two minutes"),
+        (usual, now + 2 * HOUR_MS, "in two hours, by default"),
+    ):
+        data = batch(Record(b"now", timestamp=now), Record(b"then", timestamp=stamp))
+        bad = expect_refused(broker, topic, data, ErrorCode.INVALID_TIMESTAMP, what=what)
+        broker.expect_equal("the indexes of bad records", [error.batch_index for error in bad.record_errors], [1])
+    broker.append(narrow, batch(Record(b"x", timestamp=now - 30_000)))
+    broker.append(usual, batch(Record(b"x", timestamp=1)))
+    broker.saw("half a minute ago and, by default, 1970 are stored")
+
+
+@requirement(
+    "PRD-15",
+    level=MUST,
+    source="LogValidator.assignOffsetsNonCompressed; message.timestamp.type",
+    sentence="A batch that claims LogAppendTime in its attributes does not make a CreateTime topic store append times: the bit "
+    "is cleared and the client's timestamps stay.",
+    accepted="stored with the bit cleared, the client's timestamps and a CRC that holds; or INVALID_TIMESTAMP(32)",
+    draft="it was thought to be refused with INVALID_TIMESTAMP: Kafka 4.3.1 stores it and clears the bit",
+)
+def claims_append_time(broker: Broker) -> None:
+    topic = broker.topic()
+    stamp = int(time.time() * 1000) - 5000
+    for name in ("none", "gzip"):
+        data = batch(b"x", codec=CODECS[name], timestamp=stamp, attributes=LOG_APPEND_TIME | CODECS[name])
+        result = broker.produce(topic, data)
+        broker.expect_error(result.error_code, ErrorCode.NONE, ErrorCode.INVALID_TIMESTAMP, what=name)
+    for one in batches(broker.log(topic)):
+        broker.expect(
+            one.crc_holds and not one.attributes & LOG_APPEND_TIME, f"stored with attributes {one.attributes:#x}"
+        )
+        broker.expect_equal("the stored timestamp", one.records()[0].timestamp, stamp)
+
+
+@requirement(
+    "PRD-16",
+    level=MUST,
+    source="KIP-110; ProduceRequest.validateRecords",
+    sentence="zstd below v7 is refused with UNSUPPORTED_COMPRESSION_TYPE.",
+    accepted="UNSUPPORTED_COMPRESSION_TYPE(76) in v3 and v6; NONE(0) in v7",
+    since="2.1",
+)
+def zstd_too_early(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for version in (3, 6):
+        data = batch(b"x", codec=ZSTD)
+        expect_refused(broker, topic, data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, version=version, what=f"v{version}")
+    broker.append(topic, batch(b"x", codec=ZSTD), version=7)
+    broker.saw("v7 stores it")
+
+
+@requirement(
+    "PRD-17",
+    level=SHOULD,
+    source="DefaultRecordBatch.streamingIterator, compressedIterator",
+    sentence="A compressed batch that does not decompress, or does not hold the records it announces, is refused; the broker "
+    "goes on.",
+    accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+)
+def does_not_decompress(broker: Broker) -> None:
+    topic = broker.topic(2)
+    body = write_record(Record(b"x" * 200), 0)
+    for name, codec in CODECS.items():
+        if not codec:
+            continue
+        whole = compress(body, codec)
+        damages = {
+            "garbage": b"this is no compressed data at all",
+            "cut in the middle": whole[: len(whole) // 2],
+            "half a record inside": compress(body[:-20], codec),
+            "nothing inside": compress(b"", codec),
+        }
+        for what, payload in damages.items():
+            with broker.case(f"{name}: {what}"):
+                data = batch(b"x", codec=codec, payload=payload)
+                expect_refused(broker, topic, data, *DAMAGED)
+    broker.expect_served()
+
+
+@requirement(
+    "PRD-18",
+    level=MUST,
+    source="ReplicaManager.isValidRequiredAcks",
+    sentence="acks other than -1, 0 and 1 are refused with INVALID_REQUIRED_ACKS for every partition; nothing is stored.",
+    accepted="INVALID_REQUIRED_ACKS(21) and base offset -1 for both partitions, for acks 2, -2 and 32767",
+)
+def invalid_acks(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for acks in (2, -2, 32767):
+        answer = broker.call(
+            produce_request({(topic, 0): good(), (topic, 1): good()}, acks=acks), to=broker.leader(topic)
+        )
+        for result in only(answer.responses, "topic in the answer").partition_responses:
+            broker.expect_error(result.error_code, ErrorCode.INVALID_REQUIRED_ACKS, what=f"acks={acks}")
+            broker.expect_equal("the base offset", result.base_offset, -1)
+    broker.expect_equal("the log end offsets", (broker.end_offset(topic, 0), broker.end_offset(topic, 1)), (0, 0))
+
+
+@requirement(
+    "PRD-19",
+    level=MUST,
+    source="ReplicaManager.appendRecordsToLeader (internalTopicsAllowed)",
+    sentence="An ordinary client's write to an internal topic is refused with INVALID_TOPIC_EXCEPTION.",
+    accepted="INVALID_TOPIC_EXCEPTION(17)",
+)
+def internal_topic(broker: Broker) -> None:
+    broker.coordinator(broker.unused_name("group"))
+    internal = broker.await_topic("__consumer_offsets")
+    result = broker.produce(internal, good())
+    broker.expect_error(result.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def malformed_records() -> dict[str, bytes]:
+    """Bytes that are no record, where one is announced. The size field in front is right unless it is the point."""
+
+    def sized(body: bytes) -> bytes:
+        return varint(len(body)) + body
+
+    head = b"\x00" + varint(0) + varint(0)
+    key, no_headers = varint(-1), varint(0)
+    return {
+        "a size beyond the batch": varint(1000) + head + key + varint(-1) + no_headers,
+        "a negative size": varint(-5) + head + key + varint(-1) + no_headers,
+        "a key longer than the record": sized(head + varint(100) + b"k" + varint(-1) + no_headers),
+        "a value longer than the record": sized(head + key + varint(100) + b"v" + no_headers),
+        "a negative header count": sized(head + key + varint(-1) + varint(-1)),
+        "a header with a null key": sized(head + key + varint(-1) + varint(1) + varint(-1) + varint(-1)),
+        "more headers than bytes": sized(head + key + varint(-1) + varint(5)),
+        "bytes after the headers": sized(head + key + varint(-1) + no_headers + b"more"),
+        "bytes after the last record": sized(head + key + varint(-1) + no_headers) + b"\x00\x00",
+        "a varint without an end": b"\xff" * 20,
+    }
+
+
+@requirement(
+    "PRD-20",
+    level=MUST,
+    source="DefaultRecord.readFrom; DefaultRecordBatch.iterator",
+    sentence="A malformed record in a batch with a right CRC is refused, and nothing of the batch is stored.",
+    accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+    draft="a varint without an end was thought to be INVALID_RECORD or CORRUPT_MESSAGE: Kafka says UNKNOWN_SERVER_ERROR",
+)
+def malformed_record(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for what, body in malformed_records().items():
+        with broker.case(what):
+            expect_refused(broker, topic, batch(b"x", payload=body), *DAMAGED)
+    broker.expect_served()
+
+
+@requirement(
+    "PRD-24",
+    level=SHOULD,
+    source="DefaultRecord.readPartiallyFrom",
+    sentence="A malformed record in a compressed batch is refused, and nothing of the batch is stored.",
+    accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+    draft="a wrong size of a record was thought to be refused: Kafka 4.3.1 does not look at it in compressed batches, and "
+    "stores what no consumer can read; the two cases are left out",
+)
+def malformed_compressed_record(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for what, body in malformed_records().items():
+        for name in ("gzip", "zstd"):
+            if what not in ("a size beyond the batch", "a negative size"):
+                with broker.case(f"{what}, {name}"):
+                    data = batch(b"x", codec=CODECS[name], payload=compress(body, CODECS[name]))
+                    expect_refused(broker, topic, data, *DAMAGED)
+    broker.expect_served()
+
+
+@requirement(
+    "PRD-21",
+    level=SHOULD,
+    source="LogValidator.validateMessagesAndAssignOffsetsCompressed",
+    sentence="In a compressed batch, offset deltas of records that do not count up from 0 are refused.",
+    accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+    draft="uncompressed batches were thought to be refused too: Kafka 4.3.1 does not look at their deltas, and stores them",
+)
+def offset_deltas(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for deltas in ((0, 2), (1, 0), (1, 2)):
+        with broker.case(f"deltas {deltas}"):
+            body = b"".join(write_record(Record(b"x"), delta) for delta in deltas)
+            data = batch(b"a", b"b", codec=CODECS["gzip"], payload=compress(body, CODECS["gzip"]))
+            expect_refused(broker, topic, data, *DAMAGED)
+
+
+@requirement(
+    "PRD-22",
+    level=MUST,
+    source="ByteBufferLogInputStream.nextBatch; ProduceRequest.validateRecords",
+    sentence="A batch that is cut off, by the header's length or by the end of the records field, is never stored.",
+    accepted="INVALID_RECORD(87) or CORRUPT_MESSAGE(2)",
+)
+def cut_off(broker: Broker) -> None:
+    topic = broker.topic(2)
+    data = batch(b"x" * 100)
+    for size in (1, 16, HEADER_BYTES - 1, HEADER_BYTES, len(data) - 1):
+        with broker.case(f"{size} of {len(data)} bytes"):
+            expect_refused(broker, topic, data[:size], ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+
+
+@requirement(
+    "PRD-25",
+    level=MUST,
+    source="UnifiedLog.trimInvalidBytes",
+    sentence="Bytes after a batch that are no whole batch are never stored: they are cut away, or all is refused.",
+    accepted="one batch in the log with NONE(0), or none with INVALID_RECORD(87) or CORRUPT_MESSAGE(2)",
+)
+def bytes_after_the_batch(broker: Broker) -> None:
+    data = batch(b"x" * 100)
+    for size in (1, 16, 80, len(data) - 1):
+        with broker.case(f"{size} bytes after the batch"):
+            topic = broker.topic()
+            result = broker.produce(topic, data + data[:size])
+            broker.expect_error(result.error_code, ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+            stored = broker.log(topic)
+            wanted = len(data) if result.error_code == ErrorCode.NONE else 0
+            broker.expect_equal("the bytes in the log", len(stored), wanted)
+
+
+@requirement(
+    "PRD-23",
+    level=MUST,
+    source="LogValidator; DefaultRecordBatch",
+    sentence="Fields that a client may fill in as it likes do not keep a batch from being stored: the leader epoch is replaced, "
+    "the maximum timestamp is made right.",
+    accepted="NONE(0); leader epoch 0 and the true maximum timestamp in the stored batch",
+)
+def harmless_fields(broker: Broker) -> None:
+    topic = broker.topic()
+    now = int(time.time() * 1000)
+    broker.append(topic, batch(Record(b"x", timestamp=now), partition_leader_epoch=77))
+    broker.append(topic, batch(Record(b"y", timestamp=now), max_timestamp=now - 5))
+    stored = batches(broker.log(topic))
+    broker.expect_equal(
+        "the leader epochs", [one.partition_leader_epoch for one in stored], [broker.leader_epoch(topic)] * 2
+    )
+    broker.expect_equal("the maximum timestamps", [one.max_timestamp for one in stored], [now, now])
+    broker.expect_equal("the values", values(broker.log(topic)), [b"x", b"y"])
+    broker.expect(all(one.crc_holds for one in stored), "the CRCs of the stored batches hold")

@@ -1,0 +1,362 @@
+"""RET: retention and segments. Old records go, by whole segments and from the log's start; nothing else changes."""
+
+import time
+from typing import Any
+
+from conformance.batches import Record, batch, batches, records, values
+from conformance.broker import EARLIEST, TOPIC_RESOURCE, Broker, Topic, only
+from conformance.requirement import MUST, SHOULD, requirement, untestable
+from conformance.wire import Misbehaved
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+LOOKS_OFTEN = {"log.retention.check.interval.ms": "300"}
+"""The broker looks for expired segments so often; its default is five minutes."""
+ROLLS = {"segment.ms": str(MINUTE_MS)}
+"""A record more than a minute younger than the segment's first begins a new segment."""
+
+
+def now_ms() -> int:
+    """The time, as record timestamps count it."""
+    return int(time.time() * 1000)
+
+
+def aged(broker: Broker, topic: Topic, *ages_ms: int, size: int = 10) -> list[int]:
+    """One batch for each age, in that order; gives their base offsets."""
+    now = now_ms()
+    return [broker.append(topic, batch(Record(bytes(size), timestamp=now - age))) for age in ages_ms]
+
+
+def expect_start(broker: Broker, topic: Topic, start: int, what: str) -> None:
+    """The log start comes to be there."""
+    broker.eventually(lambda: broker.start_offset(topic) >= start, f"{what}: the log starts at {start}")
+    broker.expect_equal(f"{what}: the log start offset", broker.start_offset(topic), start)
+
+
+class Watch:
+    """Knows when the broker has looked at every log: a topic of its own, whose records are expired when they come.
+
+    A look visits each log once. The third time that the watch's records go, a look has begun and ended since `wait`.
+    """
+
+    def __init__(self, broker: Broker, topic: Topic | None = None) -> None:
+        self.broker = broker
+        self.topic = topic or broker.topic(configs={"retention.ms": str(MINUTE_MS)})
+
+    def wait(self) -> None:
+        """Return when every log has been looked at since."""
+        for _ in range(3):
+            end = aged(self.broker, self.topic, HOUR_MS)[0] + 1
+            self.broker.eventually(
+                lambda end=end: self.broker.start_offset(self.topic) == end, "a record that is expired goes"
+            )
+
+
+@requirement(
+    "RET-01",
+    level=MUST,
+    source="UnifiedLog.deleteRetentionMsBreachedSegments; retention.ms",
+    sentence="A segment whose largest timestamp is older than retention.ms is removed and the log starts after it; the active "
+    "segment is rolled for that. A segment with a younger record stays whole.",
+    accepted="of three segments the two old ones go; a log of old records goes up to its end, and offsets go on from there; an "
+    "old record beside a young one stays",
+    configs=LOOKS_OFTEN,
+    deadline_s=40,
+)
+def old_segments_go(broker: Broker) -> None:
+    hour = {"retention.ms": str(HOUR_MS)}
+    segments, active, mixed = (broker.topic(configs=hour | more) for more in (ROLLS, {}, {}))
+    aged(broker, segments, 4 * HOUR_MS, 3 * HOUR_MS, 0)
+    aged(broker, active, 4 * HOUR_MS, 3 * HOUR_MS)
+    aged(broker, mixed, 4 * HOUR_MS, 0)
+    expect_start(broker, segments, 2, "three segments, one of them young")
+    broker.expect_equal("the offsets that are left", offsets(broker, segments, 2), [2])
+    early = broker.fetch(segments, 1)
+    broker.expect_error(early.error_code, ErrorCode.OFFSET_OUT_OF_RANGE, what="a fetch at offset 1")
+    expect_start(broker, active, 2, "an active segment of old records")
+    broker.expect_equal("its end", broker.end_offset(active), 2)
+    broker.expect_equal("the next offset", broker.append(active, batch(b"next")), 2)
+    Watch(broker).wait()
+    broker.expect_equal("the start of the segment of both", broker.start_offset(mixed), 0)
+    broker.expect_equal("the offsets in it", offsets(broker, mixed, 0), [0, 1])
+    broker.expect_equal("the young record's log still starts at", broker.start_offset(segments), 2)
+    broker.expect_equal("what came last", values(broker.log(active, offset=2)), [b"next"])
+
+
+def offsets(broker: Broker, topic: Topic, start: int) -> list[int]:
+    """The offsets of all records from there on."""
+    return [record.offset for record in records(broker.log(topic, offset=start))]
+
+
+@requirement(
+    "RET-02",
+    level=MUST,
+    source="UnifiedLog.deleteRetentionSizeBreachedSegments; retention.bytes",
+    sentence="A log larger than retention.bytes loses whole segments from its start, as long as the rest is no smaller than "
+    "retention.bytes.",
+    accepted="of five equal segments and retention.bytes of two and a half the first two go, and no third; with exactly five "
+    "none goes",
+    configs=LOOKS_OFTEN,
+    deadline_s=40,
+)
+def large_logs_shrink(broker: Broker) -> None:
+    ages = [(5 - number) * 2 * MINUTE_MS for number in range(5)]
+    size = len(batch(Record(bytes(1000), timestamp=now_ms())))
+    halved, exact = (
+        broker.topic(configs=ROLLS | {"retention.bytes": str(limit)}) for limit in (size * 5 // 2, size * 5)
+    )
+    for topic in (halved, exact):
+        aged(broker, topic, *ages, size=1000)
+    expect_start(broker, halved, 2, "retention.bytes of two and a half segments")
+    Watch(broker).wait()
+    broker.expect_equal("the start after another look", broker.start_offset(halved), 2)
+    broker.expect_equal("the offsets that are left", offsets(broker, halved, 2), [2, 3, 4])
+    broker.expect_equal("the start of the log of exactly that size", broker.start_offset(exact), 0)
+
+
+@requirement(
+    "RET-03",
+    level=MUST,
+    source="UnifiedLog.deleteRetentionMsBreachedSegments, deleteRetentionSizeBreachedSegments",
+    sentence="-1 switches a rule off: with retention.ms=-1 no age, and with retention.bytes=-1 no size removes anything.",
+    accepted="records of 1970 stay with retention.ms=-1, and the log keeps its size with retention.bytes=-1; each of them "
+    "leaves the other rule in force",
+    configs=LOOKS_OFTEN,
+    deadline_s=40,
+)
+def switched_off(broker: Broker) -> None:
+    off = {"retention.ms": "-1", "retention.bytes": "-1"}
+    neither, by_size, by_age = (
+        broker.topic(configs=ROLLS | off | more)
+        for more in ({}, {"retention.bytes": "1"}, {"retention.ms": str(HOUR_MS)})
+    )
+    ages = now_ms(), 5 * HOUR_MS, 0
+    for topic in (neither, by_size, by_age):
+        aged(broker, topic, *ages)
+    expect_start(broker, by_size, 2, "retention.ms=-1 and retention.bytes=1")
+    expect_start(broker, by_age, 2, "retention.ms of an hour and retention.bytes=-1")
+    Watch(broker).wait()
+    broker.expect_equal("with both -1 the log start offset", broker.start_offset(neither), 0)
+    broker.expect_equal("and the offsets", offsets(broker, neither, 0), [0, 1, 2])
+
+
+@requirement(
+    "RET-04",
+    level=MUST,
+    source="log.retention.check.interval.ms; LogManager.cleanupLogs",
+    sentence="The broker looks for expired segments again and again, and looks at every topic with the retention.ms that is "
+    "then in force.",
+    accepted="three times a record that comes expired goes; one that is kept goes once retention.ms is lowered",
+    configs=LOOKS_OFTEN,
+    apis={"IncrementalAlterConfigs": 0},
+    deadline_s=40,
+)
+def looks_again(broker: Broker) -> None:
+    topic = broker.topic(configs={"retention.ms": str(10 * HOUR_MS)})
+    aged(broker, topic, 5 * HOUR_MS)
+    Watch(broker).wait()
+    broker.saw("three times a record that came expired went")
+    broker.expect_equal("the start of the log within its retention", broker.start_offset(topic), 0)
+    change = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", value=str(HOUR_MS))
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic.name, configs=[change]
+    )
+    answer = broker.call(IncrementalAlterConfigsRequest(resources=[resource]))
+    result = only(answer.responses, "result")
+    broker.expect_error(result.error_code, ErrorCode.NONE, what="retention.ms lowered")
+    expect_start(broker, topic, 1, "retention.ms lowered")
+
+
+@requirement(
+    "RET-05",
+    level=MUST,
+    source="UnifiedLog.deleteRetentionMsBreachedSegments (largest timestamp); message.timestamp.type",
+    sentence="What counts is the records' timestamps, not the time of writing: an old one expires at once, one in the future "
+    "stays; with LogAppendTime the time of writing counts.",
+    accepted="with retention.ms of a minute a record of an hour ago goes, one of half an hour ahead stays, and so does one of "
+    "an hour ago under LogAppendTime",
+    configs=LOOKS_OFTEN,
+    deadline_s=40,
+)
+def timestamps_count(broker: Broker) -> None:
+    minute = {"retention.ms": str(MINUTE_MS)}
+    old, ahead, stamped = (
+        broker.topic(configs=minute | more) for more in ({}, {}, {"message.timestamp.type": "LogAppendTime"})
+    )
+    aged(broker, ahead, -HOUR_MS // 2)
+    aged(broker, stamped, HOUR_MS)
+    aged(broker, old, HOUR_MS)
+    expect_start(broker, old, 1, "a record of an hour ago")
+    Watch(broker).wait()
+    broker.expect_equal("a record of half an hour ahead: the log start", broker.start_offset(ahead), 0)
+    broker.expect_equal("LogAppendTime: the log start", broker.start_offset(stamped), 0)
+
+
+@requirement(
+    "RET-06",
+    level=MUST,
+    source="UnifiedLog.deletableSegments (up to the high watermark)",
+    sentence="Nothing above the high watermark is removed, however old it is.",
+    accepted="with both followers frozen old records stay above the high watermark; once they are copied they go",
+    nodes=3,
+    hooks=("pause", "resume"),
+    configs=LOOKS_OFTEN,
+    deadline_s=60,
+)
+def not_above_the_high_watermark(broker: Broker) -> None:
+    brokers = broker.metadata([]).brokers
+    leader = next((one.node_id for one in brokers if (one.host, one.port) == broker.address), brokers[0].node_id)
+    followers = [one.node_id for one in brokers if one.node_id != leader][:2]
+    topic = placed(broker, [leader, *followers], str(MINUTE_MS))
+    watch = Watch(broker, placed(broker, [leader], str(MINUTE_MS)))
+    connection = broker.connect(broker.leader(topic))
+    for follower in followers:
+        broker.target.pause(follower)
+    try:
+        now = now_ms()
+        for _ in range(2):
+            old = batch(Record(b"old", timestamp=now - HOUR_MS))
+            result = broker.produce(topic, old, acks=1, to=connection)
+            broker.expect_error(result.error_code, ErrorCode.NONE, what="an old record with acks=1")
+        watch.wait()
+        seen = broker.start_offset(topic), broker.end_offset(topic)
+        broker.expect_equal("log start and high watermark while nobody copies", seen, (0, 0))
+    finally:
+        for follower in followers:
+            broker.target.resume(follower)
+    broker.eventually(lambda: broker.end_offset(topic) == 2, "the followers copy the records", within_s=30)
+    expect_start(broker, topic, 2, "once they are copied")
+
+
+def placed(broker: Broker, nodes: list[int], retention_ms: str) -> Topic:
+    """A topic with its replicas on these brokers; the first one leads."""
+    name = broker.unused_name()
+    broker.subject.topics.append(name)
+    request = CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=nodes)],
+                configs=[CreateTopicsRequest.CreatableTopicConfig(name="retention.ms", value=retention_ms)],
+            )
+        ],
+        timeout_ms=10_000,
+    )
+    result = only(broker.call(request).topics, "result")
+    broker.expect_error(result.error_code, ErrorCode.NONE, what=f"a topic on brokers {nodes}")
+    topic = broker.await_topic(name)
+
+    def in_sync() -> bool:
+        found = only(broker.describe_topic(name).partitions, "partition")
+        return sorted(found.isr_nodes) == sorted(nodes) and found.leader_id == nodes[0]
+
+    broker.eventually(in_sync, f"brokers {nodes} are in sync")
+    return topic
+
+
+@requirement(
+    "RET-07",
+    level=MUST,
+    source="UnifiedLog.maybeRoll; segment.bytes, segment.ms",
+    sentence="That a log rolls, by segment.ms or by segment.bytes, changes nothing that a client sees: offsets, order, records, "
+    "search by time, fetches at every offset and over the boundaries.",
+    accepted="the same answers from a log of many segments and from one of a single segment",
+)
+def rolling_is_invisible(broker: Broker) -> None:
+    now = now_ms()
+    kinds: dict[str, dict[str, str]] = {
+        "segment.ms": ROLLS,
+        "segment.bytes": {"segment.bytes": str(1 << 20)},
+        "one": {},
+    }
+    seen: dict[str, Any] = {}
+    for what, configs in kinds.items():
+        topic = broker.topic(configs=configs)
+        stamps = [now - (12 - number) * 2 * MINUTE_MS for number in range(12)]
+        for number, stamp in enumerate(stamps):
+            value = bytes([number]) * 250_000
+            base = broker.append(topic, batch(Record(value, timestamp=stamp), Record(b"tail", timestamp=stamp)))
+            broker.expect_equal(f"{what}: base offset {number}", base, 2 * number)
+        held = records(broker.log(topic))
+        firsts = [first_offset(broker, topic, offset) for offset in range(24)]
+        found = [broker.offset_of(topic, stamp - 1) for stamp in stamps]
+        seen[what] = (
+            [(one.offset, one.timestamp, (one.value or b"")[:1], len(one.value or b"")) for one in held],
+            firsts,
+            [(one.offset, one.timestamp) for one in found],
+        )
+        broker.expect_equal(f"{what}: offsets", [one.offset for one in held], list(range(24)))
+        broker.expect_equal(f"{what}: the batch at each offset", firsts, [offset // 2 * 2 for offset in range(24)])
+        broker.expect_equal(f"{what}: offsets by time", [one.offset for one in found], list(range(0, 24, 2)))
+    broker.expect(seen["segment.ms"] == seen["segment.bytes"] == seen["one"], "all three logs give the same answers")
+
+
+def first_offset(broker: Broker, topic: Topic, offset: int) -> int:
+    """The base offset of the first batch that a small fetch at an offset gives; -1 where it gives none."""
+    found = broker.fetch(topic, offset, partition_max_bytes=1)
+    return next((one.base_offset for one in batches(bytes(found.records or b""))), -1)
+
+
+@requirement(
+    "RET-09",
+    level=SHOULD,
+    source="LogManager.checkpointLogStartOffsets; log.flush.start.offset.checkpoint.interval.ms",
+    sentence="The log start offset survives a restart: what DeleteRecords removed, and what expired, stays away.",
+    accepted="the same log start offsets, end offsets and records before and after a restart in good order",
+    configs=LOOKS_OFTEN,
+    apis={"DeleteRecords": 0},
+    hooks=("restart",),
+    deadline_s=90,
+)
+def start_survives_a_restart(broker: Broker) -> None:
+    deleted, expired = broker.topic(), broker.topic(configs={"retention.ms": str(HOUR_MS)} | ROLLS)
+    broker.append(deleted, batch(*(b"%d" % number for number in range(10))))
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=4)
+    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=deleted.name, partitions=[partition])
+    answer = broker.call(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), to=broker.leader(deleted))
+    result = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+    broker.expect_error(result.error_code, ErrorCode.NONE, what="DeleteRecords up to 4")
+    aged(broker, expired, 3 * HOUR_MS, 0)
+    expect_start(broker, expired, 1, "an old segment")
+    for topic, start, end in ((deleted, 4, 10), (expired, 1, 2)):
+        broker.expect_equal(
+            "start and end before", (broker.start_offset(topic), broker.end_offset(topic)), (start, end)
+        )
+    leaders = {
+        only(broker.describe_topic(topic.name).partitions, "partition").leader_id for topic in (deleted, expired)
+    }
+    for leader in leaders:
+        broker.target.restart(leader)
+    for topic, start, end in ((deleted, 4, 10), (expired, 1, 2)):
+        broker.eventually(lambda topic=topic: serves(broker, topic), f"{topic.name} is served again", within_s=40)
+        broker.expect_equal("start and end after", (broker.start_offset(topic), broker.end_offset(topic)), (start, end))
+        broker.expect_equal("the offsets in the log", in_log(broker, topic, start), list(range(start, end)))
+
+
+def in_log(broker: Broker, topic: Topic, start: int) -> list[int]:
+    """The offsets of the records from there on; a batch that holds earlier ones too is given whole."""
+    return [record.offset for record in records(broker.log(topic, offset=start)) if record.offset >= start]
+
+
+def serves(broker: Broker, topic: Topic) -> bool:
+    """Whether the partition's leader answers for it."""
+    try:
+        found = only(broker.describe_topic(topic.name).partitions, "partition")
+        return found.leader_id >= 0 and broker.offset_of(topic, EARLIEST).error_code == ErrorCode.NONE
+    except Misbehaved:
+        return False
+
+
+untestable(
+    "RET-10",
+    level=SHOULD,
+    sentence="The first look for expired segments comes 30 s after the start (log.initial.task.delay.ms).",
+    source="LogManager.startup; log.initial.task.delay.ms (internal)",
+    reason="that nothing was removed before is no proof of when the broker looked; a broker that looks earlier harms nobody",
+)

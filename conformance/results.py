@@ -1,0 +1,211 @@
+"""What a run says: the verdict of each requirement with its evidence, and of the whole. `report.json` is a `Run`.
+
+The JSON schema of `Run` is published in `report/schema.json`; a test holds it against these models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from conformance.requirement import Level, Requirement
+
+FORMAT = 1
+"""Version of the report's form; grows when a reader of an older one would misread it."""
+
+
+class Verdict(StrEnum):
+    """What came of one requirement."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    TOLERATED = "tolerated"
+    """Not what Kafka does, but what the requirement puts up with; the reason says how it differs."""
+    SKIPPED = "skipped"
+    """Not judged here; the reason says what the target lacks."""
+    UNTESTABLE = "untestable"
+    """Nothing outside of a broker can judge it; the reason says why."""
+    ENGINE_ERROR = "engine error"
+    """The suite itself failed: says nothing about the target."""
+
+
+WORST_FIRST = (Verdict.ENGINE_ERROR, Verdict.FAIL, Verdict.TOLERATED, Verdict.PASS, Verdict.SKIPPED, Verdict.UNTESTABLE)
+"""Of several cases the worst counts; a skipped case among judged ones does not hide them."""
+
+
+class RunVerdict(StrEnum):
+    """What came of the run."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    """Nothing but skips, or the suite or the target broke before a verdict."""
+
+
+class Form(BaseModel):
+    """All models of the report refuse what they do not know."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RecordedExchange(Form):
+    """One request and its response, as bytes; long ones are cut, their sizes are not."""
+
+    case: str = Field(default="", description="the case of the requirement that it belongs to")
+    connection: int = Field(description="number of the connection within the requirement")
+    at_s: float = Field(description="seconds since the requirement's test began")
+    elapsed_ms: float
+    api: str = Field(description="name of the API; empty for raw bytes")
+    api_key: int
+    version: int
+    response_version: int
+    outcome: str = Field(description="answered, closed, no answer, unreadable, or not awaited")
+    note: str = ""
+    request_hex: str
+    request_bytes: int
+    response_hex: str
+    response_bytes: int
+
+
+class Case(Form):
+    """One of several cases of a requirement, as a pair of API and version."""
+
+    name: str
+    verdict: Verdict
+    reason: str = ""
+    seen: list[str] = Field(default_factory=list)
+
+
+class Judgement(Form):
+    """One requirement, judged."""
+
+    requirement: Requirement
+    verdict: Verdict
+    reason: str = Field(default="", description="why it is not a plain pass")
+    expected: bool = Field(default=False, description="the failure is in the list of expected failures")
+    seen: list[str] = Field(default_factory=list, description="what was observed, in order")
+    cases: list[Case] = Field(default_factory=list)
+    seconds: float = 0.0
+    exchanges: list[RecordedExchange] = Field(default_factory=list)
+    exchanges_left_out: int = 0
+    traceback: str = Field(default="", description="of an engine error")
+
+
+class Tally(Form):
+    """Requirements of one level by verdict."""
+
+    pass_: int = Field(default=0, validation_alias=AliasChoices("pass", "pass_"), serialization_alias="pass")
+    fail: int = 0
+    tolerated: int = 0
+    skipped: int = 0
+
+
+class TargetRecord(Form):
+    """Who was judged."""
+
+    spec: str
+    name: str = ""
+    kafka_version: str = Field(default="", description="the Kafka version whose requirements were asked of it")
+    bootstrap: list[str] = Field(default_factory=list)
+    cluster_id: str = ""
+    nodes: int = 0
+    api_versions: dict[str, tuple[int, int]] = Field(default_factory=dict, description="advertised, by API name")
+
+
+class Demonstration(Form):
+    """One of the project's other promises, shown by its own command in the same run."""
+
+    title: str
+    command: str
+    verdict: RunVerdict
+    exit_code: int
+    seconds: float
+    folder: str = ""
+    summary: dict[str, str] = Field(default_factory=dict, description="what the command said of itself, plain values")
+
+
+class Run(Form):
+    """One run of the suite on one target."""
+
+    format: int = FORMAT
+    suite_version: str
+    target: TargetRecord
+    selection: str = Field(description="what was asked for, as on the command line")
+    started_at: str = Field(description="UTC, ISO 8601")
+    seconds: float = 0.0
+    verdict: RunVerdict = RunVerdict.UNKNOWN
+    reason: str = Field(default="", description="why the verdict is unknown")
+    must: Tally = Field(default_factory=Tally)
+    should: Tally = Field(default_factory=Tally)
+    optional: Tally = Field(default_factory=Tally)
+    untestable: int = 0
+    engine_errors: int = 0
+    unexpected_passes: list[str] = Field(
+        default_factory=list, description="ids in the list of expected failures that passed: the list is out of date"
+    )
+    smoke: list[RecordedExchange] = Field(default_factory=list, description="the smoke test's exchanges")
+    judgements: list[Judgement] = Field(default_factory=list)
+    demonstrations: list[Demonstration] = Field(default_factory=list)
+    folder: str = Field(default="", description="where the run left its files")
+
+    def sum_up(self, *, target_broke: str = "") -> None:
+        """Fill in the counts and the verdict from the judgements."""
+        tallies = {level: Tally() for level in Level}
+        self.untestable = self.engine_errors = 0
+        for judgement in self.judgements:
+            tally = tallies[judgement.requirement.level]
+            match judgement.verdict:
+                case Verdict.PASS:
+                    tally.pass_ += 1
+                case Verdict.FAIL:
+                    tally.fail += 1
+                case Verdict.TOLERATED:
+                    tally.tolerated += 1
+                case Verdict.SKIPPED:
+                    tally.skipped += 1
+                case Verdict.UNTESTABLE:
+                    self.untestable += 1
+                case Verdict.ENGINE_ERROR:
+                    self.engine_errors += 1
+        self.must, self.should, self.optional = (tallies[level] for level in Level)
+        self.verdict, self.reason = self._overall(target_broke)
+
+    def _overall(self, target_broke: str) -> tuple[RunVerdict, str]:
+        """The worst counts: a failed must-requirement, then what keeps the verdict unknown."""
+        failed = [
+            judgement.requirement.id
+            for judgement in self.judgements
+            if judgement.verdict is Verdict.FAIL
+            and judgement.requirement.level is Level.MUST
+            and not judgement.expected
+        ]
+        if failed:
+            return RunVerdict.FAIL, f"must-requirements failed: {', '.join(failed)}"
+        shown_wrong = [each.command for each in self.demonstrations if each.verdict is RunVerdict.FAIL]
+        if shown_wrong:
+            return RunVerdict.FAIL, f"failed: {', '.join(shown_wrong)}"
+        if self.unexpected_passes:
+            return RunVerdict.FAIL, f"expected to fail, but passed: {', '.join(self.unexpected_passes)}"
+        if target_broke:
+            return RunVerdict.UNKNOWN, target_broke
+        unclear = [each.command for each in self.demonstrations if each.verdict is RunVerdict.UNKNOWN]
+        if unclear:
+            return RunVerdict.UNKNOWN, f"without a verdict: {', '.join(unclear)}"
+        if self.engine_errors:
+            return RunVerdict.UNKNOWN, f"{self.engine_errors} engine errors"
+        if not any(j.verdict in (Verdict.PASS, Verdict.TOLERATED, Verdict.FAIL) for j in self.judgements):
+            return RunVerdict.UNKNOWN, "nothing was judged"
+        return RunVerdict.PASS, ""
+
+    @property
+    def broken(self) -> bool:
+        """Whether the suite or the target broke, so that no verdict could be reached."""
+        return self.verdict is RunVerdict.UNKNOWN and self.reason != "nothing was judged"
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict that counts among several cases; skipped where there is none."""
+    seen = set(verdicts)
+    return next((verdict for verdict in WORST_FIRST if verdict in seen), Verdict.SKIPPED)

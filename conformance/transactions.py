@@ -1,0 +1,111 @@
+"""A transactional producer that speaks the protocol of before KIP-890: partitions are added first, the epoch stays.
+
+Every Kafka since 2.4 takes it, whatever its transaction.version. For requirements that need transactions but do not judge them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
+from conformance.broker import RETRIABLE, TRANSACTION, Broker, Topic, error_name, only
+from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from reference.protocol.messages.end_txn import EndTxnRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+
+ADD_PARTITIONS_VERSION, PRODUCE_VERSION, END_VERSION = 3, 11, 4
+"""The last versions in which clients add partitions, produce to added partitions only, and keep their epoch."""
+NOT_YET = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
+"""What a coordinator says while it is loading, or still writes the markers of the transaction before."""
+
+
+class TransactionalProducer:
+    """One transactional id with its producer id and epoch. Skips where the target lacks transactions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.transactional_id = broker.unused_name("txn")
+        for request in (AddPartitionsToTxnRequest, EndTxnRequest):
+            broker.versions_of(request)
+        self._coordinator = broker.coordinator(self.transactional_id, TRANSACTION)
+        answer = self._ask(InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000))
+        self.id, self.epoch = answer.producer_id, answer.producer_epoch
+        self._sequences: dict[tuple[Topic, int], int] = {}
+        self._added: dict[tuple[Topic, int], int] = {}
+        """The partitions of the open transaction, with the log end when they were added."""
+
+    def append(self, topic: Topic, *written: Record | bytes, partition: int = 0) -> int:
+        """Produce records in the open transaction, or in a new one; gives the base offset."""
+        key = topic, partition
+        if key not in self._added:
+            self._add(topic, partition)
+        sequence = self._sequences.get(key, 0)
+        data = batch(
+            *written, attributes=TRANSACTIONAL, producer_id=self.id, producer_epoch=self.epoch,
+            base_sequence=sequence,
+        )  # fmt: skip
+        base = self.broker.append(
+            topic, data, partition=partition, version=PRODUCE_VERSION, transactional_id=self.transactional_id
+        )
+        self._sequences[key] = sequence + len(written)
+        return base
+
+    def end(self, *, committed: bool) -> None:
+        """Commit or abort, and wait until the markers are in all its partitions."""
+        self._ask(
+            EndTxnRequest(
+                transactional_id=self.transactional_id, producer_id=self.id, producer_epoch=self.epoch,
+                committed=committed,
+            ),
+            END_VERSION,
+        )  # fmt: skip
+        for (topic, partition), start in self._added.items():
+            self.broker.eventually(
+                lambda topic=topic, partition=partition, start=start: self._is_marked(topic, partition, start),
+                f"the transaction's marker is in {topic.name}-{partition}",
+            )
+        self._added.clear()
+
+    def commit(self) -> None:
+        """End the transaction so that its records count."""
+        self.end(committed=True)
+
+    def abort(self) -> None:
+        """End the transaction so that its records never were."""
+        self.end(committed=False)
+
+    def _add(self, topic: Topic, partition: int) -> None:
+        asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic.name, partitions=[partition])
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id, v3_and_below_producer_id=self.id,
+            v3_and_below_producer_epoch=self.epoch, v3_and_below_topics=[asked],
+        )  # fmt: skip
+
+        def added() -> bool:
+            answer = self.broker.call(request, ADD_PARTITIONS_VERSION, to=self._coordinator)
+            results = only(answer.results_by_topic_v3_and_below, "topic in the answer").results_by_partition
+            return _agreed("AddPartitionsToTxn", only(results, "partition in the answer").partition_error_code)
+
+        self.broker.eventually(added, f"{topic.name}-{partition} is in the transaction")
+        self._added[topic, partition] = self.broker.end_offset(topic, partition)
+
+    def _is_marked(self, topic: Topic, partition: int, start: int) -> bool:
+        log = batches(self.broker.log(topic, partition=partition, offset=start))
+        return any(one.attributes & CONTROL and one.producer_id == self.id for one in log)
+
+    def _ask(self, request: Any, version: int | None = None) -> Any:
+        def agreed() -> Any:
+            answer = self.broker.call(request, version, to=self._coordinator)
+            return answer if _agreed(type(request).__name__, answer.error_code) else None
+
+        return self.broker.eventually(agreed, f"{type(request).__name__} is agreed to")
+
+
+def _agreed(what: str, code: int) -> bool:
+    if code in NOT_YET:
+        return False
+    if code != ErrorCode.NONE:
+        raise Failed(f"{what} was answered with {error_name(code)}")
+    return True

@@ -1,0 +1,391 @@
+"""The suite's own client: it says anything, also what no client library would, and keeps every byte as evidence.
+
+A `Connection` is one blocking socket. `call` sends a message and reads its answer; `send` and `receive` part the two, for
+pipelining; `send_bytes` says whatever it is given. Each request becomes an `Exchange` in the recorder, with the bytes
+that went out and came in. Every wait is bounded, by its own timeout and by the requirement's deadline.
+
+Errors of the other side are `Misbehaved` (a failure of the target); wrong use of this module is an ordinary exception
+(an engine error).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from reference.protocol.apis import APIS
+from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
+from reference.protocol.schema import Message
+
+CLIENT_ID = "tidegauge"
+API_VERSIONS = 18
+EVIDENCE_BYTES = 16 * 1024
+"""How much of each request and response is kept; their full sizes are always kept."""
+MAX_EXCHANGES = 200
+"""How many exchanges one requirement keeps; beyond it the oldest in the middle go, and their number is noted."""
+MAX_FRAME_BYTES = 256 << 20
+
+
+class Failed(Exception):
+    """The target does not do what the requirement says. The text is what was seen."""
+
+
+class Misbehaved(Failed):
+    """The target broke off a conversation that it should have continued."""
+
+
+class Closed(Misbehaved):
+    """The target closed the connection."""
+
+
+class NoAnswer(Misbehaved):
+    """The target did not answer in time."""
+
+
+class Unreadable(Misbehaved):
+    """The target's answer is not what its API and version say."""
+
+
+class Unreachable(Misbehaved):
+    """The target takes no connection."""
+
+
+@dataclass(slots=True)
+class Deadline:
+    """A point in time that bounds all waits of one requirement."""
+
+    at_s: float
+
+    @staticmethod
+    def after(seconds: float) -> Deadline:
+        return Deadline(time.monotonic() + seconds)
+
+    def left_s(self, wanted_s: float) -> float:
+        """The wanted time, or what is left of it.
+
+        Errors: NoAnswer when nothing is left.
+        """
+        left = self.at_s - time.monotonic()
+        if left <= 0:
+            raise NoAnswer("the requirement's deadline passed")
+        return min(wanted_s, left)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request as it went out and the response as it came in."""
+
+    connection: int
+    at_s: float
+    """Seconds since the requirement began."""
+    api_key: int
+    version: int
+    sent: bytes
+    sent_bytes: int
+    received: bytes = b""
+    received_bytes: int = 0
+    response_version: int = -1
+    """The version in which the response was read: the request's, but 0 for ApiVersions' refusal."""
+    outcome: str = "pending"
+    """pending, answered, closed, no answer, unreadable, or not awaited (acks=0, raw bytes)."""
+    elapsed_ms: float = 0.0
+    case: str = ""
+    note: str = ""
+
+
+@dataclass
+class Recorder:
+    """Keeps the exchanges of one requirement, in the order of sending."""
+
+    started_s: float = field(default_factory=time.monotonic)
+    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+    dropped: int = 0
+    connections: int = 0
+    case: str = ""
+
+    def begin(self, connection: int, api_key: int, version: int, data: bytes, note: str) -> Exchange:
+        """Note a request that goes out now."""
+        exchange = Exchange(
+            connection, time.monotonic() - self.started_s, api_key, version, data[:EVIDENCE_BYTES], len(data),
+            response_version=version, case=self.case, note=note,
+        )  # fmt: skip
+        self.exchanges.append(exchange)
+        if len(self.exchanges) > MAX_EXCHANGES and not self.case:
+            del self.exchanges[MAX_EXCHANGES // 2]
+            self.dropped += 1
+        return exchange
+
+    def end(self, exchange: Exchange, outcome: str, frame: bytes = b"") -> None:
+        """Note how it ended; `frame` is the response with its size field."""
+        exchange.outcome = outcome
+        exchange.received = frame[:EVIDENCE_BYTES]
+        exchange.received_bytes = len(frame)
+        exchange.elapsed_ms = (time.monotonic() - self.started_s - exchange.at_s) * 1000
+
+
+def request_header(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, *, flexible: bool, tags: bytes = b"\x00"
+) -> bytes:
+    """Request header v1, or v2 where the request's version is flexible. The client id is never compact."""
+    name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id.encode())) + client_id.encode()
+    return struct.pack(">hhi", api_key, version, correlation_id) + name + (tags if flexible else b"")
+
+
+def tagged_fields(*fields: tuple[int, bytes]) -> bytes:
+    """A tagged-field section with the given (tag, bytes), in the given order."""
+    out = write_varint(len(fields))
+    for tag, value in fields:
+        out += write_varint(tag) + write_varint(len(value)) + value
+    return out
+
+
+def frame(payload: bytes) -> bytes:
+    """A request or response on the wire: its size, then its bytes."""
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Connection:
+    """One connection to one broker."""
+
+    def __init__(
+        self, address: tuple[str, int], recorder: Recorder, deadline: Deadline, *, timeout_s: float = 10.0,
+        client_id: str | None = CLIENT_ID,
+    ) -> None:  # fmt: skip
+        """Connect.
+
+        Errors: Unreachable when nobody takes the connection in time.
+        """
+        self.address = address
+        self.recorder = recorder
+        self.deadline = deadline
+        self.timeout_s = timeout_s
+        self.client_id = client_id
+        self.number = recorder.connections = recorder.connections + 1
+        self._correlation_id = self.number * 1000
+        self._pending: deque[tuple[Exchange, int]] = deque()
+        self._buffer = bytearray()
+        self._last: Exchange | None = None
+        try:
+            self.socket = socket.create_connection(address, deadline.left_s(timeout_s))
+        except OSError as error:
+            raise Unreachable(f"{address[0]}:{address[1]} takes no connection: {error}") from error
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; what is still awaited is noted as such."""
+        self._abandon("no answer")
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+    # ---- saying
+
+    def encode(
+        self, request: Message, version: int, *, correlation_id: int | None = None, client_id: str | None = "",
+        header_tags: bytes = b"\x00",
+    ) -> bytes:  # fmt: skip
+        """The request with its header and size field, as `send` would send it; an empty client id is the connection's."""
+        if correlation_id is None:
+            self._correlation_id += 1
+            correlation_id = self._correlation_id
+        name = self.client_id if client_id == "" else client_id
+        flexible = version in type(request).FLEXIBLE
+        header = request_header(type(request).KEY, version, correlation_id, name, flexible=flexible, tags=header_tags)
+        return frame(header + encode(request, version))
+
+    def send(self, request: Message, version: int, *, awaited: bool = True, note: str = "", **header: Any) -> Exchange:
+        """Send a request; its answer is read by a later `receive`, unless it is not awaited (acks=0).
+
+        `header` has `correlation_id`, `client_id`, `header_tags`, as `encode` takes them.
+        """
+        data = self.encode(request, version, **header)
+        return self.send_bytes(data, api_key=type(request).KEY, version=version, awaited=awaited, note=note)
+
+    def send_bytes(
+        self, data: bytes, *, api_key: int = -1, version: int = -1, awaited: bool = False, pieces: int = 0,
+        note: str = "",
+    ) -> Exchange:  # fmt: skip
+        """Send bytes as they are, in segments of `pieces` bytes where given. What is awaited must name its API.
+
+        Errors: Closed when the target has hung up, NoAnswer when it does not take the bytes in time.
+        """
+        exchange = self._last = self.recorder.begin(self.number, api_key, version, data, note)
+        if awaited:
+            self._pending.append((exchange, struct.unpack_from(">i", data, 8)[0]))
+        else:
+            exchange.outcome = "not awaited"
+        try:
+            for at in range(0, len(data), pieces or len(data)):
+                self.socket.settimeout(self.deadline.left_s(self.timeout_s))
+                self.socket.sendall(data[at : at + (pieces or len(data))])
+        except TimeoutError as error:
+            raise NoAnswer(f"the target took not all of {len(data)} bytes in {self.timeout_s} s") from error
+        except OSError as error:
+            self._abandon("closed")
+            raise Closed(f"the connection was closed while sending {describe(exchange)}") from error
+        return exchange
+
+    def hang_up_sending(self) -> None:
+        """Close our half of the connection: the target sees the end of what we say, and can still answer."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    # ---- hearing
+
+    def call(self, request: Message, version: int, *, timeout_s: float | None = None, **header: Any) -> Any:
+        """Send a request and read its answer. Errors: as for `send` and `receive`."""
+        self.send(request, version, **header)
+        return self.receive(timeout_s=timeout_s)
+
+    def receive(self, *, version: int | None = None, timeout_s: float | None = None) -> Any:
+        """The answer to the oldest awaited request, read in its version or in the one given.
+
+        Errors: Closed, NoAnswer; Unreadable when the frame is not that response, to the last byte, or bears another
+        correlation id.
+        """
+        exchange, correlation_id = self._pending[0]
+        if version is not None:
+            exchange.response_version = version
+        payload = self.receive_frame(timeout_s=timeout_s)
+        return self._read(exchange, correlation_id, payload)
+
+    def _read(self, exchange: Exchange, correlation_id: int, payload: bytes) -> Any:
+        if len(payload) < 4:
+            raise Unreadable(f"a response of {len(payload)} bytes to {describe(exchange)}")
+        heard = struct.unpack_from(">i", payload)[0]
+        if heard != correlation_id:
+            exchange.outcome = "unreadable"
+            raise Unreadable(
+                f"correlation id {heard} in the answer to {describe(exchange)}, which bore {correlation_id}"
+            )
+        response = APIS[exchange.api_key].response
+        view = memoryview(payload)
+        try:
+            start = response_header_end(view, exchange.api_key, exchange.response_version)
+            message, end = decode_from(response, exchange.response_version, view, start)
+        except (CodecError, IndexError) as error:
+            exchange.outcome = "unreadable"
+            raise Unreadable(f"the answer to {describe(exchange)} cannot be read: {error}") from error
+        if end != len(payload):
+            exchange.outcome = "unreadable"
+            raise Unreadable(f"the answer to {describe(exchange)} goes on for {len(payload) - end} bytes after its end")
+        return message
+
+    def receive_frame(self, *, timeout_s: float | None = None) -> bytes:
+        """The next frame without its size field, whatever it is; it is noted as the answer of the oldest awaited request.
+
+        Errors: Closed, NoAnswer, Unreadable (an impossible size).
+        """
+        until = time.monotonic() + self.deadline.left_s(timeout_s or self.timeout_s)
+        size_field = self._take(4, until)
+        size = struct.unpack(">i", size_field)[0]
+        if not 0 <= size <= MAX_FRAME_BYTES:
+            self._abandon("unreadable")
+            raise Unreadable(f"a frame that announces {size} bytes")
+        payload = self._take(size, until)
+        if self._pending:
+            exchange, _ = self._pending.popleft()
+            self.recorder.end(exchange, "answered", size_field + payload)
+        return payload
+
+    def _take(self, count: int, until: float) -> bytes:
+        while len(self._buffer) < count:
+            left = until - time.monotonic()
+            waiting = describe(self._pending[0][0]) if self._pending else "anything"
+            try:
+                if left <= 0:
+                    raise TimeoutError
+                self.socket.settimeout(left)
+                data = self.socket.recv(1 << 20)
+            except TimeoutError as error:
+                self._abandon("no answer")
+                raise NoAnswer(f"no answer to {waiting} in time") from error
+            except OSError as error:
+                self._abandon("closed")
+                raise Closed(f"the connection was reset instead of an answer to {waiting}") from error
+            if not data:
+                self._abandon("closed")
+                raise Closed(f"the connection was closed instead of an answer to {waiting}")
+            self._buffer += data
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+    def is_silent(self, seconds: float) -> bool:
+        """Whether nothing arrives (nor the connection closes) for a while."""
+        if self._buffer:
+            return False
+        self.socket.settimeout(self.deadline.left_s(seconds))
+        try:
+            self._buffer += self.socket.recv(1 << 20)
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def wait_closed(self, within_s: float = 5.0) -> bytes | None:
+        """Wait until the target closes the connection. Gives what it said before, or None where it did not close."""
+        until = time.monotonic() + self.deadline.left_s(within_s)
+        while True:
+            left = until - time.monotonic()
+            try:
+                if left <= 0:
+                    raise TimeoutError
+                self.socket.settimeout(left)
+                data = self.socket.recv(1 << 20)
+            except TimeoutError:
+                self._abandon("no answer")
+                return None
+            except OSError:
+                data = b""
+            if not data:
+                said = bytes(self._buffer)
+                self._abandon("answered, then closed" if said else "closed", said)
+                return said
+            self._buffer += data
+
+    def _abandon(self, outcome: str, said: bytes = b"") -> None:
+        """Note for what is still awaited, or for the raw bytes said last, how the conversation ended."""
+        unanswered = [exchange for exchange, _ in self._pending]
+        if not unanswered and self._last and self._last.outcome == "not awaited" and outcome != "no answer":
+            unanswered = [self._last]
+        for exchange in unanswered:
+            self.recorder.end(exchange, outcome, said)
+            said = b""
+        self._pending.clear()
+
+
+def response_header_end(view: memoryview, api_key: int, version: int) -> int:
+    """Where the body begins: after the correlation id, and after tagged fields in flexible versions (header v1).
+
+    ApiVersions answers with header v0 always: the client does not know yet what the broker speaks (KIP-511).
+    Errors: CodecError or IndexError when the header is cut off.
+    """
+    if api_key == API_VERSIONS or version not in APIS[api_key].response.FLEXIBLE:
+        return 4
+    count, position = read_varint(view, 4)
+    for _ in range(count):
+        _, position = read_varint(view, position)
+        length, position = read_varint(view, position)
+        if length > len(view) - position:
+            raise CodecError("a tagged field of the response header ends too early")
+        position += length
+    return position
+
+
+def describe(exchange: Exchange) -> str:
+    """`Fetch v12`, or how many bytes where it is no request."""
+    if exchange.api_key in APIS:
+        return f"{APIS[exchange.api_key].name} v{exchange.version}"
+    return f"{exchange.sent_bytes} raw bytes"

@@ -1,0 +1,93 @@
+"""No requirement that cannot fail: each is judged on brokers that are wrong on purpose, and must not pass everywhere."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import conformance.broker
+from conformance.broker import Subject
+from conformance.requirement import Entry, catalogue
+from conformance.results import Verdict
+from conformance.runner import addresses, judge
+from tests.conformance.parrot import Parrot
+
+WAIT_S = 0.15
+"""How long the suite waits here for a close or a state: wrong brokers are wrong at once."""
+
+
+class Echoing(Parrot):
+    """Answers with another correlation id than it was asked with."""
+
+    def _answer(self, payload: memoryview) -> bytes:
+        answer = super()._answer(payload)
+        return answer[:4] + struct.pack(">i", struct.unpack_from(">i", answer, 4)[0] ^ 1) + answer[8:]
+
+
+class Unclosing(Parrot):
+    """Answers what it cannot read with an empty response instead of closing, and closes after what it can."""
+
+    def _answer(self, payload: memoryview) -> bytes:
+        try:
+            super()._answer(payload)
+        except (ValueError, struct.error, LookupError):
+            return struct.pack(">ii", 4, 0)
+        raise ValueError("hangs up on everything valid")
+
+
+class Outdated(Parrot):
+    """Serves only the lowest version of everything."""
+
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        return {key: (lowest, lowest) for key, (lowest, _) in super().ranges().items()}
+
+
+BIRDS: tuple[type[Parrot], ...] = (Parrot, Echoing, Unclosing, Outdated)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong brokers need no long waits."""
+    monkeypatch.setattr(conformance.broker, "CLOSED_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def birds() -> Iterator[list[Parrot]]:
+    made = [kind() for kind in BIRDS]
+    yield made
+    for bird in made:
+        bird.close()
+
+
+def subject_of(bird: Parrot) -> Subject:
+    """The bird as the suite sees it after a smoke test that it passed."""
+    return Subject(addresses(bird.bootstrap), "4.3.1", bird.ranges(), hooks_of_all())
+
+
+def hooks_of_all() -> Any:
+    """A target that offers every hook and does nothing."""
+
+    class Hooks:
+        hooks = ("kill", "restart", "pause", "resume", "stop", "start", "partition", "heal", "power-loss", "config")
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: None
+
+    return Hooks()
+
+
+@pytest.mark.parametrize("entry", [e for e in catalogue().values() if e.test], ids=lambda entry: entry.requirement.id)
+def test_no_requirement_passes_on_every_wrong_broker(entry: Entry, birds: list[Parrot]) -> None:
+    hurried = entry.requirement.model_copy(update={"deadline_s": 3.0})
+    verdicts = {}
+    for bird in birds:
+        judgement = judge(Entry(requirement=hurried, test=entry.test), subject_of(bird))
+        assert judgement.verdict is not Verdict.ENGINE_ERROR, judgement.traceback
+        verdicts[type(bird).__name__] = judgement.verdict
+        if judgement.verdict is Verdict.FAIL:
+            return
+    pytest.fail(f"{entry.requirement.id} fails on none of the wrong brokers: {verdicts}")

@@ -1,0 +1,143 @@
+"""The commands: exit codes, the last JSON line, result folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import conformance.requirement
+import conformance.runner
+from conformance.commands import app
+from conformance.results import Verdict
+from tests.conformance.parrot import Parrot, parrot, target_of
+from tests.conformance.test_runner import smoked
+
+
+@pytest.fixture
+def bird(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parrot]:
+    """A wrong broker behind every target."""
+    with parrot({"Fetch": smoked}) as made:
+        monkeypatch.setattr(conformance.runner, "default_open_target", lambda: target_of(made.bootstrap))
+        yield made
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def last_line(result: Result) -> dict[str, Any]:
+    return json.loads(result.stdout.strip().splitlines()[-1])
+
+
+def run_json(tmp_path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    result = command("run", *arguments, "--target", "addr:127.0.0.1:1", "--results", str(tmp_path), "--json")
+    return result.exit_code, last_line(result)
+
+
+def test_a_pass_exits_0_and_sums_up_in_one_line(bird: Parrot, tmp_path: Path) -> None:
+    code, summary = run_json(tmp_path, "API-01", "API-07")
+    assert code == 0
+    assert summary["verdict"] == "pass"
+    assert summary["must"] == {"pass": 1, "fail": 0, "tolerated": 0, "skipped": 0}
+    assert {"should", "optional", "untestable", "engine_errors", "seconds", "folder"} <= set(summary)
+    assert {path.name for path in Path(summary["folder"]).iterdir()} >= {"report.json", "report.html", "junit.xml"}
+
+
+def test_a_failed_must_exits_1(bird: Parrot, tmp_path: Path) -> None:
+    code, summary = run_json(tmp_path, "PRD-05")
+    assert (code, summary["verdict"], summary["must"]["fail"]) == (1, "fail", 1)
+
+
+def test_nothing_but_skips_exits_2(bird: Parrot, tmp_path: Path) -> None:
+    code, summary = run_json(tmp_path, "PRD-14", "--version", "3.9.2")
+    assert (code, summary["verdict"], summary["must"]["skipped"]) == (2, "unknown", 1)
+
+
+def test_a_broken_target_exits_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise OSError("no target")
+
+    monkeypatch.setattr(conformance.runner, "default_open_target", broken)
+    code, summary = run_json(tmp_path, "API-01")
+    assert (code, summary["verdict"]) == (3, "unknown")
+    assert "no target" in summary["reason"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "XYZ-99"), ("run", "--level", "perhaps"), ("list", "NOPE"), ("report", "/nowhere"), ("run", "--confirm")],
+)
+def test_wrong_usage_is_told_in_a_sentence(arguments: tuple[str, ...]) -> None:
+    result = command(*arguments)
+    assert result.exit_code == 2  # typer's own; the command line's root makes it 64
+    assert "Error" in result.stderr
+
+
+def test_repeated_runs_are_summed_up(bird: Parrot, tmp_path: Path) -> None:
+    code, summary = run_json(tmp_path, "API-01", "API-07", "--repeat", "2")
+    assert (code, summary["runs"], summary["flakes"]) == (0, 2, [])
+    assert len(set(summary["folders"])) == 2
+
+
+def test_a_changing_verdict_is_a_flake() -> None:
+    from conformance.commands import _flakes
+    from tests.conformance.test_report import a_run
+
+    runs = [a_run(FRM_01=Verdict.PASS, FRM_02=Verdict.PASS), a_run(FRM_01=Verdict.PASS, FRM_02=Verdict.FAIL)]
+    assert _flakes(runs) == ["FRM-02"]
+
+
+def test_expected_failures_come_from_a_file(bird: Parrot, tmp_path: Path) -> None:
+    listed = tmp_path / "expected.txt"
+    listed.write_text("# known\nPRD-05  # a parrot checks no CRC\n")
+    code, summary = run_json(tmp_path, "PRD-05", "API-01", "--expected-failures", str(listed))
+    assert (code, summary["verdict"]) == (0, "pass")
+    listed.write_text("API-01\n")
+    code, summary = run_json(tmp_path, "API-01", "--expected-failures", str(listed))
+    assert (code, summary["verdict"]) == (1, "fail")
+
+
+def test_only_a_real_kafka_confirms(bird: Parrot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conformance.requirement, "CONFIRMATIONS", tmp_path / "confirmed.json")
+    conformance.requirement.confirm("4.3.1", ["API-01", "API-02"], ["API-01", "API-02"])
+    conformance.requirement.confirm("4.3.1", ["API-03"], ["API-02", "API-03"])
+    held = json.loads((tmp_path / "confirmed.json").read_text())
+    assert held["4.3.1"] == ["API-01", "API-03"], "what was judged again and did not pass is confirmed no more"
+
+
+def test_list_and_explain_show_the_records() -> None:
+    assert "FRM-04" in command("list", "FRM").stdout
+    listed = command("list", "--json")
+    lines = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert lines[-1]["requirements"] == len(lines) - 1
+    shown = command("explain", "PRD-05").stdout
+    for words in ("PRD-05", "CORRUPT_MESSAGE", "source", "produce.py"):
+        assert words in shown
+
+
+def test_a_stored_run_is_shown_and_compared(bird: Parrot, tmp_path: Path) -> None:
+    folders = [run_json(tmp_path, *ids)[1]["folder"] for ids in (("API-01",), ("API-01", "PRD-05"))]
+    result = command("report", folders[1], "--json")
+    assert (result.exit_code, last_line(result)["verdict"]) == (1, "fail")
+    page = tmp_path / "matrix.html"
+    compared = command("compare", *folders, "--html", str(page), "--json")
+    assert last_line(compared)["requirements"] == 2
+    assert page.exists()
+
+
+def test_help_ends_with_examples() -> None:
+    for name in ("run", "list", "explain", "report", "compare", "doctor"):
+        assert "Examples:" in command(name, "--help").stdout, name
+
+
+def test_doctor_names_what_is_there() -> None:
+    result = command("doctor", "--json")
+    assert result.exit_code == 0, result.stdout
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {"python", "loopback", "java"} <= {line.get("name") for line in lines}
+    assert lines[-1]["verdict"] == "pass"

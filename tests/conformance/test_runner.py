@@ -1,0 +1,224 @@
+"""The engine: verdicts, order, broken targets, expected failures, configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.broker import Broker, Subject
+from conformance.plan import BASE_CONFIGS, plan
+from conformance.requirement import MUST, OPTIONAL, SHOULD, Entry, Level, Needs, Requirement, select
+from conformance.results import Judgement, Run, RunVerdict, TargetRecord, Verdict
+from conformance.runner import Plan, guess_kafka_version, judge, missing, run
+from conformance.wire import Failed
+from tests.conformance.parrot import parrot, target_of
+
+
+def record(id: str = "FRM-01", **fields: Any) -> Requirement:
+    return Requirement(**({"id": id, "level": MUST, "sentence": "A sentence.", "source": "a test"} | fields))
+
+
+def judged(test: Any, subject: Subject | None = None, **fields: Any) -> Judgement:
+    return judge(Entry(requirement=record(**fields), test=test), subject or Subject([("127.0.0.1", 1)], "4.3.1"))
+
+
+def test_a_test_that_ends_is_a_pass_with_what_was_seen() -> None:
+    judgement = judged(lambda broker: broker.expect_equal("the answer", 42, 42))
+    assert (judgement.verdict, judgement.seen) == (Verdict.PASS, ["the answer is 42"])
+
+
+def test_what_is_not_as_expected_is_a_failure() -> None:
+    judgement = judged(lambda broker: broker.expect_equal("the answer", 41, 42))
+    assert (judgement.verdict, judgement.reason) == (Verdict.FAIL, "the answer is 41, not 42")
+
+
+def test_a_mistake_of_the_suite_is_an_engine_error_with_its_traceback() -> None:
+    judgement = judged(lambda broker: broker.no_such_method())
+    assert judgement.verdict is Verdict.ENGINE_ERROR
+    assert "no_such_method" in judgement.traceback
+
+
+def test_an_unreachable_target_is_a_failure_not_an_engine_error() -> None:
+    assert judged(lambda broker: broker.connect()).verdict is Verdict.FAIL
+
+
+def test_an_unadvertised_api_skips_and_says_which() -> None:
+    judgement = judged(lambda broker: broker.topic())
+    assert (judgement.verdict, judgement.reason) == (Verdict.SKIPPED, "the target does not advertise CreateTopics")
+
+
+def test_tolerated_errors_pass_with_a_note() -> None:
+    from reference.protocol.errors import ErrorCode
+
+    def test(broker: Broker) -> None:
+        broker.expect_error(2, ErrorCode.INVALID_RECORD, tolerated={ErrorCode.CORRUPT_MESSAGE})
+
+    judgement = judged(test)
+    assert judgement.verdict is Verdict.TOLERATED
+    assert judgement.reason == "CORRUPT_MESSAGE(2) instead of INVALID_RECORD(87)"
+
+
+def cases(*outcomes: str) -> Any:
+    def test(broker: Broker) -> None:
+        for outcome in outcomes:
+            with broker.case(outcome):
+                if outcome == "fail":
+                    broker.fail("it was bad")
+                if outcome == "skip":
+                    broker.skip("it was not there")
+                if outcome == "tolerate":
+                    broker.tolerate("it was odd")
+
+    return test
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        (("pass", "fail", "pass"), Verdict.FAIL),
+        (("pass", "tolerate"), Verdict.TOLERATED),
+        (("pass", "skip"), Verdict.PASS),
+        (("skip", "skip"), Verdict.SKIPPED),
+        (("fail", "tolerate", "skip"), Verdict.FAIL),
+    ],
+)
+def test_the_worst_case_counts(outcomes: tuple[str, ...], verdict: Verdict) -> None:
+    judgement = judged(cases(*outcomes))
+    assert judgement.verdict is verdict
+    assert len(judgement.cases) == len(outcomes)
+
+
+def test_a_test_cannot_wait_beyond_its_deadline() -> None:
+    judgement = judged(lambda broker: broker.eventually(lambda: False, "never"), deadline_s=0.2)
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.seconds < 2
+
+
+def test_what_the_target_lacks_skips_before_anything_is_said() -> None:
+    subject = Subject([("127.0.0.1", 1)], "4.3.1", {1: (4, 11)}, SimpleNamespace(hooks=("kill",)))
+    assert "3 nodes" in missing(record(needs=Needs(nodes=3)), subject)
+    assert "pause" in missing(record(needs=Needs(hooks=("kill", "pause"))), subject)
+    assert "Fetch v12" in missing(record(needs=Needs(apis={"Fetch": 12})), subject)
+    assert "does not advertise Produce" in missing(record(needs=Needs(apis={"Produce": 3})), subject)
+    assert "until 3.9" in missing(record(until="3.9"), subject)
+    assert missing(record(since="4.3", until="4.3", needs=Needs(apis={"Fetch": 11})), subject) == ""
+
+
+def test_the_version_is_found_out_from_what_is_advertised() -> None:
+    from reference.protocol.apis import APIS
+
+    for release in ("3.9.2", "4.3.1", "4.4.0"):
+        ranges = {key: api.releases[release][:2] for key, api in APIS.items() if release in api.releases}
+        assert guess_kafka_version(ranges) == release
+
+
+def entry(id: str, configs: dict[str, str], *, alone: bool = False) -> Entry:
+    return Entry(requirement=record(id, needs=Needs(configs=configs, alone=alone)), test=lambda broker: None)
+
+
+def test_requirements_share_a_start_where_their_configurations_agree() -> None:
+    entries = [
+        entry("FRM-01", {}),
+        entry("FRM-02", {"a": "1"}),
+        entry("FRM-03", {"a": "2"}),
+        entry("FRM-04", {"b": "1"}),
+        entry("FRM-05", {"c": "1"}, alone=True),
+        entry("FRM-06", {next(iter(BASE_CONFIGS)): next(iter(BASE_CONFIGS.values()))}),
+    ]
+    groups = plan(entries)
+    ids = [[one.requirement.id for one in group.entries] for group in groups]
+    assert ids == [["FRM-01", "FRM-06"], ["FRM-02", "FRM-04"], ["FRM-03"], ["FRM-05"]]
+    assert groups[1].configs == BASE_CONFIGS | {"a": "1", "b": "1"}
+    assert groups[3].configs == BASE_CONFIGS | {"c": "1"}
+
+
+# ---- whole runs
+
+
+def run_on(answers: Any, *patterns: str, folder: Path, **options: Any) -> Run:
+    with parrot(answers) as bird:
+        return run(Plan("addr:parrot", select(patterns), folder, open_target=target_of(bird.bootstrap), **options))
+
+
+def smoked(request: Any, response: Any, version: int) -> None:
+    """A fetch that returns what the smoke test sent."""
+    from conformance.batches import batch
+
+    table = type(response)
+    response.responses = [
+        table.FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                table.PartitionData(partition_index=0, records=b"" if one.fetch_offset else batch(b"smoke"))
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+
+
+def test_a_run_judges_all_that_was_asked_for(tmp_path: Path) -> None:
+    report = run_on({"Fetch": smoked}, "API-01", "PRD-05", "API-07", folder=tmp_path)
+    verdicts = {judgement.requirement.id: judgement.verdict for judgement in report.judgements}
+    assert verdicts == {"API-01": Verdict.PASS, "API-07": Verdict.PASS, "PRD-05": Verdict.FAIL}
+    assert (report.verdict, report.must.fail, report.must.pass_, report.should.pass_) == (RunVerdict.FAIL, 1, 1, 1)
+    assert report.target.kafka_version == "4.3.1"
+    assert report.smoke
+
+
+def test_a_target_that_fails_the_smoke_test_is_not_judged(tmp_path: Path) -> None:
+    report = run_on({}, "API-01", "PRD-05", folder=tmp_path)
+    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.broken
+    assert "smoke test" in report.reason
+    assert {judgement.verdict for judgement in report.judgements} == {Verdict.SKIPPED}
+
+
+def test_a_target_that_does_not_start_is_unknown(tmp_path: Path) -> None:
+    def open_target(spec: str, **_: Any) -> Any:
+        raise OSError("no such thing")
+
+    report = run(Plan("exec:nothing", select(["API-01"]), tmp_path, open_target=open_target))
+    assert report.broken
+    assert "no such thing" in report.reason
+
+
+def test_expected_failures_may_fail_and_must_not_pass(tmp_path: Path) -> None:
+    report = run_on({"Fetch": smoked}, "API-01", "PRD-05", folder=tmp_path, expected_failures=["PRD-05"])
+    assert report.verdict is RunVerdict.PASS
+    report = run_on({"Fetch": smoked}, "API-01", folder=tmp_path, expected_failures=["API-01"])
+    assert (report.verdict, report.unexpected_passes) == (RunVerdict.FAIL, ["API-01"])
+
+
+def summed(*judgements: tuple[Level, Verdict]) -> Run:
+    report = Run(suite_version="0", target=TargetRecord(spec="x"), selection="", started_at="now")
+    for number, (level, verdict) in enumerate(judgements):
+        report.judgements.append(Judgement(requirement=record(f"FRM-{number:02}", level=level), verdict=verdict))
+    report.sum_up()
+    return report
+
+
+def test_only_must_requirements_fail_a_run() -> None:
+    assert summed((MUST, Verdict.PASS), (SHOULD, Verdict.FAIL), (OPTIONAL, Verdict.FAIL)).verdict is RunVerdict.PASS
+    assert summed((MUST, Verdict.FAIL), (MUST, Verdict.ENGINE_ERROR)).verdict is RunVerdict.FAIL
+
+
+def test_nothing_but_skips_is_unknown_and_not_broken() -> None:
+    report = summed((MUST, Verdict.SKIPPED), (MUST, Verdict.UNTESTABLE))
+    assert (report.verdict, report.broken, report.untestable) == (RunVerdict.UNKNOWN, False, 1)
+
+
+def test_an_engine_error_keeps_the_verdict_unknown() -> None:
+    report = summed((MUST, Verdict.PASS), (SHOULD, Verdict.ENGINE_ERROR))
+    assert (report.verdict, report.broken, report.engine_errors) == (RunVerdict.UNKNOWN, True, 1)
+
+
+def test_failures_are_told_by_what_was_seen() -> None:
+    with pytest.raises(Failed, match="3 instead of one topic"):
+        from conformance.broker import only
+
+        only([1, 2, 3], "topic")

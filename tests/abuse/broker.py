@@ -1,0 +1,125 @@
+"""A running broker, as these tests look at it: its memory, its log, and well-behaved clients beside the abuse."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from pathlib import Path
+
+from linearizability.targets import Target
+from linearizability.targets.cluster import Cluster
+from linearizability.targets.wire import Wire
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.records.batch import build, read_batches, records_of
+from reference.protocol.records.record import Record
+
+IN_TIME_S = 5.0
+"""Everybody else is served within this; a quiet machine needs a hundredth."""
+
+
+class Broker:
+    """The one node of a target."""
+
+    def __init__(self, target: Target) -> None:
+        assert isinstance(target, Cluster)
+        self.target = target
+        self.member = target.member(1)
+        self.ends: dict[str, int] = {}
+
+    def wire(self) -> Wire:
+        return Wire.connect(self.member.node.host, self.member.node.port, timeout_s=IN_TIME_S)
+
+    def connect(self) -> socket.socket:
+        """A raw socket."""
+        return socket.create_connection((self.member.node.host, self.member.node.port), timeout=IN_TIME_S)
+
+    def rss_bytes(self) -> int:
+        status = Path(f"/proc/{self.member.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
+    def log(self) -> str:
+        return self.member.process.log.read_text()
+
+    def create(self, topic: str) -> None:
+        """Create a topic of one partition, if there is none."""
+        wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+        with self.wire() as wire:
+            code = wire.call(CreateTopicsRequest(topics=[wanted], timeout_ms=5000)).topics[0].error_code
+        assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), ErrorCode(code).name
+
+    def try_to_produce(self, topic: str, values: list[bytes]) -> tuple[int, int]:
+        """Error code and base offset of one batch with acks=all."""
+        records = batch(values)
+        partition = ProduceRequest.PartitionProduceData(index=0, records=records)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=5000,
+            topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])],
+        )
+        with self.wire() as wire:
+            answer = wire.call(request, 12).responses[0].partition_responses[0]
+        return answer.error_code, answer.base_offset
+
+    def produce(self, topic: str, count: int) -> range:
+        """Append `count` acknowledged records whose values say their offsets; gives their offsets."""
+        self.create(topic)
+        first = self.ends.get(topic)
+        if first is None:
+            first = len(self.values(topic, 0))
+        code, base = self.try_to_produce(topic, [f"{topic} {first + n}".encode() for n in range(count)])
+        assert (code, base) == (0, first)
+        self.ends[topic] = first + count
+        return range(first, first + count)
+
+    def values(self, topic: str, offset: int) -> list[str]:
+        """All values from an offset to the high watermark."""
+        found: list[str] = []
+        with self.wire() as wire:
+            while True:
+                partition = FetchRequest.FetchPartition(
+                    partition=0, current_leader_epoch=-1, fetch_offset=offset, partition_max_bytes=1 << 20
+                )
+                request = FetchRequest(
+                    max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
+                )
+                answer = wire.call(request, 12).responses[0].partitions[0]
+                assert answer.error_code == 0, ErrorCode(answer.error_code).name
+                if offset >= answer.high_watermark:
+                    return found
+                for each in read_batches(answer.records):
+                    for record in records_of(each.data):
+                        if record.offset >= offset:
+                            found.append(bytes(record.value or b"").decode())
+                    offset = max(offset, each.header.next_offset)
+
+
+def batch(values: list[bytes]) -> bytes:
+    """One plain record batch."""
+    now_ms = time.time_ns() // 1_000_000
+    return bytes(build([Record(n, now_ms, None, value, ()) for n, value in enumerate(values)]))
+
+
+def frame(body: bytes, size: int | None = None) -> bytes:
+    """A frame, with a lying size where one is given."""
+    return struct.pack(">i", len(body) if size is None else size) + body
+
+
+def header(key: int, version: int, correlation: int = 7) -> bytes:
+    """A request header version 1 with the client id `abuse`; version 2 adds one byte."""
+    return struct.pack(">hhih", key, version, correlation, 5) + b"abuse"
+
+
+def is_closed(connection: socket.socket, within_s: float = IN_TIME_S) -> bool:
+    """Whether the broker closes it in time, without having answered."""
+    connection.settimeout(within_s)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True

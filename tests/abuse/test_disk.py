@@ -1,0 +1,164 @@
+"""A disk that is full or read-only: what was acknowledged stays, writes are refused, and later they work again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from linearizability.targets import Target, open_target
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from tests.abuse.broker import Broker
+
+DISK_BYTES = 48 << 20
+VALUE = b"x" * 500_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, in memory; skipped where we may not mount."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small disk cannot be mounted: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def serving(disk: Path, run: Path) -> Iterator[Target]:
+    """A broker whose data lie on that disk."""
+    config = {"log.dirs": str(disk / "data"), "log.segment.bytes": str(8 << 20)}
+    with open_target("reference:1", folder=run, config=config) as target:
+        yield target
+
+
+@pytest.fixture
+def target(small_disk: Path, tmp_path: Path) -> Iterator[Target]:
+    with serving(small_disk, tmp_path / "run") as target:
+        yield target
+
+
+def grow(disk: Path) -> None:
+    """Space comes back."""
+    subprocess.run(["mount", "-o", f"remount,size={2 * DISK_BYTES}", str(disk)], check=True)
+
+
+def fill(broker: Broker, topic: str, most: int = 200) -> int:
+    """Produce until it is refused; gives how many records were acknowledged."""
+    for count in range(most):
+        code, base = broker.try_to_produce(topic, [VALUE])
+        if code:
+            assert code == ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode(code).name
+            return count
+        assert base == count
+    raise AssertionError("the disk never was full")
+
+
+def test_a_full_disk(target: Target, small_disk: Path) -> None:
+    broker = Broker(target)
+    kept = broker.produce("kept", 5)
+    broker.create("filler")
+    count = fill(broker, "filler")
+    assert count > 10
+    assert "No space left on device" in broker.log()
+    assert broker.try_to_produce("filler", [VALUE])[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(broker.values("filler", 0)) == count
+    assert broker.values("kept", 0) == [f"kept {offset}" for offset in kept]
+    grow(small_disk)
+    assert broker.try_to_produce("filler", [VALUE]) == (0, count)
+    broker.produce("kept", 3)
+    assert len(broker.values("filler", 0)) == count + 1
+    assert "Traceback" not in broker.log()
+
+
+def test_a_kill_while_the_disk_is_full(target: Target, small_disk: Path) -> None:
+    """The torn rest of a refused write, if any, is cut; what was acknowledged is there after the restart."""
+    broker = Broker(target)
+    kept = broker.produce("kept", 5)
+    broker.create("filler")
+    count = fill(broker, "filler")
+    target.kill(1)
+    grow(small_disk)
+    target.restart(1)
+    assert len(broker.values("filler", 0)) == count
+    assert broker.values("kept", 0) == [f"kept {offset}" for offset in kept]
+    assert broker.try_to_produce("filler", [VALUE]) == (0, count)
+
+
+def test_topics_on_a_full_disk(target: Target, small_disk: Path) -> None:
+    """Each is made or refused with KAFKA_STORAGE_ERROR; with space again, those that were made can be written to."""
+    broker = Broker(target)
+    kept = broker.produce("kept", 5)
+    broker.create("filler")
+    fill(broker, "filler")
+    codes = {name: try_to_create(broker, name) for name in ("first", "second", "third")}
+    assert set(codes.values()) <= {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}, codes
+    grow(small_disk)
+    target.restart(1)
+    assert broker.values("kept", 0) == [f"kept {offset}" for offset in kept]
+    for name, code in codes.items():
+        expected = (0, 0) if code == ErrorCode.NONE else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert broker.try_to_produce(name, [b"value"]) == expected
+    assert "Traceback" not in broker.log()
+
+
+def try_to_create(broker: Broker, name: str) -> int:
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=4, replication_factor=1)
+    with broker.wire() as wire:
+        return wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000)).topics[0].error_code
+
+
+@pytest.fixture
+def breakable_disk(tmp_path: Path) -> Iterator[Path]:
+    """An ext4 in a file, mounted by a loop device; it turns read-only at the first error of its own."""
+    image, folder = tmp_path / "image", tmp_path / "disk"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(2 * DISK_BYTES)
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a disk that breaks")
+    make = ["mkfs.ext4", "-q", "-F", str(image)]
+    mount = ["mount", "-o", "loop,errors=remount-ro", str(image), str(folder)]
+    for command in (make, mount):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a disk that breaks cannot be mounted: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def break_disk(folder: Path) -> None:
+    """The kernel's own way to test what an ext4 does after an error: here it refuses all writes from now on."""
+    source = subprocess.run(["findmnt", "-no", "SOURCE", str(folder)], capture_output=True, text=True, check=True)
+    device = source.stdout.strip()
+    if not device.startswith("/dev/"):  # some say the image's path
+        found = subprocess.run(["losetup", "-nO", "NAME", "-j", device], capture_output=True, text=True, check=True)
+        device = found.stdout.split()[0]
+    trigger = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"
+    if not trigger.exists():
+        pytest.skip("this kernel cannot break an ext4 on purpose")
+    trigger.write_text("1")
+
+
+def test_a_disk_that_turns_read_only(breakable_disk: Path, tmp_path: Path) -> None:
+    with serving(breakable_disk, tmp_path / "run") as target:
+        broker = Broker(target)
+        kept = broker.produce("kept", 5)
+        break_disk(breakable_disk)
+        assert broker.try_to_produce("kept", [b"refused"])[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "Read-only file system" in broker.log()
+        assert broker.values("kept", 0) == [f"kept {offset}" for offset in kept]
+        assert try_to_create(broker, "refused") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.try_to_produce("kept", [b"refused"])[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        target.stop(1)
+        assert "Traceback" not in broker.log()

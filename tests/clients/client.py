@@ -1,0 +1,83 @@
+"""What every client can do, said once: the tests are the same for each; the modules beside this one speak for a client.
+
+A client here is configured as little as possible, and never for this broker: what is under test is that it works unmodified.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Event
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TIMEOUT_S = 60.0
+"""How long a client may take for what takes well under a second on a quiet machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record as applications see it. Text throughout, because that is what the command-line clients can say."""
+
+    value: str | None
+    key: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class CannotDo(Exception):
+    """The client has no such ability, or lacks a library on this machine; the text says which."""
+
+
+class Stream(ABC):
+    """A producer that stays while the broker is hurt."""
+
+    @abstractmethod
+    def send(self, value: str) -> None:
+        """Send without waiting."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait until all is acknowledged. Errors: whatever the client raises where something was not."""
+
+
+class Client(ABC):
+    """One client library or tool."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    @abstractmethod
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+    ) -> None:
+        """Produce all, in their order, and wait until the client is done with them. Errors: CannotDo."""
+
+    @abstractmethod
+    def read(self, topic: str, count: int) -> list[Message]:
+        """The first `count` records of the topic's one partition, by a consumer without a group."""
+
+    @abstractmethod
+    def read_in_group(self, topic: str, group: str, count: int) -> list[Message]:
+        """Subscribe, take `count` records, commit what was taken, leave. A new group begins at the start."""
+
+    @abstractmethod
+    def read_since(self, topic: str, timestamp_ms: int, count: int) -> list[Message]:
+        """Seek to the time, and read `count` records. Errors: CannotDo."""
+
+
+class StreamingClient(Client):
+    """A client that can be given records one after another."""
+
+    @abstractmethod
+    def read_on(self, topic: str, count: int, began: Event) -> list[Message]:
+        """As `read`; `began` is set when the first record has come, after which the consumer must outlive restarts."""
+
+    @abstractmethod
+    def stream(self, topic: str) -> Stream:
+        """An idempotent producer with acks=all that retries as long as it takes."""

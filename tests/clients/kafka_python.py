@@ -1,0 +1,128 @@
+"""kafka-python, pure Python. Its codecs but gzip need a library each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from threading import Event
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # pyright: ignore[reportAttributeAccessIssue]
+from kafka import codec as installed
+
+from tests.clients.client import TIMEOUT_S, CannotDo, Message, Stream, StreamingClient
+
+
+class KafkaPython(StreamingClient):
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+    ) -> None:
+        if codec != "none" and not getattr(installed, f"has_{codec}")():
+            raise CannotDo(f"kafka-python's library for {codec} is not installed: kafka-python[{codec}]")
+        stream = KafkaPythonStream(
+            topic,
+            KafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                compression_type=None if codec == "none" else codec,  # pyright: ignore[reportArgumentType]
+                acks=acks if acks == "all" else int(acks),
+                enable_idempotence=idempotent,
+                linger_ms=20,
+            ),
+        )
+        for message in messages:
+            stream.produce(message)
+        stream.finish()
+
+    def read(self, topic: str, count: int) -> list[Message]:
+        return self.read_on(topic, count, Event())
+
+    def read_on(self, topic: str, count: int, began: Event) -> list[Message]:
+        return self._read_from(topic, count, 0, began)
+
+    def read_in_group(self, topic: str, group: str, count: int) -> list[Message]:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        try:
+            found = _take(consumer, count, Event())
+            consumer.commit()
+            return found
+        finally:
+            consumer.close(autocommit=False)
+
+    def read_since(self, topic: str, timestamp_ms: int, count: int) -> list[Message]:
+        place = TopicPartition(topic, 0)
+        with_offsets = KafkaConsumer(bootstrap_servers=self.bootstrap)
+        try:
+            found = with_offsets.offsets_for_times({place: timestamp_ms})[place]
+        finally:
+            with_offsets.close()
+        assert found is not None, f"no record at or after {timestamp_ms}"
+        return self._read_from(topic, count, found.offset, Event())
+
+    def stream(self, topic: str) -> Stream:
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True)
+        return KafkaPythonStream(topic, producer)
+
+    def _read_from(self, topic: str, count: int, offset: int, began: Event) -> list[Message]:
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
+        try:
+            place = TopicPartition(topic, 0)
+            consumer.assign([place])
+            consumer.seek(place, offset)
+            return _take(consumer, count, began)
+        finally:
+            consumer.close()
+
+
+class KafkaPythonStream(Stream):
+    def __init__(self, topic: str, producer: KafkaProducer) -> None:
+        self._topic = topic
+        self._producer = producer
+        self._futures: list[Any] = []
+
+    def send(self, value: str) -> None:
+        self.produce(Message(value))
+
+    def produce(self, message: Message) -> None:
+        future = self._producer.send(
+            self._topic,
+            value=None if message.value is None else message.value.encode(),
+            key=None if message.key is None else message.key.encode(),
+            headers=[(key, value.encode()) for key, value in message.headers],
+        )
+        self._futures.append(future)
+
+    def finish(self) -> None:
+        try:
+            for future in self._futures:
+                future.get(timeout=TIMEOUT_S)
+        finally:
+            self._producer.close()
+
+
+def _take(consumer: Any, count: int, began: Event) -> list[Message]:
+    found: list[Message] = []
+    until = time.monotonic() + TIMEOUT_S
+    while len(found) < count:
+        assert time.monotonic() < until, f"{len(found)} of {count} records came"
+        for records in consumer.poll(timeout_ms=500, max_records=count - len(found)).values():
+            for each in records:
+                began.set()
+                headers = tuple((key, value.decode()) for key, value in each.headers)
+                found.append(Message(_text(each.value), _text(each.key), headers))
+    return found
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else bytes(data).decode()

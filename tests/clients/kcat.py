@@ -1,0 +1,114 @@
+"""kcat, Debian's command-line client: an old librdkafka (2.0.2 on Debian 12)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from threading import Event
+
+from tests.clients.client import TIMEOUT_S, CannotDo, Message, Stream, StreamingClient
+
+KEY_ENDS = "|"
+
+
+class Kcat(StreamingClient):
+    def __init__(self, bootstrap: str, program: Path) -> None:
+        super().__init__(bootstrap)
+        self._program = program
+
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+    ) -> None:
+        """Headers belong to a run of kcat: one run for each group of neighbours with the same headers."""
+        for headers, group in groupby(messages, key=lambda message: message.headers):
+            options = [option for name, value in headers for option in ("-H", f"{name}={value}")]
+            settings = [f"compression.codec={codec}", f"acks={acks}", f"enable.idempotence={str(idempotent).lower()}"]
+            for setting in settings:
+                options += ["-X", setting]
+            lines = [_line(message) for message in group]
+            self._run("-P", "-t", topic, "-p", "0", "-Z", "-K", KEY_ENDS, *options, stdin="".join(lines))
+
+    def read(self, topic: str, count: int) -> list[Message]:
+        return self._messages("-C", "-t", topic, "-p", "0", "-o", "beginning", "-c", str(count))
+
+    def read_on(self, topic: str, count: int, began: Event) -> list[Message]:
+        command = ["-C", "-E", "-u", "-J", "-q", "-t", topic, "-p", "0", "-o", "beginning", "-c", str(count)]
+        with subprocess.Popen(
+            [str(self._program), "-b", self.bootstrap, *command], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            found: list[Message] = []
+            for line in process.stdout:
+                began.set()
+                found.append(_message(line))
+        assert process.returncode == 0, f"kcat ended with {process.returncode}"
+        return found
+
+    def read_in_group(self, topic: str, group: str, count: int) -> list[Message]:
+        return self._messages("-X", "auto.offset.reset=earliest", "-c", str(count), "-G", group, topic)
+
+    def read_since(self, topic: str, timestamp_ms: int, count: int) -> list[Message]:
+        return self._messages("-C", "-t", topic, "-p", "0", "-o", f"s@{timestamp_ms}", "-c", str(count))
+
+    def stream(self, topic: str) -> Stream:
+        arguments = ["-P", "-E", "-t", topic, "-p", "0", "-X", "enable.idempotence=true", "-X", "linger.ms=5"]
+        return KcatStream([str(self._program), "-b", self.bootstrap, *arguments])
+
+    def _messages(self, *arguments: str) -> list[Message]:
+        return [_message(line) for line in self._run("-J", "-q", *arguments).splitlines()]
+
+    def _run(self, *arguments: str, stdin: str = "") -> str:
+        command = [str(self._program), "-b", self.bootstrap, *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}: {done.stderr}"
+        return done.stdout
+
+
+class KcatStream(Stream):
+    """kcat reads lines as long as they come, and ends badly when one was not delivered."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def send(self, value: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(value + "\n")
+        self._process.stdin.flush()
+
+    def finish(self) -> None:
+        try:
+            _, errors = self._process.communicate(timeout=TIMEOUT_S)
+        finally:
+            self._process.kill()
+        assert self._process.returncode == 0, errors
+        assert "Delivery failed" not in errors, errors
+
+
+def find_kcat() -> Path:
+    """Errors: CannotDo where the program is not installed."""
+    found = shutil.which("kcat") or shutil.which("kafkacat")
+    if not found:
+        raise CannotDo("kcat is not installed (Debian: apt-get install kcat)")
+    return Path(found)
+
+
+def _line(message: Message) -> str:
+    """With -Z an empty key or value is null."""
+    key = "" if message.key is None else message.key
+    return f"{key}{KEY_ENDS}{message.value or ''}\n"
+
+
+def _message(line: str) -> Message:
+    record = json.loads(line)
+    flat = record.get("headers", [])
+    return Message(record["payload"], record["key"], tuple(zip(flat[::2], flat[1::2], strict=True)))

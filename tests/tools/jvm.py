@@ -1,0 +1,117 @@
+"""Kafka's own command-line tools, unmodified, all in one JVM: starting a JVM costs more than most tools do."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import subprocess
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from linearizability.targets.artifacts import java, kafka_jars
+
+JAVA = Path(__file__).parent / "java"
+RELEASE = "4.3.1"
+TIMEOUT_S = 120.0
+"""How long a tool may take; a busy machine needs a multiple of a quiet one."""
+
+TOOLS = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+}
+"""The scripts' names and the main classes that they start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a tool ended and what it said."""
+
+    code: int
+    out: str
+    errors: str
+
+    def well(self) -> str:
+        """Its output, when it ended well. Errors: AssertionError that shows what it said."""
+        assert self.code == 0, f"exit code {self.code}\n{self.out}\n{self.errors}"
+        return self.out
+
+
+class Tools:
+    """The JVM. It ends when this process does, because its standard input ends then."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [*java_command(), str(JAVA / "Tools.java")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Future[Ran]] = {}
+        self._lock = threading.Lock()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def run(self, tool: str, *arguments: object, stdin: str = "", timeout_s: float = TIMEOUT_S) -> Ran:
+        """Run a tool to its end. Errors: TimeoutError."""
+        return self.start(tool, *arguments, stdin=stdin).result(timeout_s)
+
+    def start(self, tool: str, *arguments: object, stdin: str = "") -> Future[Ran]:
+        """Start a tool; the future is done when it has ended."""
+        future: Future[Ran] = Future()
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = future
+            words = [str(number), TOOLS[tool], _encoded(stdin), *(_encoded(str(each)) for each in arguments)]
+            assert self._process.stdin is not None
+            self._process.stdin.write(" ".join(words) + "\n")
+            self._process.stdin.flush()
+        return future
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            number, code, out, errors = line.split()
+            self._waiting.pop(int(number)).set_result(Ran(int(code), _decoded(out), _decoded(errors)))
+        for future in self._waiting.values():
+            future.set_exception(RuntimeError("the tools' JVM ended"))
+
+
+def run_in_own_jvm(tool: str, *arguments: object, timeout_s: float = TIMEOUT_S) -> Ran:
+    """For a tool that does its last work while its JVM ends: the verifiable producer closes and sums up then."""
+    command = [*java_command(), TOOLS[tool], *(str(each) for each in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def java_command() -> list[str]:
+    """Java with the tools' class path, quick to start."""
+    options = ["-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    logging = f"-Dlog4j2.configurationFile={JAVA / 'log4j2.properties'}"
+    return [str(java()), *options, logging, "-cp", ":".join(str(jar) for jar in kafka_jars(RELEASE))]
+
+
+@cache
+def shared_tools() -> Tools:
+    """The one JVM of this test run."""
+    return Tools()
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode() or "-"
+
+
+def _decoded(text: str) -> str:
+    return "" if text == "-" else base64.b64decode(text).decode()

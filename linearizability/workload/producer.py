@@ -75,17 +75,17 @@ class OneLife:
                 self._send(counter)
                 counter += 1
                 due = max(due + self.period_s, now - 1)
-            self._serve(lambda: self.producer.poll(min(max(due - time.monotonic(), 0), POLL_S)))
+            self._serve(self.producer.poll, min(max(due - time.monotonic(), 0), POLL_S))
             self.life.report()
         if not self.fatal:
-            self._serve(lambda: self.producer.flush(FLUSH_WITHIN_S))
+            self._serve(self.producer.flush, FLUSH_WITHIN_S)
         self.producer.purge()
-        self._serve(lambda: self.producer.flush(1))
+        self._serve(self.producer.flush, 1)
 
-    def _serve(self, call: Callable[[], object]) -> None:
+    def _serve(self, call: Callable[[float], object], timeout_s: float) -> None:
         """Let librdkafka call back. It tells of a fatal error by raising it here, each time anew."""
         try:
-            call()
+            call(timeout_s)
         except KafkaException as error:
             self._on_error(error.args[0])
 

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from reference.node import configs, fetch, groups, log_dirs, metadata, offsets, produce, producers, topics
+from reference.node.release import versions_of
 from reference.node.requests import Request
-from reference.protocol.apis import APIS
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
     from reference.node.node import Node
-
-RELEASE = "4.3.1"
 
 Handler = Callable[["Node", Request, Any, TimestampMs], Message | None]
 
@@ -66,9 +64,5 @@ def advertised_apis() -> dict[int, tuple[int, int]]:
 
 
 def served_apis() -> dict[int, tuple[int, int]]:
-    """API key -> the lowest and highest version that is answered; what Kafka calls unstable is left out."""
-    found: dict[int, tuple[int, int]] = {}
-    for key in sorted(HANDLERS):
-        lowest, highest, unstable, _ = APIS[key].releases[RELEASE]
-        found[key] = (lowest, highest - 1 if unstable else highest)
-    return found
+    """API key -> the lowest and highest version that is answered."""
+    return {key: versions_of(key) for key in sorted(HANDLERS)}

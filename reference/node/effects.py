@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reference.protocol.codec import Part
+from reference.protocol.primitives import NodeId
 
 ConnectionId = int
 """The driver's name for a client's connection."""
@@ -29,4 +30,28 @@ class Close:
     reason: str
 
 
-Effect = Respond | Close
+@dataclass(slots=True)
+class Send:
+    """Send a request frame (its size first) to another node.
+
+    The connection is the one named by peer and lane; the driver opens it when it is needed. Requests of a lane arrive in
+    order, and their answers come back by `Node.answered`. When the connection cannot be had or is lost, the driver says
+    so once by `Node.unreachable`, and the next `Send` opens another.
+    """
+
+    peer: NodeId
+    host: str
+    port: int
+    lane: str
+    frame: bytes
+
+
+@dataclass(slots=True)
+class HangUp:
+    """Close the connection named by peer and lane, if there is one; `Node.unreachable` is not called for it."""
+
+    peer: NodeId
+    lane: str
+
+
+Effect = Respond | Close | Send | HangUp

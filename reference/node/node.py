@@ -27,6 +27,7 @@ from reference.node.apis import API_VERSIONS, HANDLERS, advertised_apis, served_
 from reference.node.effects import Close, ConnectionId, Effect, Respond
 from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
+from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
 from reference.node.requests import Client, ParkingLot, Request
 from reference.protocol.codec import CodecError, decode_from
@@ -120,6 +121,7 @@ class Node:
         self._served = served_apis()
         self._disk = disk
         self._effects: list[Effect] = []
+        self.peers = Peers(identity.node, self._emit)
         self._clients: dict[ConnectionId, Client] = {}
         self._min_isrs: dict[TopicName, int] = {}
         self._producer_ids = range(0)
@@ -256,6 +258,7 @@ class Node:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints."""
         self.produces.tick(now)
         self.fetches.tick(now)
+        self.peers.tick(now)
         self.groups.tick(now)
         groups.send_answers(self, now)
         if now >= self._next_checkpoint:
@@ -273,6 +276,7 @@ class Node:
         times = [
             self.produces.next_deadline(),
             self.fetches.next_deadline(),
+            self.peers.next_deadline(),
             self.groups.next_deadline(),
             self.logs.next_deadline(),
             self._next_retention,
@@ -280,6 +284,17 @@ class Node:
             self._next_take_up,
         ]
         return min(time for time in times if time is not None)
+
+    def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
+        """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
+        self.peers.answered(peer, lane, frame, now)
+
+    def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+        """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
+        self.peers.unreachable(peer, lane, now)
+
+    def _emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
         """What is to be done since the last call, in order."""

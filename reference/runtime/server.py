@@ -15,12 +15,13 @@ import traceback
 from collections.abc import Callable
 
 from reference.controller.image import Endpoint
-from reference.node.effects import Close, Respond
+from reference.node.effects import Close, HangUp, Respond, Send
 from reference.node.node import Node
 from reference.protocol.primitives import TimestampMs
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
 from reference.runtime.metrics import Metrics
+from reference.runtime.peers import Lane, PeerConnections
 from reference.storage.errors import LogError
 
 RECEIVE_BUFFER_BYTES = 1 << 20
@@ -98,6 +99,7 @@ class Server:
         self._listeners = listeners
         self._log = log
         self._connections: dict[int, Connection] = {}
+        self._peers = PeerConnections(self)
         self._next_id = 1
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -123,6 +125,7 @@ class Server:
                 listener.socket.close()
             for connection in [*self._connections.values()]:
                 connection.close("the broker stops")
+            self._peers.close()
             try:
                 self.node.shut_down(now_ms())
             except LogError as error:
@@ -180,6 +183,22 @@ class Server:
             self._log("info", f"connection {connection.id} from {connection.peer}: {reason}")
         self.node.disconnected(connection.id)
 
+    def on_answer(self, lane: Lane, frame: bytes) -> None:
+        """Another node has answered."""
+        self._let_node(lambda: self.node.answered(*lane, frame, now_ms()))
+
+    def on_unreachable(self, lane: Lane, reason: str) -> None:
+        """Another node cannot be reached, or went away with our questions."""
+        self._let_node(lambda: self.node.unreachable(*lane, now_ms()))
+
+    def _let_node(self, act: Callable[[], None]) -> None:
+        """Let the node act on something that no client asked for; a mistake of ours must not stop the loop."""
+        try:
+            act()
+        except Exception:
+            self._log("error", f"a step of the node failed\n{traceback.format_exc()}")
+        self._carry_out()
+
     def _close_idle(self) -> None:
         """Close connections that were silent for connections.max.idle.ms (FRM-13)."""
         assert self._loop is not None
@@ -199,10 +218,13 @@ class Server:
         try:
             while effects := self.node.take_effects():
                 for effect in effects:
-                    connection = self._connections.get(effect.connection)
                     if isinstance(effect, Respond):
-                        self._respond(connection, effect)
-                    elif connection is not None:
+                        self._respond(self._connections.get(effect.connection), effect)
+                    elif isinstance(effect, Send):
+                        self._peers.send(effect)
+                    elif isinstance(effect, HangUp):
+                        self._peers.hang_up((effect.peer, effect.lane))
+                    elif (connection := self._connections.get(effect.connection)) is not None:
                         connection.close(effect.reason)
         finally:
             self._carrying_out = False
@@ -231,8 +253,7 @@ class Server:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.node.tick(now_ms())
-        self._carry_out()
+        self._let_node(lambda: self.node.tick(now_ms()))
 
 
 def now_ms() -> TimestampMs:

@@ -1,0 +1,103 @@
+"""Asking other nodes: requests out, answers back to whoever asked.
+
+A lane is one connection to one peer for one purpose (`quorum`, `controller`, `fetch`), so that a long poll in one never
+holds up another. On a lane requests are answered in order. An answer that does not come in time, that cannot be read, or
+that belongs to no question ends the lane: every question on it has failed, and the connection is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reference.node.effects import Effect, HangUp, Send
+from reference.node.release import versions_of
+from reference.protocol.codec import CodecError
+from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.primitives import Buffer, NodeId, TimestampMs
+from reference.protocol.schema import Message
+
+MAX_UNANSWERED = 100
+"""Questions that one lane may have open; more would mean that whoever asks does not look at failures."""
+
+Answered = Callable[[Message | None, TimestampMs], None]
+"""Takes the answer, or None when there will be none."""
+
+
+@dataclass(slots=True)
+class _Question:
+    key: int
+    version: int
+    correlation_id: int
+    deadline: TimestampMs
+    answered: Answered
+
+
+class Peers:
+    """The questions that this node has put to others and that are not answered yet."""
+
+    def __init__(self, node: NodeId, effects: Callable[[Effect], None]) -> None:
+        self._client_id = f"node-{node}"
+        self._emit = effects
+        self._lanes: dict[tuple[NodeId, str], deque[_Question]] = {}
+        self._next_correlation_id = 0
+
+    def ask(
+        self,
+        peer: NodeId,
+        address: tuple[str, int],
+        lane: str,
+        body: Message,
+        now: TimestampMs,
+        timeout_ms: int,
+        answered: Answered,
+    ) -> None:
+        """Put a question, in our release's newest version; `answered` is called once, and never before this returns."""
+        questions = self._lanes.setdefault((peer, lane), deque())
+        assert len(questions) < MAX_UNANSWERED, f"lane {lane} to node {peer} has too many open questions"
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        key = body.KEY
+        version = versions_of(key)[1]
+        questions.append(_Question(key, version, correlation_id, now + timeout_ms, answered))
+        host, port = address
+        self._emit(Send(peer, host, port, lane, encode_request(key, version, correlation_id, self._client_id, body)))
+
+    def is_asking(self, peer: NodeId, lane: str) -> bool:
+        """Whether a question on the lane is not answered yet."""
+        return bool(self._lanes.get((peer, lane)))
+
+    def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
+        """An answer has come."""
+        questions = self._lanes.get((peer, lane))
+        if not questions:
+            self._emit(HangUp(peer, lane))
+            return
+        question = questions[0]
+        try:
+            correlation_id, body = decode_response(question.key, question.version, frame)
+            if correlation_id != question.correlation_id:
+                raise CodecError(f"answer {correlation_id} to question {question.correlation_id}")
+        except CodecError:
+            self._emit(HangUp(peer, lane))
+            self.unreachable(peer, lane, now)
+            return
+        questions.popleft()
+        question.answered(body, now)
+
+    def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+        """The connection is gone: nothing that was asked on it will be answered."""
+        for question in self._lanes.pop((peer, lane), ()):
+            question.answered(None, now)
+
+    def tick(self, now: TimestampMs) -> None:
+        """Give up what has waited too long."""
+        overdue = [name for name, questions in self._lanes.items() if questions and questions[0].deadline <= now]
+        for peer, lane in overdue:
+            self._emit(HangUp(peer, lane))
+            self.unreachable(peer, lane, now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        """When the first question has waited too long."""
+        return min((questions[0].deadline for questions in self._lanes.values() if questions), default=None)

@@ -1,0 +1,21 @@
+"""The release of Apache Kafka whose API versions this node speaks, to clients and to other nodes."""
+
+from __future__ import annotations
+
+from reference.protocol.apis import APIS
+
+RELEASE = "4.3.1"
+
+BROKER, CONTROLLER = "broker", "controller"
+"""The listeners that serve an API, as the schemas call them."""
+
+
+def versions_of(key: int) -> tuple[int, int]:
+    """The lowest and the highest version of an API; what Kafka calls unstable is left out."""
+    lowest, highest, unstable, _ = APIS[key].releases[RELEASE]
+    return lowest, highest - 1 if unstable else highest
+
+
+def is_served_on(key: int, listener: str) -> bool:
+    """Whether the release serves an API on this kind of listener."""
+    return listener in APIS[key].releases[RELEASE][3]

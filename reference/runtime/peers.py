@@ -1,0 +1,142 @@
+"""Connections to other nodes: the runtime's side of `Send` and `HangUp`.
+
+One connection for each peer and lane, opened by the first frame for it. What is sent while the connection is being made
+waits; when it cannot be made or breaks, the node is told once, and whatever waited is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from reference.node.effects import Send
+from reference.protocol.primitives import NodeId
+
+CONNECT_TIMEOUT_S = 10
+"""socket.connection.setup.timeout.ms's default."""
+
+MAX_ANSWER_BYTES = 100 * 1024 * 1024
+"""socket.request.max.bytes' default; no answer that we ask for is larger."""
+
+Lane = tuple[NodeId, str]
+
+
+class Listener(Protocol):
+    """Who is told of answers and failures."""
+
+    def on_answer(self, lane: Lane, frame: bytes) -> None:
+        """An answer has wholly come."""
+        ...
+
+    def on_unreachable(self, lane: Lane, reason: str) -> None: ...
+
+
+class PeerConnections:
+    """Every connection that this node opened."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._connections: dict[Lane, _PeerConnection] = {}
+
+    def send(self, effect: Send) -> None:
+        """Hand a frame to the peer's connection, opening it if there is none."""
+        lane = effect.peer, effect.lane
+        connection = self._connections.get(lane)
+        if connection is None:
+            connection = _PeerConnection(self._listener, lane, self._forget)
+            self._connections[lane] = connection
+            connection.open(effect.host, effect.port)
+        connection.send(effect.frame)
+
+    def hang_up(self, lane: Lane) -> None:
+        """Close a connection without a word to the node."""
+        connection = self._connections.pop(lane, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close all of them."""
+        for lane in [*self._connections]:
+            self.hang_up(lane)
+
+    def _forget(self, connection: _PeerConnection) -> bool:
+        """Drop a connection that failed; whether it was still in use."""
+        if self._connections.get(connection.lane) is not connection:
+            return False
+        del self._connections[connection.lane]
+        return True
+
+
+class _PeerConnection(asyncio.Protocol):
+    """One connection: frames out as they come, answers in."""
+
+    def __init__(self, listener: Listener, lane: Lane, forget: Callable[[_PeerConnection], bool]) -> None:
+        self.lane = lane
+        self._listener = listener
+        self._forget = forget
+        self._transport: asyncio.Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._waiting: list[bytes] = []
+        self._received = bytearray()
+        self._closed = False
+
+    def open(self, host: str, port: int) -> None:
+        self._opening = asyncio.get_running_loop().create_task(self._open(host, port))
+
+    async def _open(self, host: str, port: int) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+        except (OSError, TimeoutError) as error:
+            self._fail(f"{host}:{port}: {getattr(error, 'strerror', None) or error or 'no connection in time'}")
+
+    def send(self, frame: bytes) -> None:
+        if self._transport is None:
+            self._waiting.append(frame)
+        else:
+            self._transport.write(frame)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if self._closed:
+            transport.abort()
+            return
+        self._transport = transport
+        transport.writelines(self._waiting)
+        self._waiting = []
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        position = 0
+        while len(received) - position >= 4 and not self._closed:
+            size = int.from_bytes(received[position : position + 4], "big", signed=True)
+            if not 0 <= size <= MAX_ANSWER_BYTES:
+                self._fail(f"an answer of {size} bytes")
+                return
+            if len(received) < position + 4 + size:
+                break
+            # A copy, for whoever reads it may hold on to parts of it, and `received` must be free to shrink.
+            self._listener.on_answer(self.lane, bytes(memoryview(received)[position + 4 : position + 4 + size]))
+            position += 4 + size
+        del received[:position]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(str(exc) if exc else "closed by the peer")
+
+    def _fail(self, reason: str) -> None:
+        if self._closed:
+            return
+        self.close()
+        if self._forget(self):
+            self._listener.on_unreachable(self.lane, reason)

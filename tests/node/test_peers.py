@@ -1,0 +1,103 @@
+"""Questions to other nodes: who asked gets one answer, or learns once that there will be none."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.node.effects import Effect, HangUp, Send
+from reference.node.peers import Peers
+from reference.protocol.frames import decode_request, encode_response
+from reference.protocol.messages.vote import VoteRequest, VoteResponse
+from reference.protocol.schema import Message
+
+VOTE = 52
+
+
+class Asker:
+    """Peers with what they emitted and what came back."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.answers: list[tuple[str, Message | None, int]] = []
+        self.peers = Peers(1, self.effects.append)
+
+    def ask(self, name: str, peer: int = 2, lane: str = "quorum", now: int = 0, timeout_ms: int = 100) -> Send:
+        self.peers.ask(
+            peer, ("127.0.0.1", 9093), lane, VoteRequest(cluster_id=name), now, timeout_ms,
+            lambda answer, then: self.answers.append((name, answer, then)),
+        )  # fmt: skip
+        sent = self.effects[-1]
+        assert isinstance(sent, Send)
+        return sent
+
+
+def answer_to(sent: Send, error_code: int = 0) -> bytes:
+    header, _, _, _ = decode_request(sent.frame[4:])
+    parts = encode_response(
+        VOTE, header.request_api_version, header.correlation_id, VoteResponse(error_code=error_code)
+    )
+    return b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
+
+
+def test_each_question_gets_its_own_answer() -> None:
+    asker = Asker()
+    first, second = asker.ask("first"), asker.ask("second")
+    asker.peers.answered(2, "quorum", answer_to(first, 1), now=5)
+    assert asker.peers.is_asking(2, "quorum")
+    asker.peers.answered(2, "quorum", answer_to(second, 2), now=6)
+    assert [(name, getattr(answer, "error_code", None), now) for name, answer, now in asker.answers] == [
+        ("first", 1, 5),
+        ("second", 2, 6),
+    ]
+    assert not asker.peers.is_asking(2, "quorum")
+
+
+def test_a_lost_connection_fails_what_its_lane_asked_and_nothing_else() -> None:
+    asker = Asker()
+    asker.ask("first"), asker.ask("second"), asker.ask("other lane", lane="controller"), asker.ask("other peer", peer=3)
+    asker.peers.unreachable(2, "quorum", now=7)
+    assert asker.answers == [("first", None, 7), ("second", None, 7)]
+    asker.peers.unreachable(2, "quorum", now=8)
+    assert len(asker.answers) == 2
+
+
+@pytest.mark.parametrize("damage", ["another correlation id", "rubbish", "trailing bytes"])
+def test_an_answer_that_does_not_fit_ends_the_lane(damage: str) -> None:
+    asker = Asker()
+    asker.ask("first")
+    fitting = answer_to(asker.ask("second"))
+    frame = {"another correlation id": fitting, "rubbish": b"\x00", "trailing bytes": fitting + b"\x00"}[damage]
+    asker.peers.answered(2, "quorum", frame, now=9)
+    assert asker.answers == [("first", None, 9), ("second", None, 9)]
+    assert asker.effects[-1] == HangUp(2, "quorum")
+
+
+def test_an_answer_that_nobody_waits_for_ends_the_lane() -> None:
+    asker = Asker()
+    asker.peers.answered(2, "quorum", b"\x00" * 8, now=1)
+    assert asker.effects == [HangUp(2, "quorum")]
+
+
+def test_what_waits_too_long_has_failed() -> None:
+    asker = Asker()
+    assert asker.peers.next_deadline() is None
+    asker.ask("slow", timeout_ms=100), asker.ask("patient", peer=3, timeout_ms=500)
+    assert asker.peers.next_deadline() == 100
+    asker.peers.tick(99)
+    assert asker.answers == []
+    asker.peers.tick(100)
+    assert asker.answers == [("slow", None, 100)]
+    assert asker.effects[-1] == HangUp(2, "quorum")
+    assert asker.peers.next_deadline() == 500
+
+
+def test_who_hears_of_a_failure_may_ask_again_at_once() -> None:
+    asker = Asker()
+
+    def again(answer: Message | None, now: int) -> None:
+        asker.ask("again", now=now)
+
+    asker.peers.ask(2, ("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, again)
+    asker.peers.unreachable(2, "quorum", now=50)
+    assert asker.peers.is_asking(2, "quorum")
+    assert asker.peers.next_deadline() == 150

@@ -1,0 +1,126 @@
+"""Connections to other nodes over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+from reference.node.effects import Send
+from reference.runtime.peers import Lane, PeerConnections
+
+WITHIN_S = 30
+
+
+class Ear:
+    """Hears answers and failures."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[tuple[Lane, bytes | str]] = asyncio.Queue()
+
+    def on_answer(self, lane: Lane, frame: bytes) -> None:
+        self.heard.put_nowait((lane, frame))
+
+    def on_unreachable(self, lane: Lane, reason: str) -> None:
+        self.heard.put_nowait((lane, reason))
+
+    async def next(self) -> tuple[Lane, bytes | str]:
+        return await asyncio.wait_for(self.heard.get(), WITHIN_S)
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def listening(serve: Serve) -> tuple[asyncio.Server, int]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+def framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def send(port: int, data: bytes, lane: str = "quorum") -> Send:
+    return Send(2, "127.0.0.1", port, lane, framed(data))
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while head := await reader.read(7):
+        writer.write(head)
+        await writer.drain()
+    writer.close()
+
+
+def test_frames_go_out_in_order_and_answers_come_back_whole() -> None:
+    async def story() -> None:
+        ear = Ear()
+        peers = PeerConnections(ear)
+        server, port = await listening(echo)
+        large = bytes(range(256)) * 4096
+        for data in (b"one", large, b"three"):
+            peers.send(send(port, data))
+        assert [await ear.next() for _ in range(3)] == [((2, "quorum"), each) for each in (b"one", large, b"three")]
+        peers.close()
+        server.close()
+
+    asyncio.run(story())
+
+
+def test_nobody_there_is_told_once_and_the_next_frame_tries_again() -> None:
+    async def story() -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            port = unused.getsockname()[1]
+            ear = Ear()
+            peers = PeerConnections(ear)
+            peers.send(send(port, b"one"))
+            peers.send(send(port, b"two"))
+            lane, reason = await ear.next()
+            assert lane == (2, "quorum") and str(port) in str(reason)
+            assert ear.heard.empty()
+            peers.send(send(port, b"three"))
+            assert (await ear.next())[0] == (2, "quorum")
+
+    asyncio.run(story())
+
+
+def test_a_peer_that_hangs_up_or_talks_nonsense_is_told_as_unreachable() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.close()
+
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.write(b"\xff\xff\xff\xff")
+        await writer.drain()
+
+    async def story(serve: Serve) -> None:
+        ear = Ear()
+        peers = PeerConnections(ear)
+        server, port = await listening(serve)
+        peers.send(send(port, b"one"))
+        lane, reason = await ear.next()
+        assert lane == (2, "quorum") and isinstance(reason, str)
+        await asyncio.sleep(0)
+        assert ear.heard.empty()
+        server.close()
+
+    for serve in (hang_up, nonsense):
+        asyncio.run(story(serve))
+
+
+def test_hanging_up_is_silent_and_lanes_are_connections_of_their_own() -> None:
+    async def story() -> None:
+        ear = Ear()
+        peers = PeerConnections(ear)
+        server, port = await listening(echo)
+        peers.send(send(port, b"one", lane="fetch"))
+        assert await ear.next() == ((2, "fetch"), b"one")
+        peers.hang_up((2, "fetch"))
+        peers.hang_up((2, "never opened"))
+        peers.send(send(port, b"two", lane="quorum"))
+        assert await ear.next() == ((2, "quorum"), b"two")
+        peers.close()
+        server.close()
+
+    asyncio.run(story())

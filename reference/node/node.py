@@ -16,9 +16,8 @@ from typing import Protocol
 from uuid import UUID
 
 from reference.controller import topics as topic_plans
-from reference.controller.config_table import TOPIC
 from reference.controller.configs import Configuration
-from reference.controller.image import Endpoint, MetadataImage, PartitionImage, TopicImage
+from reference.controller.image import Endpoint, MetadataImage
 from reference.controller.metadata_log import MetadataLog
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.coordinator.group_coordinator import GroupCoordinator
@@ -29,6 +28,7 @@ from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
+from reference.node.replicas import Replicas
 from reference.node.requests import Client, ParkingLot, Request
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -38,20 +38,16 @@ from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
-from reference.protocol.primitives import Buffer, NodeId, Offset, ProducerId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import Buffer, NodeId, ProducerId, TimestampMs, TopicId, TopicName
 from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.schema import Message
-from reference.replication.partition import Partition, Reign, Trace
-from reference.storage.config import LogConfig
+from reference.replication.partition import Partition, Trace
 from reference.storage.disk import Disk
-from reference.storage.errors import LogError, StorageError
+from reference.storage.errors import StorageError
 from reference.storage.log_manager import LogManager
 
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that the controller gives out at a time (KIP-730)."""
-
-TAKE_UP_AGAIN_MS = 1000
-"""After this time a replica is tried again whose log the disk did not let be made."""
 
 METADATA_VERSION = ("metadata.version", 30)
 """4.3-IV0, the level that Apache Kafka 4.3.1 finalizes."""
@@ -106,12 +102,10 @@ class Node:
         self.folder = str(folder)
         self.chance = chance
         self.log = log
-        self.tracer = tracer
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
         self.advertised_apis = advertised_apis()
         self.supported_features = SUPPORTED_FEATURES
-        self.partitions: dict[tuple[TopicName, int], Partition] = {}
         self.produces: ParkingLot[ParkedProduce] = ParkingLot()
         self.fetches: ParkingLot[Serving] = ParkingLot()
         integer = self.configuration.integer
@@ -125,17 +119,16 @@ class Node:
         self._clients: dict[ConnectionId, Client] = {}
         self._min_isrs: dict[TopicName, int] = {}
         self._producer_ids = range(0)
-        self._retention_interval_ms = integer("log.retention.check.interval.ms")
-        self._next_retention = now + integer("log.initial.task.delay.ms")
-        self._checkpoint_interval_ms = integer("replica.high.watermark.checkpoint.interval.ms")
-        self._next_checkpoint = now + self._checkpoint_interval_ms
-        self._next_take_up: TimestampMs | None = None
-        self._checkpointed: dict[tuple[TopicName, int], Offset] = {}
         self._epoch = 0
         self.logs = LogManager(disk, folder, log)
         self.logs.producer_expiration_ms = integer("producer.id.expiration.ms")
         self.logs.expiry_check_ms = integer("producer.id.expiration.check.interval.ms")
         self.logs.load(now)
+        self.replicas = Replicas(
+            identity.node, self.image, self.configuration, self.logs, now,
+            given_up=self._on_given_up, failed=self.storage_failed, trace=tracer,
+        )  # fmt: skip
+        self.partitions = self.replicas.partitions
         self._metadata_log = MetadataLog(self.logs.metadata_log(now))
         self._start(identity, now)
 
@@ -261,14 +254,7 @@ class Node:
         self.peers.tick(now)
         self.groups.tick(now)
         groups.send_answers(self, now)
-        if now >= self._next_checkpoint:
-            self._next_checkpoint = now + self._checkpoint_interval_ms
-            self._checkpoint()
-        if now >= self._next_retention:
-            self._next_retention = now + self._retention_interval_ms
-            self._apply_retention(now)
-        if self._next_take_up is not None and now >= self._next_take_up:
-            self._reconcile(now)
+        self.replicas.tick(now)
         self.logs.tick(now)
 
     def next_deadline(self) -> TimestampMs:
@@ -279,9 +265,7 @@ class Node:
             self.peers.next_deadline(),
             self.groups.next_deadline(),
             self.logs.next_deadline(),
-            self._next_retention,
-            self._next_checkpoint,
-            self._next_take_up,
+            *self.replicas.deadlines(),
         ]
         return min(time for time in times if time is not None)
 
@@ -303,7 +287,7 @@ class Node:
 
     def shut_down(self, now: TimestampMs) -> None:
         """A clean stop: everything flushed, checkpoints and snapshots written, the clean-shutdown file left."""
-        self.logs.shut_down(self._high_watermarks(), now)
+        self.logs.shut_down(self.replicas.high_watermarks(), now)
 
     # ---- answering
 
@@ -455,84 +439,13 @@ class Node:
         self.image.end_offset = self._metadata_log.log.log_end_offset
 
     def _reconcile(self, now: TimestampMs) -> None:
-        """Make this node's replicas what the image says: new ones, new reigns, new settings, deleted ones."""
         self._min_isrs.clear()
-        self._next_take_up = None
-        wanted: set[tuple[TopicName, int]] = set()
-        for topic in self.image.topics.values():
-            config = self._log_config(topic.name)
-            for index, image in topic.partitions.items():
-                if self.id in image.replicas:
-                    wanted.add((topic.name, index))
-                    try:
-                        self._take_up(topic, index, image, config, now)
-                    except StorageError as error:
-                        # The decision stands in the metadata log: the replica is taken up when the disk allows it.
-                        self.partitions.pop((topic.name, index), None)
-                        self.storage_failed(f"{topic.name}-{index}", error)
-                        self._next_take_up = now + TAKE_UP_AGAIN_MS
-        for name, index in [key for key in self.partitions if key not in wanted]:
-            self._give_up(name, index, now)
+        self.replicas.reconcile(now)
 
-    def _take_up(
-        self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, now: TimestampMs
-    ) -> None:
-        partition = self.partitions.get((topic.name, index))
-        if partition is not None and partition.topic_id != topic.id:
-            self._give_up(topic.name, index, now)
-            partition = None
-        reign = Reign(image.leader, image.leader_epoch, image.partition_epoch, tuple(image.replicas), tuple(image.isr))
-        if partition is None:
-            log = self.logs.get_or_create(topic.name, index, topic.id, config, now)
-            high_watermark = max(log.log_start_offset, self.logs.high_watermark(topic.name, index))
-            partition = Partition(
-                topic.name, topic.id, index, log, self.id, reign, min(high_watermark, log.log_end_offset)
-            )
-            partition.trace = self.tracer
-            self.partitions[topic.name, index] = partition
-            partition.become_leader(reign)
-            return
-        if partition.log.config != config:
-            partition.log.config = config
-        if partition.reign != reign:
-            partition.become_leader(reign)
-
-    def _give_up(self, name: TopicName, index: int, now: TimestampMs) -> None:
-        """A topic was deleted: its folder goes, who waits for it is told."""
-        self.partitions.pop((name, index))
-        self.logs.delete(name, index, now)
-        self.fetches.wake((name, index), now)
-        self.produces.wake((name, index), now)
+    def _on_given_up(self, key: tuple[TopicName, int], now: TimestampMs) -> None:
+        """A replica is no more: who waits for it is told."""
+        self.fetches.wake(key, now)
+        self.produces.wake(key, now)
+        name, _ = key
         if name not in self.image.topics and groups.OFFSETS_TOPIC in self.image.topics:
             groups.forget_topic(self, name, now)
-
-    def _log_config(self, topic: TopicName) -> LogConfig:
-        """The part of a topic's settings that its logs follow."""
-        settings = self.configuration.topic_settings(self.image.topic_config(topic))
-        values = {setting.name: setting.value for setting in settings if setting.value is not None}
-        segment = self.image.topic_config(topic).get("internal.segment.bytes")
-        if segment is not None:
-            values["segment.bytes"] = segment
-        return LogConfig.from_topic_config({name: value for name, value in values.items() if name in TOPIC})
-
-    # ---- upkeep
-
-    def _apply_retention(self, now: TimestampMs) -> None:
-        for (name, index), partition in self.partitions.items():
-            try:
-                partition.log.delete_old_segments(now, partition.high_watermark)
-            except LogError as error:
-                self.storage_failed(f"{name}-{index}", error)
-
-    def _checkpoint(self) -> None:
-        """Write the high watermarks down, where any moved."""
-        reached = self._high_watermarks()
-        if reached != self._checkpointed:
-            try:
-                self.logs.checkpoint_high_watermarks(reached)
-                self._checkpointed = reached
-            except StorageError as error:
-                self.storage_failed("high watermarks", error)
-
-    def _high_watermarks(self) -> dict[tuple[TopicName, int], Offset]:
-        return {key: partition.high_watermark for key, partition in self.partitions.items()}

@@ -44,10 +44,13 @@ class EpochCache:
         self._replace([*kept, (epoch, start_offset)])
 
     def end_offset_for(self, epoch: Epoch, log_end: Offset) -> tuple[Epoch, Offset]:
-        """The largest known epoch up to this one and its end; see `epoch_lookup`."""
+        """The largest known epoch up to this one and its end; see `epoch_lookup`.
+
+        An epoch may be known to begin beyond the log's end: what it was written down for did not find room on the disk.
+        """
         slot = last_slot_up_to(lambda slot: self.entries[slot][0], len(self.entries), epoch)
         floor = self.entries[slot][0] if slot >= 0 else NONE
-        next_start = self.entries[slot + 1][1] if slot + 1 < len(self.entries) else NONE
+        next_start = min(self.entries[slot + 1][1], log_end) if slot + 1 < len(self.entries) else NONE
         return end_of_epoch(epoch, self.latest, floor, next_start, log_end)
 
     def epoch_at(self, offset: Offset) -> Epoch:

@@ -336,9 +336,10 @@ class Log:
             if active.file.size and (
                 active.file.size + len(data) > config.segment_bytes or active.is_over(last, max_timestamp, now, config)
             ):
-                active = self._roll(
-                    first if last - self.log_end_offset > MAX_RELATIVE_OFFSET else self.log_end_offset, now
-                )
+                too_far = last - self.log_end_offset > MAX_RELATIVE_OFFSET
+                if too_far:
+                    self.flush(now)  # recovery takes a gap between segments that were not flushed for a loss
+                active = self._roll(first if too_far else self.log_end_offset, now)
             if epoch > self._epochs.latest or first < self._epochs.latest_start:
                 self._epochs.assign(epoch, first)
             active.append(data, first, last, max_timestamp, config.index_interval_bytes)

@@ -6,8 +6,8 @@ first batch that is not whole, or before the first one that is missing. Older se
 before the recovery point moved past them.
 
 Nothing here depends on the order in which a crash let things reach the disk, but for the promises of `Disk`. A gap between
-two segments is a loss, for a log begins each segment where the last one ends; except in a compacted log, whose segments
-have gaps of their own, and are flushed before the next one begins.
+two segments is a loss, for a log begins each segment where the last one ends; except where compaction took the last records
+of a segment, which it does only below the recovery point.
 """
 
 from __future__ import annotations
@@ -127,14 +127,16 @@ class _Recovery:
         first_unflushed = last_slot_up_to(bases.__getitem__, len(bases), recovery_point)
         segments: list[Segment] = []
         for slot, base in enumerate(bases):
-            trusted = (clean or slot < first_unflushed) and self._indexes_fit(base)
+            flushed = clean or slot < first_unflushed
+            trusted = flushed and self._indexes_fit(base)
             segment = self._open(base)
             whole = (trusted and _ends_well(segment)) or self._recover(segment, segments)
             segments.append(segment)
             follower = bases[slot + 1] if slot + 1 < len(bases) else None
             if follower is None:
                 break
-            if not whole or (not trusted and not self.config.compacts and follower != segment.next_offset()):
+            may_have_gap = trusted or (flushed and self.config.compacts)
+            if not whole or (not may_have_gap and follower != segment.next_offset()):
                 for later in bases[slot + 1 :]:
                     self.remove(self._open(later))
                 break

@@ -142,6 +142,12 @@ class LogMachine(RuleBasedStateMachine):
             assert self.disk_is_full(), "only a full disk refuses"
             assert self.log.size_bytes == size_before
             return
+        except RefusedByProducerState:
+            # All that is left of the producer is a marker, which tells its epoch and no sequence: Kafka wants 0 then.
+            assert self.started_over and not self.written_by(producer)
+            assert {row.producer_id: row.last_sequence for row in self.log.active_producers()}[producer] == -1
+            self.sequences[producer] = 0
+            return
         assert (info.first_offset, info.last_offset) == (self.end, self.end + count - 1)
         assert not info.is_duplicate
         self.take(Stored(info.first_offset, info.last_offset, bytes(batch), self.epoch, times, producer, transactional))
@@ -435,16 +441,17 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.last_stable_offset(high_watermark) == min([high_watermark, *open_at])
         assert [row[:2] for row in self.log.aborted_transactions(0, self.end + 1)] == aborted
 
+    def written_by(self, producer: int) -> list[Stored]:
+        """A producer's batches that the log's start left whole."""
+        return [s for s in self.visible() if s.producer == producer and s.marker is None and s.base >= self.start]
+
     @invariant()
     def producers_agree(self) -> None:
         if not hasattr(self, "log"):
             return
         found = {row.producer_id: row.last_sequence for row in self.log.active_producers()}
         for producer, following in self.sequences.items():
-            written = [
-                s for s in self.visible() if s.producer == producer and s.marker is None and s.base >= self.start
-            ]
-            if written or not self.started_over:
+            if self.written_by(producer) or not self.started_over:
                 assert found[producer] == following - 1
 
 

@@ -39,6 +39,11 @@ def test_ends_of_epochs() -> None:
     }
 
 
+def test_no_epoch_ends_beyond_the_log() -> None:
+    """An epoch that was written down for a record which then found no room."""
+    assert cache((1, 0), (2, 10)).end_offset_for(1, 8) == (1, 8)
+
+
 def test_nothing_is_known_of_an_empty_log() -> None:
     epochs = cache()
     assert epochs.latest == -1

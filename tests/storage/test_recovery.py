@@ -1,5 +1,7 @@
 """What a start makes of the files that the last end left; random ends are in test_log_machine."""
 
+from dataclasses import replace
+
 import pytest
 
 from reference.protocol.records.batch import assign
@@ -91,6 +93,25 @@ def test_a_segment_that_is_missing_ends_the_log() -> None:
     again = open_log(disk, CONFIG)
     assert names(again, LOG) == segments[:1]
     assert again.log_end_offset == int(segments[1][:20])
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_gap_in_a_compacted_log_is_a_loss_where_it_was_not_flushed(flushed: bool) -> None:
+    """A power failure may take the end of a segment and spare the next; compaction only works on what is durable."""
+    disk = SimulatedDisk()
+    config = replace(CONFIG, cleanup_policy="compact")
+    log = open_log(disk, config)
+    for step in range(12):
+        append(log, 2, time=NOW + step)
+    first, second = names(log, LOG)[:2]
+    whole = offsets(log)
+    start_of_second = int(second[: -len(LOG)])
+    damage(disk, first, len(batch(2)))
+    for name in names(log, INDEX)[:1] + names(log, TIMES)[:1]:
+        disk.remove(FOLDER / name)
+    again = open_log(disk, config, recovery_point=log.log_end_offset if flushed else 0)
+    kept = [offset for offset in whole if offset < 2 or offset >= start_of_second]
+    assert offsets(again) == (kept if flushed else [0, 1])
 
 
 def test_a_batch_whose_offset_goes_back_is_damage() -> None:

@@ -6,8 +6,9 @@ are one `struct` call, one-byte varints are read in place, structures are laid o
 
 Decoding never copies what can stay a view: bytes and records are `memoryview`s of the buffer that was given. Whatever the
 bytes are, decoding ends, in time and memory bounded by their number, with a message or with `CodecError`: each length is
-held against the bytes that are left before anything is made from it. Values that no table knows (error codes, tagged
-fields, bytes that are not UTF-8) survive a round trip.
+held against the bytes that are left before anything is made from it, and a request, which a stranger sends and one loop
+reads for everybody, has a budget of elements besides. Values that no table knows (error codes, tagged fields, bytes that
+are not UTF-8) survive a round trip.
 
 Encoding gives a list of buffers, in which a records field stays what it was: a slice of a file among them is sent by the
 runtime without being read.
@@ -30,6 +31,17 @@ Encoder = Callable[[Any, list[Part]], None]
 
 MAX_EMPTY_ELEMENTS = 1 << 16
 """Limit on the elements of an array whose elements take no bytes, which the bytes left cannot bound."""
+
+MAX_REQUEST_ELEMENTS = 1 << 18
+"""Limit on the array elements and tagged fields of one request together.
+
+Kafka holds each array against the bytes that are left, and nothing more: a frame of 100 MiB may name 33 million topics
+to one of its many threads. Here one loop serves everybody, and an element costs about 1 us to decode and up to 10 us to
+handle. A fetch of 100,000 partitions in as many topics, the largest request that sane clients send, takes 200,000.
+Responses have no such limit: whoever reads one has asked for it.
+"""
+
+UNLIMITED = 1 << 62
 
 
 class CodecError(ValueError):
@@ -199,8 +211,9 @@ class _DecoderWriter(_Writer):
 
     def compile(self, message: type[Message]) -> Decoder:
         self.scope.update(
-            new=object.__new__, read_varint=read_varint, read_string=_read_string, read_tags=_read_tags, NO_UUID=NO_UUID
+            new=object.__new__, read_varint=read_varint, read_tags=_read_tags, overdrawn=_overdrawn, NO_UUID=NO_UUID
         )
+        self.line(f"budget = {MAX_REQUEST_ELEMENTS if message.KIND == 'request' else UNLIMITED}")
         target = self.structure(message)
         self.line(f"return {target}, position")
         return self.finish("def generated(view, position, size):", message)
@@ -224,6 +237,11 @@ class _DecoderWriter(_Writer):
         else:
             self.line(f"{target}.unknown_tagged_fields = ()")
         return target
+
+    def spend(self, count: str) -> None:
+        """Take elements from the budget, whose end is the decoding's end."""
+        self.line(f"budget -= {count}")
+        self.line("if budget < 0: raise overdrawn()")
 
     def default(self, place: str, field: Field) -> None:
         if callable(field.default):
@@ -315,6 +333,7 @@ class _DecoderWriter(_Writer):
             least = _minimum_size(element, self.version, self.flexible)
         limit = f"(size - position) // {least}" if least else str(MAX_EMPTY_ELEMENTS)
         self.line(f"if n > {limit}: raise CodecError('{field.name}: %d elements in %d bytes' % (n, size - position))")
+        self.spend("n")
         if element in FIXED:
             self.fixed_elements(place, str(element))
         else:
@@ -356,12 +375,13 @@ class _DecoderWriter(_Writer):
         self.line("else:")
         self.depth += 1
         if not known:
-            self.line(f"{target}.unknown_tagged_fields, position = read_tags(view, position, size)")
+            self.line(f"{target}.unknown_tagged_fields, position, budget = read_tags(view, position, size, budget)")
             self.depth -= 1
             return
         left, end, unknown, tag = self.name("left"), self.name("end"), self.name("unknown"), self.name("tag")
         self.line(f"{unknown} = []; {tag} = -1")
         self.line(f"{left}, position = read_varint(view, position)")
+        self.spend(left)
         self.line(f"while {left} > 0:")
         self.depth += 1
         self.line(f"{left} -= 1; last = {tag}")
@@ -387,13 +407,18 @@ class _DecoderWriter(_Writer):
         self.depth -= 1
 
 
-def _read_string(view: memoryview, position: int, end: int) -> str:
-    return str(view[position:end], "utf-8", "surrogateescape")
+def _overdrawn() -> CodecError:
+    return CodecError(f"a request of more than {MAX_REQUEST_ELEMENTS} array elements and tagged fields")
 
 
-def _read_tags(view: memoryview, position: int, size: int) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    """Tagged fields of a structure that knows none."""
+def _read_tags(
+    view: memoryview, position: int, size: int, budget: int
+) -> tuple[tuple[tuple[int, bytes], ...], int, int]:
+    """Tagged fields of a structure that knows none; the position after them, and what is left of the budget."""
     count, position = read_varint(view, position)
+    budget -= count
+    if budget < 0:
+        raise _overdrawn()
     tags: list[tuple[int, bytes]] = []
     for _ in range(count):
         tag, position = read_varint(view, position)
@@ -404,7 +429,7 @@ def _read_tags(view: memoryview, position: int, size: int) -> tuple[tuple[tuple[
             raise CodecError(f"tagged field {tag}: {length} bytes, of which {size - position} are there")
         tags.append((tag, bytes(view[position : position + length])))
         position += length
-    return tuple(tags), position
+    return tuple(tags), position, budget
 
 
 class _EncoderWriter(_Writer):

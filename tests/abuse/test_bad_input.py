@@ -12,6 +12,7 @@ import struct
 import pytest
 
 from linearizability.targets.wire import WireError
+from reference.protocol.codec import MAX_REQUEST_ELEMENTS, write_varint
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import encode_request
 from reference.protocol.messages.fetch import FetchRequest
@@ -96,14 +97,49 @@ def test_bombs_cost_no_memory(broker: Broker) -> None:
     assert broker.rss_bytes() - before < 20 * MIB
 
 
+def metadata_of_names(count: int) -> bytes:
+    """A Metadata v1 request for one topic, named over and over."""
+    return frame(header(3, 1) + struct.pack(">i", count) + b"\0\1a" * count)
+
+
 def test_many_true_array_elements(broker: Broker) -> None:
-    """A metadata request for 400,000 topic names is legal: it is answered, and others are served afterwards."""
+    """As many topic names as a request may hold are answered, and others are served afterwards."""
     with broker.connect() as connection:
-        names = 400_000
         connection.settimeout(120)
-        connection.sendall(frame(header(3, 1) + struct.pack(">i", names) + b"\0\1a" * names))
-        connection.recv(1)
+        connection.sendall(metadata_of_names(MAX_REQUEST_ELEMENTS))
+        assert connection.recv(1)
     broker.produce("kept", 1)
+
+
+def metadata_of_tags(count: int) -> bytes:
+    """A Metadata v9 request for no topic, with tagged fields 0, 1, 2 ... of no bytes."""
+    tags = b"".join(write_varint(tag) + b"\0" for tag in range(count))
+    return frame(header(3, 9) + b"\0" + b"\1\0\0\0" + write_varint(count) + tags)
+
+
+def fetch_of_topics(count: int) -> bytes:
+    """A Fetch v4 request for topics without partitions."""
+    return frame(header(1, 4) + struct.pack(">iiiib", -1, 0, 0, MIB, 0) + struct.pack(">i", count) + bytes(6) * count)
+
+
+TRUE_BOMBS = {
+    "metadata of names": metadata_of_names(6_600_000),
+    "metadata of tagged fields": metadata_of_tags(3_500_000),
+    "fetch of topics": fetch_of_topics(3_300_000),
+}
+
+
+@pytest.mark.parametrize("name", TRUE_BOMBS)
+def test_millions_of_true_array_elements_hold_up_nobody(broker: Broker, name: str) -> None:
+    """All of them are there, in a frame of a legal size: decoding them would hold the one loop for many seconds."""
+    before, logged = broker.rss_bytes(), len(broker.log())
+    with broker.connect() as connection:
+        connection.sendall(TRUE_BOMBS[name])
+        broker.produce("kept", 1)
+        assert is_closed(connection), f"{name}: the connection is still open, or was answered"
+    broker.produce("kept", 1)
+    assert f"more than {MAX_REQUEST_ELEMENTS} array elements" in broker.log()[logged:]
+    assert broker.rss_bytes() - before < 100 * MIB
 
 
 @pytest.mark.parametrize("seed", range(5))

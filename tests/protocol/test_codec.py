@@ -1,6 +1,7 @@
 """What the codec promises whatever the bytes are: a message or a CodecError, in bounded time and memory."""
 
 import random
+import struct
 import time
 import tracemalloc
 from uuid import UUID
@@ -9,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.protocol.codec import CodecError, decode, encode, encode_into
+from reference.protocol.codec import MAX_REQUEST_ELEMENTS, CodecError, decode, encode, encode_into, write_varint
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.schema import Message
 from tests.protocol.random_messages import message_classes, random_message
 
+LIMIT = MAX_REQUEST_ELEMENTS
 PAIRS = [(cls, version) for cls in message_classes() for version in cls.VERSIONS]
 
 
@@ -77,6 +80,43 @@ def test_array_bombs_are_refused_before_anything_is_made(version: int) -> None:
     tracemalloc.stop()
     assert peak < 1_000_000
     assert time.process_time() - started < 5
+
+
+def metadata_of_names(count: int) -> bytes:
+    return struct.pack(">i", count) + b"\0\1a" * count
+
+
+def metadata_of_tags(count: int) -> bytes:
+    """Metadata v9 for no topic, with tagged fields 0, 1, 2 ... of no bytes."""
+    tags = b"".join(write_varint(tag) + b"\0" for tag in range(count))
+    return b"\1\0\0\0" + write_varint(count) + tags
+
+
+def fetch_of_partitions(topics: int, partitions: int) -> bytes:
+    partition = FetchRequest.FetchPartition()
+    request = FetchRequest(topics=[FetchRequest.FetchTopic(partitions=[partition] * partitions)] * topics)
+    return encode(request, 12)
+
+
+AT_THE_LIMIT: dict[str, tuple[type[Message], int, bytes, bytes]] = {
+    "array": (MetadataRequest, 1, metadata_of_names(LIMIT), metadata_of_names(LIMIT + 1)),
+    "nested arrays": (FetchRequest, 12, fetch_of_partitions(8, LIMIT // 8 - 1), fetch_of_partitions(8, LIMIT // 8)),
+    "tagged fields": (MetadataRequest, 9, metadata_of_tags(LIMIT), metadata_of_tags(LIMIT + 1)),
+}
+"""A request class and version, with bytes that hold as many elements as a request may, and a few more."""
+
+
+@pytest.mark.parametrize("form", AT_THE_LIMIT)
+def test_a_request_has_a_budget_of_elements(form: str) -> None:
+    cls, version, legal, excessive = AT_THE_LIMIT[form]
+    decode(cls, version, legal)
+    with pytest.raises(CodecError, match=f"more than {LIMIT} array elements"):
+        decode(cls, version, excessive)
+
+
+def test_a_response_has_no_budget() -> None:
+    names = [MetadataResponse.MetadataResponseTopic(name="a")] * (LIMIT + 1)
+    assert len(decode(MetadataResponse, 9, encode(MetadataResponse(topics=names), 9)).topics) == LIMIT + 1
 
 
 def test_null_where_it_may_not_be_is_refused() -> None:

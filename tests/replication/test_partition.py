@@ -10,6 +10,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.records.batch import build, records_of
 from reference.protocol.records.record import Record
 from reference.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP, Partition, Reign
+from reference.replication.reign import Peer
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import LogError
@@ -30,8 +31,8 @@ def partition(
     disk.make_folder(Path("/data"))
     topic_id = UUID(int=7)
     log = Log(disk, Path("/data/t-0"), config or LogConfig(), NOW, topic="t", partition=0, topic_id=topic_id)
-    found = Partition("t", topic_id, 0, log, 1, Reign(-1, -1, 0, replicas, isr))
-    found.become_leader(Reign(leader, 3, 1, replicas, isr))
+    found = Partition("t", topic_id, 0, log, 1, brokers=lambda node: Peer(100 + node))
+    assert found.take_up(Reign(leader, 3, 1, replicas, isr), NOW)
     return found
 
 
@@ -60,8 +61,8 @@ def test_nothing_is_seen_before_every_in_sync_replica_has_it() -> None:
     assert found.high_watermark == 0
     assert values(read(found, 0)) == []
     assert found.list_offset(LATEST, False, -1).offset == 0
-    found.follower_ends[2] = 1
-    assert found.advance_high_watermark()
+    found.answer_fetch(2, 102, 1, 3, 3, NOW, 1000, True)
+    assert found.high_watermark == 1
     assert values(read(found, 0)) == [b"v0"]
 
 
@@ -109,7 +110,7 @@ def test_offsets_outside_of_the_log_are_refused() -> None:
 def test_a_history_that_diverges_is_told_where() -> None:
     found = partition()
     found.produce(batch(NOW), NOW)
-    found.become_leader(Reign(1, 5, 2, (1,), (1,)))
+    found.become_leader(Reign(1, 5, 2, (1,), (1,)), NOW)
     found.produce(batch(NOW), NOW)
     assert read(found, 2, last_epoch=3).diverging == (3, 1)
     assert read(found, 1, last_epoch=4).diverging == (3, 1)
@@ -148,9 +149,14 @@ def test_steps_are_traced_by_the_specifications_names() -> None:
     found = partition()
     found.trace = lambda action, state: steps.append(f"{action} leo={state['leo']} hw={state['hw']}")
     found.produce(batch(NOW), NOW)
-    found.become_leader(Reign(1, 4, 2, (1,), (1,)))
+    found.become_leader(Reign(1, 4, 2, (1,), (1,)), NOW)
     assert steps == ["Produce leo=1 hw=0", "AdvanceHighWatermark leo=1 hw=1", "BecomeLeader leo=1 hw=1"]
-    known = {action.name for action in ACTIONS}
-    methods = {action.method for action in ACTIONS}
-    assert {step.split()[0] for step in steps} <= known
-    assert {"produce", "advance_high_watermark", "become_leader"} <= methods & set(dir(Partition))
+    assert {step.split()[0] for step in steps} <= {action.name for action in ACTIONS}
+
+
+def test_every_step_of_a_broker_is_a_method_by_its_name() -> None:
+    of_brokers = {action.method for action in ACTIONS if action.actor != "controller"}
+    elsewhere = {"crash", "retry"}
+    assert of_brokers - set(dir(Partition)) == elsewhere, (
+        "a crash tells nobody, and a retry cannot be told from a produce"
+    )

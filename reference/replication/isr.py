@@ -1,0 +1,85 @@
+"""Who is in sync, and who may become so: the rules of the ISR over plain numbers.
+
+Source: Kafka's `Partition` and `Replica` (maybeExpandIsr, getOutOfSyncReplicas, updateFetchStateOrThrow); KIP-497, KIP-841
+(fenced brokers and brokers in shutdown stay out) and KIP-903 (so do brokers of another life).
+"""
+
+from __future__ import annotations
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.replication.reign import BrokerEpoch
+
+NEVER_FETCHED: BrokerEpoch = -2
+"""Stands for the broker epoch of a follower that has not fetched in this reign."""
+
+UNSAID: BrokerEpoch = -1
+"""The broker epoch of a fetch that does not say one: it is not compared."""
+
+
+def may_join(end: Offset, high_watermark: Offset, epoch_start: Offset) -> bool:
+    """Whether a follower has all that is committed, and all that its leader's reign began with.
+
+    The second keeps what an earlier leader may have committed: a new leader's high watermark can lag behind it.
+
+    post: not _ or (end >= high_watermark and end >= epoch_start)
+    post: _ or end < high_watermark or end < epoch_start
+    """
+    return end >= high_watermark and end >= epoch_start
+
+
+def is_admissible(
+    fetched_epoch: BrokerEpoch, registered_epoch: BrokerEpoch, is_fenced: bool, is_shutting_down: bool
+) -> bool:
+    """Whether a broker that has fetched in one life, and is registered in another or the same, may be in the ISR.
+
+    post: not _ or (not is_fenced and not is_shutting_down)
+    post: not _ or fetched_epoch == registered_epoch or fetched_epoch == -1
+    post: not _ or fetched_epoch != -2
+    """
+    if is_fenced or is_shutting_down or fetched_epoch == NEVER_FETCHED:
+        return False
+    return fetched_epoch in (UNSAID, registered_epoch)
+
+
+def is_lagging(end: Offset, leader_end: Offset, last_caught_up: TimestampMs, now: TimestampMs, lag_max_ms: int) -> bool:
+    """Whether a follower has been behind for longer than replica.lag.time.max.ms.
+
+    post: not _ or end != leader_end
+    post: not _ or now - last_caught_up > lag_max_ms
+    post: _ or end == leader_end or now - last_caught_up <= lag_max_ms
+    """
+    return end != leader_end and now - last_caught_up > lag_max_ms
+
+
+def caught_up_at(
+    fetch_offset: Offset,
+    leader_end: Offset,
+    now: TimestampMs,
+    previous_leader_end: Offset,
+    previous_fetch: TimestampMs,
+    last_caught_up: TimestampMs,
+) -> TimestampMs:
+    """When a follower that fetches now from this offset last had all that the leader had.
+
+    A follower that always is a little behind a busy leader counts as caught up with the time of its fetch before, if it
+    now asks for what came after the leader's end of that time (`previous_leader_end`).
+
+    pre: last_caught_up <= now and previous_fetch <= now
+    post: last_caught_up <= _ <= now
+    post: fetch_offset < leader_end or _ == now
+    post: fetch_offset >= leader_end or fetch_offset >= previous_leader_end or _ == last_caught_up
+    """
+    if fetch_offset >= leader_end:
+        return max(last_caught_up, now)
+    if fetch_offset >= previous_leader_end:
+        return max(last_caught_up, previous_fetch)
+    return last_caught_up
+
+
+def effective_min_isr(min_isr: int, replicas: int) -> int:
+    """min.insync.replicas, which cannot ask for more replicas than there are.
+
+    post: _ <= min_isr and _ <= replicas
+    post: _ == min_isr or _ == replicas
+    """
+    return min(min_isr, replicas)

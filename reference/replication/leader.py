@@ -1,0 +1,341 @@
+"""A leader's steps: what followers' fetches tell, how far the partition is committed, and who is in sync.
+
+In: a new reign (`become_leader`), a newer record of the same reign (`commit_isr`), a follower's fetch (`answer_fetch`), the
+answer to a proposal (`proposal_answered`), time (`shrink_isr`, due at `shrink_deadline`). Out: `high_watermark`, and a
+proposal for the controller (`take_proposal`), one at a time.
+
+The high watermark is the least log end offset of the *maximal* ISR: the committed members and those of the pending
+proposal. It also waits for a follower that is caught up and may be about to join, for otherwise a busy partition's
+follower would chase it for ever. It never goes back within a reign, and it stands still while the ISR is smaller than
+min.insync.replicas, so that whoever then leaves the ISR has every committed record (KIP-966). Source: Kafka's `Partition`
+(maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import Epoch, NodeId, Offset, TimestampMs
+from reference.replication.fencing import NO_EPOCH
+from reference.replication.high_watermark import next_high_watermark
+from reference.replication.isr import UNSAID, effective_min_isr, is_admissible, is_lagging, may_join
+from reference.replication.progress import UNKNOWN, Progress
+from reference.replication.proposal import Fate, Proposal, fate_of
+from reference.replication.reading import Read, Readable
+from reference.replication.reign import BrokerEpoch, Reign
+from reference.replication.replica import Role
+
+
+class Leading(Readable):
+    """A replica that leads."""
+
+    __slots__ = ()
+
+    # ---- reigns
+
+    def become_leader(self, reign: Reign, now: TimestampMs = 0) -> bool:
+        """A new reign of this replica begins at the end of its log; False, and nothing, for one that is not newer.
+
+        Errors: StorageError when the disk does not take the epoch's start; nothing has then changed.
+        """
+        if not self.is_newer(reign):
+            return False
+        self.log.assign_epoch_start(reign.leader_epoch, self.log.log_end_offset)
+        self.role, self.reign = Role.LEADER, reign
+        self.epoch_start = self.log.log_end_offset
+        self.pending, self.pending_is_sent = None, False
+        # Kafka keeps what it knew of its followers when the same broker is elected again; to forget it is the
+        # specification's rule, and costs one fetch.
+        self.followers = {
+            follower: Progress(last_caught_up=now if follower in reign.isr else 0)
+            for follower in reign.replicas
+            if follower != self.node
+        }
+        if self.trace is not None:
+            self.tell(
+                "BecomeLeader",
+                broker=self.node,
+                leaderEpoch=reign.leader_epoch,
+                partitionEpoch=reign.partition_epoch,
+            )
+        self.advance_high_watermark(now)
+        return True
+
+    def is_newer(self, reign: Reign) -> bool:
+        """Whether a reign is to be taken up: any by a replica without a role, else one with a newer leader epoch."""
+        return self.role is Role.NONE or reign.leader_epoch > self.reign.leader_epoch
+
+    def commit_isr(self, reign: Reign, now: TimestampMs) -> bool:
+        """Take over what the controller wrote in this reign; it settles what was pending. False for nothing newer."""
+        if not self.is_leader or reign.leader_epoch != self.reign.leader_epoch:
+            return False
+        if reign.partition_epoch <= self.reign.partition_epoch:
+            return False
+        self.assign(reign)
+        self.pending, self.pending_is_sent = None, False
+        if self.trace is not None:
+            self.tell("CommitIsr", leader=self.node, partitionEpoch=reign.partition_epoch)
+        self.advance_high_watermark(now)
+        return True
+
+    def assign(self, reign: Reign) -> None:
+        """Follow the assignment: progress is kept of those who stay, and begins for those who are new."""
+        self.reign = reign
+        self.followers = {
+            follower: self.followers.get(follower) or Progress() for follower in reign.replicas if follower != self.node
+        }
+
+    # ---- followers' fetches
+
+    def answer_fetch(
+        self,
+        follower: NodeId,
+        broker_epoch: BrokerEpoch,
+        fetch_offset: Offset,
+        last_fetched_epoch: Epoch,
+        asked_epoch: Epoch,
+        now: TimestampMs,
+        max_bytes: int,
+        minimum_one: bool,
+        log_start: Offset = UNKNOWN,
+    ) -> Read:
+        """Serve a follower's fetch up to the log's end, and learn from it how far the follower is.
+
+        A fetch that waited and is read again is not news: `read_as_follower` is for that. What is answered is the high
+        watermark before this fetch, as Kafka answers it: the next response tells the follower what it brought about.
+        Errors: KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (also for a fetch of an
+        earlier life), OFFSET_OUT_OF_RANGE; StorageError.
+        """
+        read = self.read_as_follower(follower, fetch_offset, last_fetched_epoch, asked_epoch, max_bytes, minimum_one)
+        if read.diverging is not None:
+            return read
+        self._require_present_life(follower, broker_epoch)
+        progress = self.followers[follower]
+        end_before = progress.end
+        is_news = progress.take_fetch(fetch_offset, log_start, broker_epoch, self.log.log_end_offset, now)
+        if is_news and self.trace is not None:
+            self.tell("AnswerFetch", leader=self.node, follower=follower, end=fetch_offset)
+        self.expand_isr(follower)
+        if fetch_offset != end_before:
+            self.advance_high_watermark(now)
+        return read
+
+    def read_as_follower(
+        self,
+        follower: NodeId,
+        fetch_offset: Offset,
+        last_fetched_epoch: Epoch,
+        asked_epoch: Epoch,
+        max_bytes: int,
+        minimum_one: bool,
+    ) -> Read:
+        """What a follower's fetch gives: records up to the log's end, or where the logs part. Errors: as `answer_fetch`."""
+        self.require_leader(asked_epoch)
+        if follower not in self.followers:
+            # A reassignment may have added it in metadata that this leader has not replayed: it is to try again.
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if asked_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"Replica {follower} is not a replica of {self.name} in leader epoch {self.reign.leader_epoch} with"
+                f" partition epoch {self.reign.partition_epoch}.",
+            )
+        read = self.look_at(fetch_offset, last_fetched_epoch)
+        if read.diverging is None and fetch_offset < self.log.log_end_offset:
+            read.records = self.log.read(fetch_offset, max_bytes, None, minimum_one).records
+        return read
+
+    def _require_present_life(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
+        peer = self.brokers(follower)
+        if broker_epoch == UNSAID or peer is None or peer.is_fenced:
+            return
+        if broker_epoch < peer.broker_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Broker {follower} fetched in its life {broker_epoch}, and is registered in {peer.broker_epoch}.",
+            )
+
+    # ---- the high watermark
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, or all replicas where there are fewer."""
+        return effective_min_isr(self.min_isr, len(self.reign.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return len(self.reign.isr) < self.effective_min_isr
+
+    def is_in_maximal_isr(self, broker: NodeId) -> bool:
+        """Whether a broker is in sync, or may be so already without this leader knowing."""
+        return broker in self.reign.isr or (self.pending is not None and broker in self.pending.isr)
+
+    def advance_high_watermark(self, now: TimestampMs) -> bool:
+        """Commit what every replica that counts has; True when the high watermark moved."""
+        if self.is_under_min_isr:
+            return False
+        moved = next_high_watermark(self.high_watermark, self.log.log_end_offset, self._counted_ends(now))
+        if moved == self.high_watermark:
+            return False
+        self.high_watermark = moved
+        if self.trace is not None:
+            self.tell("AdvanceHighWatermark", leader=self.node, highWatermark=moved)
+        return True
+
+    def _counted_ends(self, now: TimestampMs) -> Iterator[Offset]:
+        for follower, progress in self.followers.items():
+            if self.is_in_maximal_isr(follower) or self._is_about_to_join(follower, progress, now):
+                yield progress.end
+
+    def _is_about_to_join(self, follower: NodeId, progress: Progress, now: TimestampMs) -> bool:
+        lags = is_lagging(progress.end, self.log.log_end_offset, progress.last_caught_up, now, self.lag_max_ms)
+        return not lags and self._is_admissible(follower)
+
+    def is_committed(self, end: Offset) -> bool:
+        """Whether everything below an offset is committed."""
+        return self.high_watermark >= end
+
+    def answer_to_produce(self, end: Offset) -> ErrorCode | None:
+        """What a producer that waits for acks=all is to be told; None while it must wait (ACK-04, ACK-06).
+
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND where the records are committed, but by an ISR that has become too small.
+        """
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.is_committed(end):
+            return None
+        members = {*self.reign.isr, *(self.pending.isr if self.pending is not None else ())}
+        return ErrorCode.NONE if len(members) >= self.effective_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def acknowledge(self, end: Offset) -> None:
+        """Acks=all is answered for the records below an offset: a step, if a tracer wants to know."""
+        if self.trace is not None:
+            self.tell("Acknowledge", leader=self.node, end=end)
+
+    # ---- the ISR
+
+    def expand_isr(self, follower: NodeId) -> bool:
+        """Propose a follower that has caught up; from now on it counts. False where it may not join, or something is pending."""
+        progress = self.followers.get(follower)
+        if progress is None or self.pending is not None or follower in self.reign.isr:
+            return False
+        if not may_join(progress.end, self.high_watermark, self.epoch_start) or not self._is_admissible(follower):
+            return False
+        self._propose((*self.reign.isr, follower))
+        if self.trace is not None:
+            self.tell("ExpandIsr", leader=self.node, follower=follower)
+        return True
+
+    def shrink_isr(self, now: TimestampMs) -> bool:
+        """Propose to go on without the first member that lags; it counts until the controller has agreed.
+
+        One member at a time, as the specification has it (Kafka takes all laggards out at once): the next one is due as
+        soon as the first is out, see `shrink_deadline`.
+        """
+        if not self.is_leader or self.pending is not None:
+            return False
+        for follower in self.reign.isr:
+            if follower != self.node and self._lags(follower, now):
+                self._propose(tuple(member for member in self.reign.isr if member != follower))
+                if self.trace is not None:
+                    self.tell("ShrinkIsr", leader=self.node, follower=follower)
+                return True
+        return False
+
+    def shrink_deadline(self) -> TimestampMs | None:
+        """When `shrink_isr` may have something to do; None while nobody is behind, or a proposal is pending."""
+        if not self.is_leader or self.pending is not None:
+            return None
+        end = self.log.log_end_offset
+        members = [self.followers[member] for member in self.reign.isr if member in self.followers]
+        caught_up = [progress.last_caught_up for progress in members if progress.end != end]
+        return min(caught_up) + self.lag_max_ms + 1 if caught_up else None
+
+    def _lags(self, follower: NodeId, now: TimestampMs) -> bool:
+        progress = self.followers.get(follower)
+        if progress is None:
+            return True
+        return is_lagging(progress.end, self.log.log_end_offset, progress.last_caught_up, now, self.lag_max_ms)
+
+    def _is_admissible(self, follower: NodeId) -> bool:
+        peer = self.brokers(follower)
+        return peer is not None and is_admissible(
+            self.followers[follower].broker_epoch, peer.broker_epoch, peer.is_fenced, peer.is_shutting_down
+        )
+
+    # ---- proposals
+
+    def _propose(self, isr: tuple[NodeId, ...]) -> None:
+        epochs = tuple(self._broker_epoch_of(member) for member in isr)
+        self.pending = Proposal(self.reign.leader_epoch, self.reign.partition_epoch, isr, epochs)
+        self.pending_is_sent = False
+
+    def _broker_epoch_of(self, member: NodeId) -> BrokerEpoch:
+        """A member that has not fetched yet needs no proof: if it went away, the partition epoch will have moved."""
+        if member == self.node:
+            peer = self.brokers(member)
+            return peer.broker_epoch if peer is not None else UNSAID
+        progress = self.followers.get(member)
+        return max(progress.broker_epoch, UNSAID) if progress is not None else UNSAID
+
+    def take_proposal(self) -> Proposal | None:
+        """The proposal that is to be sent to the controller, once; whoever takes it brings an answer or a failure back."""
+        if self.pending is None or self.pending_is_sent:
+            return None
+        self.pending_is_sent = True
+        return self.pending
+
+    def proposal_answered(
+        self,
+        proposal: Proposal,
+        error: ErrorCode,
+        now: TimestampMs,
+        *,
+        leader_epoch: Epoch = NO_EPOCH,
+        partition_epoch: Epoch = NO_EPOCH,
+        isr: tuple[NodeId, ...] = (),
+    ) -> Fate | None:
+        """What became of a proposal: the partition's error in the answer, or the whole answer's, and what it says now.
+
+        Where there was no answer, `error` is NETWORK_EXCEPTION or the like: the proposal can be taken again, unchanged.
+        None for a proposal that is no longer the pending one.
+        """
+        if self.pending is not proposal:
+            return None
+        fate = fate_of(error)
+        if fate is Fate.COMMITTED:
+            self._take_accepted(leader_epoch, partition_epoch, isr, now)
+        elif fate is Fate.ROLLED_BACK:
+            self.roll_back_isr(now)
+        elif fate is Fate.SENT_AGAIN:
+            self.pending_is_sent = False
+        return fate
+
+    def _take_accepted(
+        self, leader_epoch: Epoch, partition_epoch: Epoch, isr: tuple[NodeId, ...], now: TimestampMs
+    ) -> None:
+        """An answer from another reign or the past settles nothing: metadata will."""
+        if leader_epoch != self.reign.leader_epoch or partition_epoch < self.reign.partition_epoch:
+            return
+        if partition_epoch == self.reign.partition_epoch:
+            self.pending, self.pending_is_sent = None, False
+            return
+        self.commit_isr(replace(self.reign, isr=isr, partition_epoch=partition_epoch), now)
+
+    def roll_back_isr(self, now: TimestampMs) -> None:
+        """The controller refused the proposal for good: the committed ISR is the ISR."""
+        self.pending, self.pending_is_sent = None, False
+        if self.trace is not None:
+            self.tell("RollBackIsr", leader=self.node)
+        self.advance_high_watermark(now)
+
+    # ---- deleted records
+
+    def low_watermark(self) -> Offset:
+        """The least log start of the replicas whose brokers are alive: what DeleteRecords waits for; -1 while unknown."""
+        lowest = self.log.log_start_offset
+        for follower, progress in self.followers.items():
+            peer = self.brokers(follower)
+            if peer is not None and not peer.is_fenced:
+                lowest = min(lowest, progress.log_start)
+        return lowest

@@ -1,0 +1,40 @@
+"""What a leader knows of one follower: how far it was when it last fetched, when, and in which life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.replication.isr import NEVER_FETCHED, caught_up_at
+from reference.replication.reign import BrokerEpoch
+
+UNKNOWN: Offset = -1
+
+
+@dataclass(slots=True)
+class Progress:
+    """A follower in its leader's eyes; a new reign begins with none (Kafka's `ReplicaState`)."""
+
+    end: Offset = UNKNOWN
+    """Its log end offset: what it asked for last; -1 while unknown."""
+    log_start: Offset = UNKNOWN
+    broker_epoch: BrokerEpoch = NEVER_FETCHED
+    last_fetch: TimestampMs = 0
+    leader_end_at_fetch: Offset = UNKNOWN
+    """The leader's own end at that time."""
+    last_caught_up: TimestampMs = 0
+
+    def take_fetch(
+        self, offset: Offset, log_start: Offset, broker_epoch: BrokerEpoch, leader_end: Offset, now: TimestampMs
+    ) -> bool:
+        """Learn from a fetch; True when the follower's end or life is another than before."""
+        is_news = offset != self.end or broker_epoch != self.broker_epoch
+        # A clock that was set back must not make a follower lag.
+        now = max(now, self.last_fetch, self.last_caught_up)
+        self.last_caught_up = caught_up_at(
+            offset, leader_end, now, self.leader_end_at_fetch, self.last_fetch, self.last_caught_up
+        )
+        self.end, self.log_start, self.broker_epoch = offset, log_start, broker_epoch
+        self.last_fetch = now
+        self.leader_end_at_fetch = max(leader_end, self.leader_end_at_fetch)
+        return is_news

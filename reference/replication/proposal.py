@@ -1,0 +1,57 @@
+"""An ISR that a leader proposes to the controller, and what each answer to it means (KIP-497).
+
+A proposal is *pending* from the moment it is made until its fate is known. While it is, its members count for the high
+watermark beside the committed ones: it may have been accepted without the leader knowing. So it may be undone only where
+the controller says that it did not take it and never will, and not where an answer merely says "stale": an earlier copy
+of the same request, whose answer was lost, may have made it stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import Epoch, NodeId
+from reference.replication.reign import BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What AlterPartition is to say of one partition."""
+
+    leader_epoch: Epoch
+    partition_epoch: Epoch
+    """The partition epoch that the proposal builds on."""
+    isr: tuple[NodeId, ...]
+    broker_epochs: tuple[BrokerEpoch, ...]
+    """One for each of `isr`: the life in which the member fetched; -1 for one that has not fetched in this reign."""
+
+
+class Fate(Enum):
+    """What becomes of a pending proposal."""
+
+    COMMITTED = auto()
+    ROLLED_BACK = auto()
+    KEPT = auto()
+    """Until metadata tell."""
+    SENT_AGAIN = auto()
+
+
+FATES: dict[ErrorCode, Fate] = {
+    ErrorCode.NONE: Fate.COMMITTED,
+    ErrorCode.INELIGIBLE_REPLICA: Fate.ROLLED_BACK,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: Fate.ROLLED_BACK,
+    ErrorCode.INVALID_UPDATE_VERSION: Fate.KEPT,
+    ErrorCode.FENCED_LEADER_EPOCH: Fate.KEPT,
+    ErrorCode.NEW_LEADER_ELECTED: Fate.KEPT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Fate.KEPT,
+    ErrorCode.UNKNOWN_TOPIC_ID: Fate.KEPT,
+    ErrorCode.INVALID_REQUEST: Fate.KEPT,
+}
+"""By the partition's error code in the answer (Kafka's `Partition.handleAlterPartitionError`)."""
+
+
+def fate_of(error: ErrorCode) -> Fate:
+    """Everything else, no answer among it, says nothing: the same proposal is sent again."""
+    return FATES.get(error, Fate.SENT_AGAIN)

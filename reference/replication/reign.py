@@ -1,0 +1,55 @@
+"""What the metadata say of a partition and of the brokers, as far as a replica acts by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from reference.protocol.primitives import Epoch, NodeId
+
+BrokerEpoch: TypeAlias = int
+"""A broker's registration: grows with every start; -1 where a request does not say it (KIP-903)."""
+
+NO_BROKER: NodeId = -1
+"""The leader of a partition that has none."""
+
+TruncationRule: TypeAlias = Literal["leader-epoch", "high-watermark"]
+"""How a follower's log is brought in line: by KIP-101 and what came after it, or as before, to the high watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """Who leads a partition, as the controller's records say."""
+
+    leader: NodeId
+    leader_epoch: Epoch
+    partition_epoch: Epoch
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...] = ()
+    """Replicas that an ongoing reassignment brings in; part of `replicas`."""
+    removing: tuple[NodeId, ...] = ()
+    """Replicas that it takes out; part of `replicas` until it is done."""
+
+
+NO_REIGN = Reign(NO_BROKER, -1, -1, (), ())
+"""What a replica acts by that has replayed nothing yet."""
+
+
+class Peer(NamedTuple):
+    """A broker's registration."""
+
+    broker_epoch: BrokerEpoch
+    is_fenced: bool = False
+    is_shutting_down: bool = False
+    """In controlled shutdown."""
+
+
+Brokers: TypeAlias = Callable[[NodeId], Peer | None]
+"""Finds a broker's registration in the metadata; of this node itself, the one that it knows to be its own."""
+
+
+def no_brokers(node: NodeId) -> Peer | None:
+    """Where nothing is known of brokers, none may join an ISR."""
+    return None

@@ -1,0 +1,107 @@
+"""One replica of one partition: its log, its role, how far it is committed, and whom it tells of its steps.
+
+The steps themselves stand by their roles: `leader`, `follower`, and `reading` for what clients may see; `partition` puts
+them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import Epoch, NodeId, Offset, TopicId, TopicName
+from reference.replication.fencing import NO_EPOCH, check_leader_epoch
+from reference.replication.progress import Progress
+from reference.replication.proposal import Proposal
+from reference.replication.reign import NO_REIGN, Brokers, Reign, TruncationRule, no_brokers
+from reference.storage.log import Log
+
+LAG_MAX_MS = 30_000
+"""Default of replica.lag.time.max.ms."""
+
+Trace = Callable[[str, Mapping[str, Any]], None]
+"""Takes a step's name and a row of the trace: the form is that of `spec/trace.py`."""
+
+
+class Role(Enum):
+    """What a replica is in its reign; NONE until it has replayed who leads."""
+
+    NONE = auto()
+    LEADER = auto()
+    FOLLOWER = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """A partition's replica on this node."""
+
+    topic: TopicName
+    topic_id: TopicId
+    index: int
+    log: Log
+    node: NodeId
+    reign: Reign = NO_REIGN
+    """What it acts by; while it has no role, nothing."""
+    high_watermark: Offset = 0
+    trace: Trace | None = None
+    """Told of every step that the specification knows, by the step's name there."""
+    brokers: Brokers = no_brokers
+    truncation: TruncationRule = "leader-epoch"
+    min_isr: int = 1
+    """min.insync.replicas of the topic."""
+    lag_max_ms: int = LAG_MAX_MS
+    """replica.lag.time.max.ms"""
+    role: Role = Role.NONE
+    followers: dict[NodeId, Progress] = field(default_factory=dict[NodeId, Progress])
+    """As a leader: the other replicas of the assignment."""
+    pending: Proposal | None = None
+    """As a leader: the proposal whose fate is not known."""
+    pending_is_sent: bool = False
+    epoch_start: Offset = -1
+    """As a leader: where its reign began."""
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def leader_epoch(self) -> Epoch:
+        return self.reign.leader_epoch
+
+    @property
+    def name(self) -> str:
+        """`topic-index`, as its folder is called."""
+        return f"{self.topic}-{self.index}"
+
+    def require_leader(self, asked_epoch: Epoch = NO_EPOCH) -> None:
+        """Errors: KafkaError NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (EPO-01, EPO-02)."""
+        self.require_epoch(asked_epoch)
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def require_epoch(self, asked_epoch: Epoch) -> None:
+        """Errors: KafkaError FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH."""
+        code = check_leader_epoch(asked_epoch, self.reign.leader_epoch)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+
+    def tell(self, action: str, **arguments: Any) -> None:
+        """One row of the trace: the step and the state after it. Ask for `trace` first: telling costs."""
+        assert self.trace is not None
+        acts = self.role is not Role.NONE
+        row: dict[str, Any] = {
+            "node": self.node,
+            "partition": self.name,
+            "action": action,
+            "args": arguments,
+            "leo": self.log.log_end_offset,
+            "hw": self.high_watermark,
+            "leaderEpoch": self.reign.leader_epoch if acts else -1,
+            "partitionEpoch": self.reign.partition_epoch if acts else -1,
+        }
+        if self.is_leader:
+            row["isr"] = list(self.reign.isr)
+        self.trace(action, row)

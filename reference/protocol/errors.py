@@ -187,7 +187,10 @@ RETRIABLE = frozenset(
 
 def name_of(code: int) -> str:
     """The name of a code, or its number where it has none: `NOT_LEADER_OR_FOLLOWER(6)`."""
-    return f"{ErrorCode(code).name}({code})" if code in ErrorCode else f"error {code}"
+    try:
+        return f"{ErrorCode(code).name}({code})"
+    except ValueError:
+        return f"error {code}"
 
 
 class KafkaError(Exception):

@@ -1,0 +1,160 @@
+"""This broker as a member of the cluster: it registers, keeps saying that it is alive, and asks leave to stop.
+
+A broker gets its epoch by registration, replays the metadata at least up to that record, and is fenced until a heartbeat
+says so; then it is elected and put into ISRs. A controller that does not know its epoch any more makes it register anew.
+Source: KIP-500, KIP-631; org.apache.kafka.server.BrokerLifecycleManager.
+
+    starting --registered--> recovering --caught up--> running --wants to stop--> leaving --allowed--> gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Protocol
+
+from reference.protocol.errors import ErrorCode, name_of
+from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.schema import Message
+
+RETRY_MS = 100
+"""A registration or heartbeat that got no answer is sent again after this time."""
+
+FIRST_HEARTBEAT_MS = 10
+"""While the broker waits to be unfenced it asks more often than broker.heartbeat.interval.ms."""
+
+
+class State(Enum):
+    """Where a broker's life in the cluster stands."""
+
+    STARTING = auto()
+    RECOVERING = auto()
+    RUNNING = auto()
+    LEAVING = auto()
+    GONE = auto()
+
+
+class Chance(Protocol):
+    def randrange(self, start: int, stop: int = ..., /) -> int: ...
+
+
+Answered = Callable[[Message | None, TimestampMs], None]
+Ask = Callable[[Message, Answered, TimestampMs], None]
+"""Ask the active controller; the answer is None when there is none to be had."""
+
+
+class Membership:
+    """The broker's side of registration and heartbeats."""
+
+    def __init__(
+        self,
+        registration: BrokerRegistrationRequest,
+        *,
+        heartbeat_interval_ms: int,
+        applied: Callable[[], Offset],
+        ask: Ask,
+        log: Callable[[str, str], None],
+        now: TimestampMs,
+    ) -> None:
+        """`applied` tells up to where this node has replayed the metadata; `registration.previous_broker_epoch` is that
+        of the life before if it ended cleanly, else -1 (KIP-966)."""
+        self.state = State.STARTING
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self._registration = registration
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._applied = applied
+        self._ask = ask
+        self._log = log
+        self._asking = False
+        self._next: TimestampMs = now
+        self._leave_by: TimestampMs | None = None
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the metadata are replayed up to the registration: before, nothing of this broker may be served."""
+        return self.state not in (State.STARTING, State.RECOVERING)
+
+    def tick(self, now: TimestampMs) -> None:
+        """Send what is due."""
+        if self._leave_by is not None and now >= self._leave_by:
+            self._log("warning", "no leave to stop was given in time: stopping all the same")
+            self.state = State.GONE
+        self.metadata_applied(now)
+        if self._asking or now < self._next or self.state is State.GONE:
+            return
+        self._asking = True
+        if self.state is State.STARTING:
+            self._ask(self._registration, self._registered, now)
+        else:
+            self._ask(self._heartbeat(), self._heard, now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        if self.state is State.GONE:
+            return None
+        times = [None if self._asking else self._next, self._leave_by]
+        return min((time for time in times if time is not None), default=None)
+
+    def metadata_applied(self, now: TimestampMs) -> None:
+        """The image has moved on: perhaps this broker has caught up with its registration."""
+        if self.state is State.RECOVERING and self._applied() > self.broker_epoch:
+            self.state = State.RUNNING
+            self._next = now
+
+    def leave(self, now: TimestampMs, timeout_ms: int) -> None:
+        """Ask leave to stop (controlled shutdown): leaderships are moved away first."""
+        if self.state in (State.RUNNING, State.RECOVERING):
+            self.state = State.LEAVING
+            self._next = now
+            self._leave_by = now + timeout_ms
+        elif self.state is State.STARTING:
+            self.state = State.GONE
+
+    def _registered(self, answer: Message | None, now: TimestampMs) -> None:
+        self._asking = False
+        self._next = now + RETRY_MS
+        if not isinstance(answer, BrokerRegistrationResponse):
+            return
+        if answer.error_code != ErrorCode.NONE:
+            if answer.error_code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION):
+                self._log("error", f"the controller does not register this broker: {name_of(answer.error_code)}")
+            return
+        self.broker_epoch = answer.broker_epoch
+        if self.state is State.STARTING:
+            self.state = State.RECOVERING
+        self._log("info", f"registered with broker epoch {self.broker_epoch}")
+        self._next = now
+        self.metadata_applied(now)
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self._registration.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._applied() - 1,
+            want_fence=self.state is State.RECOVERING,
+            want_shut_down=self.state is State.LEAVING,
+        )
+
+    def _heard(self, answer: Message | None, now: TimestampMs) -> None:
+        self._asking = False
+        self._next = now + RETRY_MS
+        if not isinstance(answer, BrokerHeartbeatResponse):
+            return
+        if answer.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            # The controller knows another life of this broker: what it granted to ours is void.
+            if self.state is not State.LEAVING:
+                self.state = State.STARTING
+            self._next = now
+            return
+        if answer.error_code != ErrorCode.NONE:
+            return
+        if answer.is_fenced != self.is_fenced:
+            self.is_fenced = answer.is_fenced
+            self._log("info", "fenced" if answer.is_fenced else "unfenced")
+        if answer.should_shut_down and self.state is State.LEAVING:
+            self.state = State.GONE
+            return
+        waits = self.is_fenced or self.state is State.LEAVING
+        self._next = now + (FIRST_HEARTBEAT_MS if waits else self._heartbeat_interval_ms)

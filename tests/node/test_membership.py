@@ -1,0 +1,130 @@
+"""A broker's registration and heartbeats."""
+
+from __future__ import annotations
+
+from reference.node.membership import FIRST_HEARTBEAT_MS, RETRY_MS, Answered, Membership, State
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from reference.protocol.schema import Message
+
+INTERVAL_MS = 2000
+
+
+class Broker:
+    """A membership, and the controller that the test plays."""
+
+    def __init__(self) -> None:
+        self.applied = 0
+        self.asked: list[tuple[Message, Answered]] = []
+        self.member = Membership(
+            BrokerRegistrationRequest(broker_id=1),
+            heartbeat_interval_ms=INTERVAL_MS,
+            applied=lambda: self.applied,
+            ask=lambda body, answered, now: self.asked.append((body, answered)),
+            log=lambda level, message: None,
+            now=0,
+        )
+
+    def answer(self, answer: Message | None, now: int = 0) -> Message:
+        body, answered = self.asked.pop()
+        answered(answer, now)
+        return body
+
+    def tick(self, now: int) -> Message | None:
+        self.member.tick(now)
+        return self.asked[-1][0] if self.asked else None
+
+    def register(self) -> None:
+        assert isinstance(self.tick(0), BrokerRegistrationRequest)
+        self.answer(BrokerRegistrationResponse(broker_epoch=7))
+
+    def run(self) -> None:
+        self.register()
+        self.applied = 8
+        heartbeat = self.tick(0)
+        assert isinstance(heartbeat, BrokerHeartbeatRequest) and not heartbeat.want_fence
+        self.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))
+
+
+def test_a_life() -> None:
+    broker = Broker()
+    member = broker.member
+    broker.register()
+    assert (member.state, member.broker_epoch, member.has_caught_up) == (State.RECOVERING, 7, False)
+    heartbeat = broker.tick(0)
+    assert isinstance(heartbeat, BrokerHeartbeatRequest)
+    assert (heartbeat.want_fence, heartbeat.broker_epoch, heartbeat.current_metadata_offset) == (True, 7, -1)
+    broker.answer(BrokerHeartbeatResponse(is_fenced=True), 5)
+    assert member.next_deadline() == 5 + FIRST_HEARTBEAT_MS
+    broker.applied = 7
+    member.metadata_applied(6)
+    assert not member.has_caught_up, "its own registration is at offset 7"
+    broker.applied = 8
+    member.metadata_applied(6)
+    assert member.has_caught_up and member.is_fenced
+    assert isinstance(broker.tick(6), BrokerHeartbeatRequest)
+    broker.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True), 7)
+    assert not member.is_fenced and member.next_deadline() == 7 + INTERVAL_MS
+
+
+def test_one_question_at_a_time_and_no_answer_is_asked_again() -> None:
+    broker = Broker()
+    broker.tick(0), broker.tick(1), broker.tick(5000)
+    assert len(broker.asked) == 1
+    broker.answer(None, 5000)
+    assert broker.tick(5000 + RETRY_MS - 1) is None
+    assert isinstance(broker.tick(5000 + RETRY_MS), BrokerRegistrationRequest)
+
+
+def test_a_refused_registration_is_asked_again() -> None:
+    for code in (
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        999,
+    ):
+        broker = Broker()
+        broker.tick(0)
+        broker.answer(BrokerRegistrationResponse(error_code=code))
+        assert broker.member.state is State.STARTING
+        assert isinstance(broker.tick(RETRY_MS), BrokerRegistrationRequest)
+
+
+def test_a_controller_that_forgot_the_broker_makes_it_register_anew() -> None:
+    for code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+        broker = Broker()
+        broker.run()
+        assert isinstance(broker.tick(INTERVAL_MS), BrokerHeartbeatRequest)
+        broker.answer(BrokerHeartbeatResponse(error_code=code), INTERVAL_MS)
+        assert isinstance(broker.tick(INTERVAL_MS), BrokerRegistrationRequest)
+
+
+def test_leaving_waits_for_leave() -> None:
+    broker = Broker()
+    broker.run()
+    broker.member.leave(10, timeout_ms=1000)
+    heartbeat = broker.tick(10)
+    assert isinstance(heartbeat, BrokerHeartbeatRequest) and heartbeat.want_shut_down
+    broker.answer(BrokerHeartbeatResponse(is_fenced=False), 11)
+    assert broker.member.state is State.LEAVING
+    broker.tick(11 + FIRST_HEARTBEAT_MS)
+    broker.answer(BrokerHeartbeatResponse(is_fenced=False, should_shut_down=True), 30)
+    assert broker.member.state is State.GONE and broker.member.next_deadline() is None
+
+
+def test_leaving_does_not_wait_for_ever() -> None:
+    broker = Broker()
+    broker.run()
+    broker.member.leave(10, timeout_ms=1000)
+    broker.tick(10)
+    broker.member.tick(1009)
+    assert broker.member.state is State.LEAVING
+    broker.member.tick(1010)
+    assert broker.member.state is State.GONE
+
+
+def test_who_never_registered_may_leave_at_once() -> None:
+    broker = Broker()
+    broker.member.leave(0, timeout_ms=1000)
+    assert broker.member.state is State.GONE

@@ -25,9 +25,10 @@ from reference.node.node import Identity, Node
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
+from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
 from reference.runtime.metrics import Metrics, serve_metrics
-from reference.runtime.server import Server, advertised_endpoints, bind_listeners, now_ms
+from reference.runtime.server import Server, advertised_endpoints, bind_listeners
 from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
 from reference.storage.disk import PosixDisk
 from reference.storage.errors import CorruptFile, LogError
@@ -139,7 +140,7 @@ def run_broker(configuration: ServerConfiguration) -> None:
             endpoints=advertised_endpoints(configuration, listeners),
             rack=configuration.properties.get("broker.rack"),
         )
-        started = now_ms()
+        clock = Clock()
         try:
             node = Node(
                 identity,
@@ -147,13 +148,13 @@ def run_broker(configuration: ServerConfiguration) -> None:
                 PosixDisk(),
                 configuration.folder,
                 random.Random(),
-                started,
+                clock.now(),
                 log=speaker(logger),
                 tracer=_tracer(configuration.trace_file, open_files),
             )
         except (CorruptFile, CodecError, RecordsError, LogError, KafkaError, OSError) as error:
             raise ConfigurationError(f"{configuration.folder} cannot be served: {error}") from error
-        asyncio.run(_serve(configuration, node, listeners, logger))
+        asyncio.run(_serve(configuration, node, listeners, clock, logger))
 
 
 def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
@@ -168,9 +169,11 @@ def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
     return trace
 
 
-async def _serve(configuration: ServerConfiguration, node: Node, listeners: list[Any], logger: logging.Logger) -> None:
+async def _serve(
+    configuration: ServerConfiguration, node: Node, listeners: list[Any], clock: Clock, logger: logging.Logger
+) -> None:
     loop = asyncio.get_running_loop()
-    server = Server(node, listeners, Metrics(), speaker(logger))
+    server = Server(node, listeners, Metrics(), speaker(logger), clock)
 
     def on_signal(number: int) -> None:
         logger.info("%s: stopping", signal.Signals(number).name)

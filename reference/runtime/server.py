@@ -18,6 +18,7 @@ from reference.controller.image import Endpoint
 from reference.node.effects import Close, HangUp, Respond, Send
 from reference.node.node import Node
 from reference.protocol.primitives import TimestampMs
+from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
 from reference.runtime.metrics import Metrics
@@ -87,10 +88,12 @@ class Server:
         listeners: list[BoundListener],
         metrics: Metrics,
         log: Logger,
+        clock: Clock,
         max_connections: int | None = None,
     ) -> None:
         self.node = node
         self.metrics = metrics
+        self._now = clock.now
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         integer = node.configuration.integer
         self.max_request_bytes = integer("socket.request.max.bytes")
@@ -127,7 +130,7 @@ class Server:
                 connection.close("the broker stops")
             self._peers.close()
             try:
-                self.node.shut_down(now_ms())
+                self.node.shut_down(self._now())
             except LogError as error:
                 self._log("error", f"the end was not clean: {error}")
 
@@ -168,7 +171,7 @@ class Server:
         self.metrics.requests += 1
         self.metrics.bytes_in += len(frame) + 4
         try:
-            self.node.receive(connection.id, frame, now_ms())
+            self.node.receive(connection.id, frame, self._now())
         except Exception:
             # A mistake of ours: the others are served on, and the log has what is needed to mend it.
             self._log("error", f"connection {connection.id}: a request failed\n{traceback.format_exc()}")
@@ -185,11 +188,11 @@ class Server:
 
     def on_answer(self, lane: Lane, frame: bytes) -> None:
         """Another node has answered."""
-        self._let_node(lambda: self.node.answered(*lane, frame, now_ms()))
+        self._let_node(lambda: self.node.answered(*lane, frame, self._now()))
 
     def on_unreachable(self, lane: Lane, reason: str) -> None:
         """Another node cannot be reached, or went away with our questions."""
-        self._let_node(lambda: self.node.unreachable(*lane, now_ms()))
+        self._let_node(lambda: self.node.unreachable(*lane, self._now()))
 
     def _let_node(self, act: Callable[[], None]) -> None:
         """Let the node act on something that no client asked for; a mistake of ours must not stop the loop."""
@@ -249,16 +252,11 @@ class Server:
                 return
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_later(max(0.0, (deadline - now_ms()) / 1000), self._on_timer)
+        self._timer = self._loop.call_later(max(0.0, (deadline - self._now()) / 1000), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._let_node(lambda: self.node.tick(now_ms()))
-
-
-def now_ms() -> TimestampMs:
-    """The wall clock in milliseconds."""
-    return time.time_ns() // 1_000_000
+        self._let_node(lambda: self.node.tick(self._now()))
 
 
 def raise_file_limit() -> None:
@@ -268,4 +266,4 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-__all__ = ["BoundListener", "Close", "Server", "advertised_endpoints", "bind_listeners", "now_ms"]
+__all__ = ["BoundListener", "Close", "Server", "advertised_endpoints", "bind_listeners"]

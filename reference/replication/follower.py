@@ -132,7 +132,7 @@ class Following(Replica):
         log = self.log
         own = log.end_offset_for_epoch(diverging_epoch)
         point = truncation_point(
-            diverging_epoch, end, own.leader_epoch, own.end_offset, log.log_end_offset, self.high_watermark
+            diverging_epoch, max(end, -1), own.leader_epoch, own.end_offset, log.log_end_offset, self.high_watermark
         )
         self._cut(leader, point.offset)
         return log.log_end_offset
@@ -143,9 +143,9 @@ class Following(Replica):
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER; StorageError.
         """
         self._require_following(leader)
-        if end >= self.log.log_end_offset:
+        if not 0 <= end < self.log.log_end_offset:
             return False
-        self._cut(leader, max(end, 0))
+        self._cut(leader, end)
         return True
 
     def _cut(self, leader: NodeId, offset: Offset) -> None:

@@ -1,7 +1,9 @@
 """The scalar rules of replication, searched by Hypothesis and confirmed over all paths by CrossHair."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,14 @@ from hypothesis import strategies as st
 from reference.protocol.errors import ErrorCode
 from reference.replication.fencing import check_leader_epoch
 from reference.replication.high_watermark import follower_high_watermark, next_high_watermark
+from reference.replication.isr import caught_up_at, effective_min_isr, is_admissible, is_lagging, may_join
+
+ROOT = Path(__file__).parent.parent.parent
+RULES = {
+    "reference/replication/isr.py": 13,
+    "tests/replication/contracts.py": 4,
+}
+"""Files, and how many postconditions each has."""
 
 offsets = st.integers(0, 1 << 40)
 
@@ -40,10 +50,85 @@ def test_epochs_are_fenced_both_ways(asked: int, current: int, code: ErrorCode) 
     assert check_leader_epoch(asked, current) is code
 
 
+@pytest.mark.parametrize(
+    ("end", "high_watermark", "epoch_start", "joins"),
+    [(5, 5, 5, True), (6, 5, 5, True), (4, 5, 0, False), (5, 5, 6, False), (-1, 0, 0, False)],
+)
+def test_a_follower_joins_with_all_that_is_or_may_be_committed(
+    end: int, high_watermark: int, epoch_start: int, joins: bool
+) -> None:
+    assert may_join(end, high_watermark, epoch_start) is joins
+
+
+@pytest.mark.parametrize(
+    ("fetched", "registered", "fenced", "leaving", "admissible"),
+    [
+        (7, 7, False, False, True),
+        (-1, 7, False, False, True),
+        (6, 7, False, False, False),
+        (8, 7, False, False, False),
+        (-2, 7, False, False, False),
+        (7, 7, True, False, False),
+        (7, 7, False, True, False),
+    ],
+)
+def test_who_is_fenced_leaving_or_of_another_life_stays_out(
+    fetched: int, registered: int, fenced: bool, leaving: bool, admissible: bool
+) -> None:
+    assert is_admissible(fetched, registered, fenced, leaving) is admissible
+
+
+def test_a_member_lags_when_it_was_behind_for_longer_than_it_may() -> None:
+    assert not is_lagging(4, 5, 1000, 1000 + 30, 30)
+    assert is_lagging(4, 5, 1000, 1000 + 31, 30)
+    assert not is_lagging(5, 5, 0, 1 << 40, 30)
+
+
+def test_a_follower_that_asks_for_what_the_leader_had_at_its_last_fetch_was_caught_up_then() -> None:
+    assert caught_up_at(10, 10, 500, 8, 400, 300) == 500
+    assert caught_up_at(9, 10, 500, 8, 400, 300) == 400
+    assert caught_up_at(7, 10, 500, 8, 400, 300) == 300
+
+
+def test_no_more_replicas_are_needed_than_there_are() -> None:
+    assert (effective_min_isr(2, 3), effective_min_isr(3, 1)) == (2, 1)
+
+
+def crosshair(*arguments: str, timeout_s: int = 60) -> list[str]:
+    command = [sys.executable, "-m", "crosshair", "check", "--report_all", "--analysis_kind=PEP316"]
+    done = subprocess.run(
+        [*command, f"--per_condition_timeout={timeout_s}", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    return (done.stdout + done.stderr).splitlines()
+
+
 @pytest.mark.parametrize("rule", ["high_watermark.follower_high_watermark", "fencing.check_leader_epoch"])
 def test_crosshair_confirms(rule: str) -> None:
-    command = [sys.executable, "-m", "crosshair", "check", f"reference.replication.{rule}"]
-    command += ["--analysis_kind=PEP316", "--per_condition_timeout=30", "--report_all"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Confirmed over all paths" in done.stdout, done.stdout
+    lines = crosshair(f"reference.replication.{rule}")
+    assert lines and all("Confirmed over all paths" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("file", RULES)
+def test_crosshair_confirms_all_of(file: str) -> None:
+    text = (ROOT / file).read_text()
+    assert len(re.findall(r"^\s+post:", text, re.MULTILINE)) == RULES[file]
+    lines = crosshair(file)
+    assert len(lines) == RULES[file], lines
+    assert all(line.endswith("Confirmed over all paths.") for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("rule", "bug"),
+    [
+        ("return end >= high_watermark and end >= epoch_start", "return end >= high_watermark"),
+        ("if is_fenced or is_shutting_down or", "if is_fenced or"),
+        ("now - last_caught_up > lag_max_ms\n", "now - last_caught_up >= lag_max_ms\n"),
+    ],
+)
+def test_a_broken_rule_is_refuted(rule: str, bug: str, tmp_path: Path) -> None:
+    text = (ROOT / "reference/replication/isr.py").read_text()
+    at = text.rindex(rule)
+    broken = tmp_path / "broken_isr.py"
+    broken.write_text(text[:at] + bug + text[at + len(rule) :])
+    assert any("error" in line for line in crosshair(str(broken)))

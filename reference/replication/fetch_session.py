@@ -1,0 +1,113 @@
+"""The asking side of a fetch session: partitions are named once, and from then on only what changes (KIP-227).
+
+A session begins with a full request (epoch 0), to which the leader answers with a session id, or without one if it has no
+room; each request after that carries the next epoch, and leaves out what the leader remembers. An error, a lost answer, or
+an answer that does not fit ends the session: the next request is a full one again and names the old id, so that the leader
+can forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.primitives import Epoch, Offset, TopicId
+
+NO_SESSION = 0
+FIRST_EPOCH = 0
+LAST_EPOCH = 0x7FFFFFFF
+
+Key = tuple[TopicId, int]
+"""A partition: its topic's id, and its index."""
+
+
+class Wanted(NamedTuple):
+    """What is asked of one partition."""
+
+    fetch_offset: Offset
+    leader_epoch: Epoch
+    last_fetched_epoch: Epoch
+    log_start: Offset
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """One session with one leader, and what the leader knows of it."""
+
+    id: int = NO_SESSION
+    epoch: int = FIRST_EPOCH
+    partitions: dict[Key, Wanted] = field(default_factory=dict[Key, Wanted])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request names all partitions."""
+        return self.epoch == FIRST_EPOCH
+
+    def request(self, wanted: Mapping[Key, Wanted], partition_max_bytes: int) -> FetchRequest:
+        """The next request, as far as the session has a say in it; `wanted` are all partitions, in order."""
+        known = {} if self.is_full else self.partitions
+        news = {key: each for key, each in wanted.items() if known.get(key) != each}
+        forgotten = [key for key in known if key not in wanted]
+        self.partitions = dict(wanted)
+        return FetchRequest(
+            session_id=self.id,
+            session_epoch=self.epoch,
+            topics=_topics(news, partition_max_bytes),
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[index]) for topic_id, index in forgotten
+            ],
+        )
+
+    def answered(self, response: FetchResponse) -> str | None:
+        """Go on with the session; gives what is wrong with an answer that cannot be used."""
+        if response.error_code != ErrorCode.NONE:
+            self.begin_anew(forget_id=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return f"the fetch session was refused with error {response.error_code}"
+        named = [(topic.topic_id, each.partition_index) for topic in response.responses for each in topic.partitions]
+        wrong = self._wrong_partitions(named)
+        if wrong is not None:
+            self.begin_anew()
+        elif response.session_id == NO_SESSION:
+            self.begin_anew(forget_id=True)
+        else:
+            self.id = response.session_id
+            self.epoch = self.epoch + 1 if self.epoch < LAST_EPOCH else FIRST_EPOCH + 1
+        return wrong
+
+    def _wrong_partitions(self, named: Collection[Key]) -> str | None:
+        strange = [key for key in named if key not in self.partitions]
+        if strange:
+            return f"the answer names partitions that were not asked for: {strange[:3]}"
+        if len(set(named)) != len(named):
+            return "the answer names a partition twice"
+        if self.is_full and len(named) != len(self.partitions):
+            return f"the answer to a full fetch of {len(self.partitions)} partitions names {len(named)}"
+        return None
+
+    def begin_anew(self, *, forget_id: bool = False) -> None:
+        """The next request is a full one; with `forget_id` there is no session that the leader should close."""
+        self.epoch = FIRST_EPOCH
+        if forget_id:
+            self.id = NO_SESSION
+
+
+def _topics(wanted: Mapping[Key, Wanted], partition_max_bytes: int) -> list[FetchRequest.FetchTopic]:
+    """In the order of the partitions: a leader serves those first that stand first."""
+    topics: list[FetchRequest.FetchTopic] = []
+    for (topic_id, index), each in wanted.items():
+        if not topics or topics[-1].topic_id != topic_id:
+            topics.append(FetchRequest.FetchTopic(topic_id=topic_id))
+        topics[-1].partitions.append(
+            FetchRequest.FetchPartition(
+                partition=index,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=each.fetch_offset,
+                last_fetched_epoch=each.last_fetched_epoch,
+                log_start_offset=each.log_start,
+                partition_max_bytes=partition_max_bytes,
+            )
+        )
+    return topics

@@ -1,0 +1,393 @@
+"""A follower's questions to one leader: what to ask for next, and what to do with the answer.
+
+One fetcher for each broker that leads something this node follows. It has one request out at a time, and no clock and no
+connection of its own:
+- `follow(partition)` whenever a replica has become follower of this leader, or of this leader in a new reign; `leave` when
+  the replica is given up (one whose reign is over is passed over by itself);
+- `next_request(now)`: a FetchRequest, now and then a ListOffsetsRequest, or None while one is out or nothing is to be
+  asked before `next_deadline()`;
+- `answered(response, now)` or, without an answer, `failed(now)`; then at once `next_request` again.
+
+Each partition is at one stage. A fetch that was out of range leads through two questions (Kafka's `fetchOffsetAndTruncate`):
+
+    FETCHING --OFFSET_OUT_OF_RANGE--> ASKING_END --ours is longer: cut--> FETCHING
+                                      ASKING_END --> ASKING_START --ours ends before: start over--> FETCHING
+    any stage --error--> the same question again after replica.fetch.backoff.ms (of an end or start: FETCHING again)
+    any stage --FENCED_LEADER_EPOCH, disk refuses--> FAILED until the next reign
+
+Source: Kafka's `AbstractFetcherThread`, `RemoteLeaderEndPoint`; KIP-227, KIP-320, KIP-595, KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple, cast
+
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset, TimestampMs, TopicName
+from reference.protocol.records.errors import RecordsError
+from reference.replication.fetch_session import FetchSession, Key, Wanted
+from reference.replication.partition import EARLIEST, LATEST, Partition, Role
+from reference.replication.reign import BrokerEpoch
+from reference.storage.errors import LogError
+
+
+class FetchSettings(NamedTuple):
+    """The broker's settings that a fetcher follows, with Kafka's defaults."""
+
+    max_wait_ms: int = 500
+    """replica.fetch.wait.max.ms"""
+    min_bytes: int = 1
+    """replica.fetch.min.bytes"""
+    max_bytes: int = 10 * 1024 * 1024
+    """replica.fetch.response.max.bytes"""
+    partition_max_bytes: int = 1024 * 1024
+    """replica.fetch.max.bytes"""
+    backoff_ms: int = 1000
+    """replica.fetch.backoff.ms"""
+
+
+class Stage(Enum):
+    """What a partition waits for; see the head of the module."""
+
+    FETCHING = auto()
+    ASKING_END = auto()
+    ASKING_START = auto()
+    FAILED = auto()
+
+
+PLACES: dict[Stage, int] = {Stage.ASKING_END: LATEST, Stage.ASKING_START: EARLIEST}
+"""The place of the leader's log that a stage asks for."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """A partition in the reign in which it is followed."""
+
+    partition: Partition
+    leader_epoch: Epoch
+    stage: Stage = Stage.FETCHING
+    ready_at: TimestampMs = 0
+    """It is asked for again from then on."""
+    asked: Wanted | None = None
+    """What the request that is out asks of it."""
+
+    @property
+    def key(self) -> Key:
+        return self.partition.topic_id, self.partition.index
+
+    def is_followed_from(self, leader: NodeId) -> bool:
+        """Whether the replica still follows that broker in that reign."""
+        partition = self.partition
+        return (
+            partition.role is Role.FOLLOWER
+            and partition.reign.leader == leader
+            and partition.reign.leader_epoch == self.leader_epoch
+        )
+
+
+class Note(NamedTuple):
+    """What is worth a line in the node's log, of a partition or (None) of the leader."""
+
+    partition: Partition | None
+    text: str
+    error: Exception | None = None
+    """What the own log, or the bytes of the answer, raised."""
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What an answer brought about."""
+
+    moved: list[Partition] = field(default_factory=list[Partition])
+    """Their log end, high watermark or log start is another: who waits for them is to be woken."""
+    notes: list[Note] = field(default_factory=list[Note])
+
+
+class Fetcher:
+    """The partitions that one leader is asked for."""
+
+    def __init__(
+        self, leader: NodeId, node: NodeId, broker_epoch: BrokerEpoch, settings: FetchSettings | None = None
+    ) -> None:
+        """`broker_epoch` is this node's own registration."""
+        self.leader = leader
+        self.node = node
+        self.broker_epoch = broker_epoch
+        self.settings = settings or FetchSettings()
+        self.session = FetchSession()
+        self._followed: dict[Key, Followed] = {}
+        self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
+
+    # ---- what is followed
+
+    def follow(self, partition: Partition) -> bool:
+        """Ask for a partition from now on; False where it is already asked for in this reign (or has failed in it)."""
+        known = self._followed.get((partition.topic_id, partition.index))
+        if known is not None and known.partition is partition and known.leader_epoch == partition.reign.leader_epoch:
+            return False
+        found = Followed(partition, partition.reign.leader_epoch)
+        self._followed[found.key] = found
+        return True
+
+    def leave(self, partition: Partition) -> None:
+        """Ask for it no more."""
+        self._followed.pop((partition.topic_id, partition.index), None)
+
+    @property
+    def followed(self) -> list[Partition]:
+        """All partitions that are asked for, failed ones among them."""
+        return [each.partition for each in self._followed.values()]
+
+    def has_failed(self, partition: Partition) -> bool:
+        """Whether a partition waits for its next reign."""
+        known = self._followed.get((partition.topic_id, partition.index))
+        return known is not None and known.stage is Stage.FAILED
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to follow, nothing out, and no session to close: the fetcher can go."""
+        return not self._followed and self._out is None and not self.session.partitions
+
+    # ---- asking
+
+    def next_request(self, now: TimestampMs) -> FetchRequest | ListOffsetsRequest | None:
+        """The next request, which is out from then on; None while one is, or while there is nothing to ask."""
+        if self._out is not None:
+            return None
+        self._pass_over_ended_reigns()
+        return self._bounds_request(now) or self._fetch_request(now)
+
+    def _pass_over_ended_reigns(self) -> None:
+        self._followed = {key: each for key, each in self._followed.items() if each.is_followed_from(self.leader)}
+
+    def _due(self, now: TimestampMs) -> Iterator[Followed]:
+        return (each for each in self._followed.values() if each.stage is not Stage.FAILED and each.ready_at <= now)
+
+    def _bounds_request(self, now: TimestampMs) -> ListOffsetsRequest | None:
+        due = [each for each in self._due(now) if each.stage in PLACES]
+        if not due:
+            return None
+        self._out = ListOffsetsResponse
+        topics: dict[TopicName, ListOffsetsRequest.ListOffsetsTopic] = {}
+        for each in due:
+            each.asked = self._wanted(each)
+            name = each.partition.topic
+            topic = topics.setdefault(name, ListOffsetsRequest.ListOffsetsTopic(name=name))
+            topic.partitions.append(
+                ListOffsetsRequest.ListOffsetsPartition(
+                    partition_index=each.partition.index,
+                    current_leader_epoch=each.leader_epoch,
+                    timestamp=PLACES[each.stage],
+                )
+            )
+        return ListOffsetsRequest(replica_id=self.node, topics=[*topics.values()])
+
+    def _fetch_request(self, now: TimestampMs) -> FetchRequest | None:
+        due = [each for each in self._due(now) if each.stage is Stage.FETCHING]
+        if not due and (self.session.is_full or not self.session.partitions):
+            return None
+        self._out = FetchResponse
+        for each in due:
+            each.asked = self._wanted(each)
+        request = self.session.request(
+            {each.key: each.asked for each in due if each.asked is not None}, self.settings.partition_max_bytes
+        )
+        request.replica_state = FetchRequest.ReplicaState(replica_id=self.node, replica_epoch=self.broker_epoch)
+        request.max_wait_ms = self.settings.max_wait_ms
+        request.min_bytes = self.settings.min_bytes
+        request.max_bytes = self.settings.max_bytes
+        return request
+
+    def _wanted(self, followed: Followed) -> Wanted:
+        partition = followed.partition
+        log = partition.log
+        return Wanted(log.log_end_offset, followed.leader_epoch, partition.last_fetched_epoch, log.log_start_offset)
+
+    def next_deadline(self) -> TimestampMs | None:
+        """When `next_request` has something to ask; None while a request is out, or for never."""
+        if self._out is not None:
+            return None
+        waiting = [each.ready_at for each in self._followed.values() if each.stage is not Stage.FAILED]
+        return min(waiting, default=None)
+
+    # ---- answers
+
+    def answered(self, response: FetchResponse | ListOffsetsResponse, now: TimestampMs) -> Fetched:
+        """Do as the leader says. An answer to no question changes nothing; one of the wrong kind is none."""
+        if self._out is None:
+            return Fetched()
+        if not isinstance(response, self._out):
+            return self._fail(f"answered with {type(response).__name__}", now)
+        self._out = None
+        fetched = Fetched()
+        if isinstance(response, FetchResponse):
+            self._take_fetch_response(response, fetched, now)
+        else:
+            self._take_bounds(response, fetched, now)
+        for each in self._followed.values():
+            each.asked = None
+        return fetched
+
+    def failed(self, now: TimestampMs) -> Fetched:
+        """There will be no answer to what is out."""
+        return self._fail("did not answer", now) if self._out is not None else Fetched()
+
+    def _fail(self, text: str, now: TimestampMs) -> Fetched:
+        if self._out is FetchResponse:
+            self.session.begin_anew()
+        self._out = None
+        self._back_off_all(now)
+        return Fetched(notes=[Note(None, f"broker {self.leader} {text}")])
+
+    def _back_off_all(self, now: TimestampMs) -> None:
+        for each in self._followed.values():
+            if each.asked is not None:
+                each.asked = None
+                each.ready_at = now + self.settings.backoff_ms
+
+    def _take_fetch_response(self, response: FetchResponse, fetched: Fetched, now: TimestampMs) -> None:
+        was_full = self.session.is_full
+        wrong = self.session.answered(response)
+        if wrong is not None:
+            fetched.notes.append(Note(None, f"broker {self.leader}: {wrong}"))
+            if was_full:
+                # A lost session is begun anew at once; one that cannot be begun must not be tried without a pause.
+                self._back_off_all(now)
+            return
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self._current((topic.topic_id, data.partition_index))
+                if followed is not None:
+                    self._take_data(followed, data, fetched, now)
+
+    def _current(self, key: Key) -> Followed | None:
+        """The partition that an answer is about, if it is still what was asked about."""
+        followed = self._followed.get(key)
+        if followed is None or followed.asked is None or not followed.is_followed_from(self.leader):
+            return None
+        is_same = followed.asked.fetch_offset == followed.partition.log.log_end_offset
+        return followed if is_same else None
+
+    def _take_data(
+        self, followed: Followed, data: FetchResponse.PartitionData, fetched: Fetched, now: TimestampMs
+    ) -> None:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.stage = Stage.ASKING_END
+        elif data.error_code != ErrorCode.NONE:
+            self._take_error(followed, data.error_code, fetched, now)
+        else:
+            try:
+                if data.diverging_epoch.epoch >= 0:
+                    self._truncate(followed, data.diverging_epoch, fetched, now)
+                else:
+                    self._append(followed, data, fetched, now)
+            except (RecordsError, LogError, KafkaError) as error:
+                self._take_refusal(followed, error, fetched, now)
+
+    def _append(
+        self, followed: Followed, data: FetchResponse.PartitionData, fetched: Fetched, now: TimestampMs
+    ) -> None:
+        partition = followed.partition
+        before = partition.log.log_end_offset
+        records = cast("Buffer", data.records or b"")  # decoded from a frame: never a slice of a file
+        grew = moved = False
+        try:
+            moved = partition.append_fetched(
+                self.leader, before, records, data.high_watermark, data.log_start_offset, now
+            )
+        finally:
+            grew = partition.log.log_end_offset != before
+            if grew or moved:
+                fetched.moved.append(partition)
+        if grew:
+            # Who got records stands last in the next full request, so that none starves.
+            self._followed[followed.key] = self._followed.pop(followed.key)
+        if len(records) and not grew:
+            followed.ready_at = now + self.settings.backoff_ms
+            fetched.notes.append(Note(partition, f"{len(records)} bytes at {before} hold no whole batch"))
+
+    def _truncate(
+        self, followed: Followed, diverging: FetchResponse.EpochEndOffset, fetched: Fetched, now: TimestampMs
+    ) -> None:
+        partition = followed.partition
+        before, high_watermark = (partition.log.log_end_offset, partition.last_fetched_epoch), partition.high_watermark
+        end = partition.truncate(self.leader, diverging.epoch, diverging.end_offset)
+        fetched.moved.append(partition)
+        if (end, partition.last_fetched_epoch) == before:
+            # The same question would have the same answer.
+            followed.ready_at = now + self.settings.backoff_ms
+        committed = " below its high watermark" if end < high_watermark else ""
+        text = f"cut from {before[0]} to {end}{committed}: epoch {diverging.epoch} ended at {diverging.end_offset} on the leader"
+        fetched.notes.append(Note(partition, text))
+
+    def _take_error(self, followed: Followed, code: int, fetched: Fetched, now: TimestampMs) -> None:
+        """A fenced epoch is not asked for again; the others pass with time or with newer metadata."""
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            followed.stage = Stage.FAILED
+        else:
+            followed.stage = Stage.FETCHING
+            followed.ready_at = now + self.settings.backoff_ms
+        fetched.notes.append(Note(followed.partition, f"broker {self.leader} answered with error {code}"))
+
+    def _take_refusal(
+        self, followed: Followed, error: RecordsError | LogError | KafkaError, fetched: Fetched, now: TimestampMs
+    ) -> None:
+        """Corrupt bytes may be whole next time; a log that refuses whole ones will refuse them again."""
+        if isinstance(error, LogError):
+            followed.stage = Stage.FAILED
+        else:
+            followed.ready_at = now + self.settings.backoff_ms
+        fetched.notes.append(Note(followed.partition, str(error), error))
+
+    # ---- the leader's bounds
+
+    def _take_bounds(self, response: ListOffsetsResponse, fetched: Fetched, now: TimestampMs) -> None:
+        by_name = {(each.partition.topic, each.partition.index): each.key for each in self._followed.values()}
+        for topic in response.topics:
+            for data in topic.partitions:
+                key = by_name.get((topic.name, data.partition_index))
+                followed = self._current(key) if key is not None else None
+                if followed is not None:
+                    self._take_bound(followed, data, fetched, now)
+                    followed.asked = None
+        # A bound that was left out is asked for again, after a pause.
+        self._back_off_all(now)
+
+    def _take_bound(
+        self,
+        followed: Followed,
+        data: ListOffsetsResponse.ListOffsetsPartitionResponse,
+        fetched: Fetched,
+        now: TimestampMs,
+    ) -> None:
+        if data.error_code != ErrorCode.NONE or data.offset < 0:
+            self._take_error(followed, data.error_code, fetched, now)
+            return
+        try:
+            if followed.stage is Stage.ASKING_END:
+                self._take_leader_end(followed, data.offset, fetched)
+            else:
+                self._take_leader_start(followed, data.offset, fetched, now)
+        except (LogError, KafkaError) as error:
+            self._take_refusal(followed, error, fetched, now)
+
+    def _take_leader_end(self, followed: Followed, end: Offset, fetched: Fetched) -> None:
+        if followed.partition.truncate_to_leader_end(self.leader, end):
+            followed.stage = Stage.FETCHING
+            fetched.moved.append(followed.partition)
+            fetched.notes.append(Note(followed.partition, f"cut to the leader's end {end}"))
+        else:
+            followed.stage = Stage.ASKING_START
+
+    def _take_leader_start(self, followed: Followed, start: Offset, fetched: Fetched, now: TimestampMs) -> None:
+        followed.stage = Stage.FETCHING
+        if followed.partition.start_over_at(self.leader, start, now):
+            fetched.moved.append(followed.partition)
+            fetched.notes.append(Note(followed.partition, f"begun anew at the leader's start {start}"))
+        else:
+            followed.ready_at = now + self.settings.backoff_ms

@@ -1,0 +1,112 @@
+"""Replicas for tests: real logs on simulated disks, and brokers that are registered."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from reference.protocol.records.batch import assign, build, read_all_records
+from reference.protocol.records.record import Record
+from reference.replication.partition import Partition, Reign
+from reference.replication.reign import Peer
+from reference.storage.config import LogConfig
+from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.log import Log
+
+NOW = 1_700_000_000_000
+TOPIC_ID = UUID(int=7)
+ALL = (1, 2, 3)
+LAG_MS = 10_000
+
+
+def life(node: int) -> int:
+    """The broker epoch that a node has in its first life."""
+    return 100 + node
+
+
+class Registry:
+    """What the metadata say of the brokers."""
+
+    def __init__(self, nodes: Sequence[int] = ALL) -> None:
+        self.peers = {node: Peer(life(node)) for node in nodes}
+
+    def __call__(self, node: int) -> Peer | None:
+        return self.peers.get(node)
+
+
+def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: int = NOW, **arguments: Any) -> Log:
+    disk = disk or SimulatedDisk()
+    disk.make_folder(Path("/data"))
+    disk.sync_folder(Path("/"))
+    return Log(
+        disk, Path("/data/t-0"), config or LogConfig(), now, topic="t", partition=0, topic_id=TOPIC_ID, **arguments
+    )
+
+
+def replica(node: int = 1, registry: Registry | None = None, log: Log | None = None, **settings: Any) -> Partition:
+    """A replica without a role."""
+    settings.setdefault("lag_max_ms", LAG_MS)
+    return Partition("t", TOPIC_ID, 0, log or open_log(), node, brokers=registry or Registry(), **settings)
+
+
+def reign(
+    leader: int = 1, epoch: int = 5, partition_epoch: int = 10, isr: Sequence[int] = ALL, replicas: Sequence[int] = ALL
+) -> Reign:
+    return Reign(leader, epoch, partition_epoch, tuple(replicas), tuple(isr))
+
+
+def leader(isr: Sequence[int] = ALL, registry: Registry | None = None, **settings: Any) -> Partition:
+    """Broker 1 in its reign of epoch 5."""
+    found = replica(1, registry, **settings)
+    assert found.take_up(reign(isr=isr), NOW)
+    return found
+
+
+def follower(node: int = 2, **settings: Any) -> Partition:
+    """A broker that follows broker 1 in its reign of epoch 5."""
+    found = replica(node, **settings)
+    assert found.take_up(reign(), NOW)
+    return found
+
+
+def batch(*values: bytes, base_offset: int = 0, epoch: int = -1, time: int = NOW) -> bytearray:
+    """A batch as a producer sends it, or with an offset and an epoch as a leader sends it."""
+    found = build([Record(index, time, None, value) for index, value in enumerate(values)])
+    if epoch >= 0:
+        assign(found, base_offset, epoch)
+    return found
+
+
+def fetch(leading: Partition, node: int, offset: int, *, now: int = NOW, last_epoch: int = -1, **changes: Any):
+    """A follower's fetch in its first life and in the leader's reign."""
+    asked: dict[str, Any] = {"broker_epoch": life(node), "asked_epoch": leading.leader_epoch, "max_bytes": 1 << 20}
+    asked |= {"fetch_offset": offset, "last_fetched_epoch": last_epoch, "now": now, "minimum_one": True}
+    return leading.answer_fetch(node, **{**asked, **changes})
+
+
+def bytes_of(records: Any) -> bytes:
+    return records if isinstance(records, bytes) else records.read()
+
+
+def values(records: Any) -> list[bytes]:
+    """The values of all records of a read."""
+    return [bytes(record.value or b"") for record in read_all_records(bytes_of(records))]
+
+
+def contents(log: Log) -> list[tuple[int, int, bytes]]:
+    """All records of a log: offset, epoch, value."""
+    found: list[tuple[int, int, bytes]] = []
+    at = log.log_start_offset
+    while at < log.log_end_offset:
+        data = bytes_of(log.read(at, 1 << 20).records)
+        read = [record for record in read_all_records(data) if record.offset >= at]
+        found += [(record.offset, log.epoch_at(record.offset), bytes(record.value or b"")) for record in read]
+        at = read[-1].offset + 1
+    return found
+
+
+def steps_of(watched: Partition) -> list[str]:
+    """The steps that a replica tells from now on."""
+    told: list[str] = []
+    watched.trace = lambda action, row: told.append(action)
+    return told

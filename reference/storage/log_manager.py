@@ -32,7 +32,10 @@ from reference.storage.log import EXPIRY_CHECK_MS, Log, PendingFlush, run_now
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
-METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, max_message_bytes=8 * 1024 * 1024)
+METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, max_message_bytes=8 * 1024 * 1024, segment_index_bytes=256 * 1024)
+"""Kafka's, but for the indexes: it gives them the 10 MiB of any topic. These have room for some 85 MiB of metadata, and where
+they are full the log rolls, as any log does."""
+
 DELETE_SUFFIX = "-delete"
 CHECKPOINT_INTERVAL_MS = 60_000
 """log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""

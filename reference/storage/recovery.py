@@ -1,9 +1,11 @@
 """Opening a partition's folder: what a start makes of the files that the last end left.
 
-After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each log. After a crash, the
+After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each segment. After a crash, the
 segments from the recovery point on are read: their indexes are built again from their batches, and the log is cut at the
 first batch that is not whole, or before the first one that is missing. Older segments were flushed, with their indexes,
-before the recovery point moved past them.
+before the recovery point moved past them; those whose indexes do not tell of their batches are read too. Apache Kafka
+looked for this until 2.x and trusts since then; here a wrong position would be taken for the log's end, and a wrong
+timestamp lets retention delete what is young.
 
 Nothing here depends on the order in which a crash let things reach the disk, but for the promises of `Disk`. A gap between
 two segments is a loss, for a log begins each segment where the last one ends; except where compaction took the last records
@@ -96,13 +98,42 @@ def remove_rubbish(disk: Disk, folder: Path) -> None:
             disk.remove(folder / name)
 
 
-def _ends_well(segment: Segment) -> bool:
-    """Whether the batches behind the last index entry are whole, as a clean end or a flush left them."""
+def _is_sound(segment: Segment) -> bool:
+    """Whether the indexes' last entries tell of batches that are there, and those from there to the end are whole."""
     try:
-        segment.next_offset()
+        return _offset_index_fits(segment) and _time_index_fits(segment)
     except RecordsError:
         return False
-    return True
+
+
+def _offset_index_fits(segment: Segment) -> bool:
+    """The last entry names a batch, or the last of several that were appended at once, and is the greatest.
+
+    Errors: CorruptBatch where no batch is, there or behind.
+    """
+    count = segment.offset_index.count
+    if count == 0:
+        segment.next_offset()
+        return True
+    (first, first_position), (last, position) = (segment.offset_index.entry(slot) for slot in (0, count - 1))
+    if not first_position <= position < segment.size or (count > 1 and first >= last):
+        return False
+    return segment.header_at(position).base_offset <= last < segment.next_offset()
+
+
+def _time_index_fits(segment: Segment) -> bool:
+    """The last entry names a batch with its greatest timestamp, and is the greatest; there is one where the first batch
+    has a timestamp.
+
+    Errors: CorruptBatch.
+    """
+    count = segment.time_index.count
+    if count == 0:
+        first_timestamp = segment.read_first_timestamp()
+        return first_timestamp is None or first_timestamp < 0
+    (first, _), (last, offset) = (segment.time_index.entry(slot) for slot in (0, count - 1))
+    found = segment.find(offset) if offset >= segment.base_offset and (count == 1 or first < last) else None
+    return found is not None and segment.header_at(found.position).max_timestamp == last
 
 
 class _Recovery:
@@ -128,9 +159,10 @@ class _Recovery:
         segments: list[Segment] = []
         for slot, base in enumerate(bases):
             flushed = clean or slot < first_unflushed
-            trusted = flushed and self._indexes_fit(base)
+            has_indexes = flushed and self._has_indexes(base)
             segment = self._open(base)
-            whole = (trusted and _ends_well(segment)) or self._recover(segment, segments)
+            trusted = has_indexes and _is_sound(segment)
+            whole = trusted or self._recover(segment, segments)
             segments.append(segment)
             follower = bases[slot + 1] if slot + 1 < len(bases) else None
             if follower is None:
@@ -142,7 +174,7 @@ class _Recovery:
                 break
         return segments
 
-    def _indexes_fit(self, base: Offset) -> bool:
+    def _has_indexes(self, base: Offset) -> bool:
         for suffix, entry_bytes in ((INDEX_SUFFIX, INDEX_ENTRY_BYTES), (TIME_INDEX_SUFFIX, TIME_INDEX_ENTRY_BYTES)):
             path = self.folder / file_name(base, suffix)
             if not self.disk.exists(path) or self.disk.size_of(path) % entry_bytes:

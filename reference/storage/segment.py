@@ -220,6 +220,13 @@ class Segment:
             yield StoredBatch(read_header(data), position, data)
             position += size
 
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch at a position. Errors: CorruptBatch."""
+        header = next(self._headers(position), None)
+        if header is None:
+            raise CorruptBatch(f"{self.path(LOG_SUFFIX).name} ends at {self.size}, before {position}")
+        return header
+
     def next_offset(self) -> Offset:
         """The offset behind the last batch; reads from the last index entry on. Errors: CorruptBatch."""
         count = self.offset_index.count
@@ -241,7 +248,7 @@ class Segment:
     def read_first_timestamp(self) -> TimestampMs | None:
         """Max timestamp of the first batch; None for an empty segment."""
         if self.first_timestamp is None and self.file.size:
-            self.first_timestamp = next(self._headers(0)).max_timestamp
+            self.first_timestamp = self.header_at(0).max_timestamp
         return self.first_timestamp
 
     def find_timestamp(self, timestamp: TimestampMs, from_offset: Offset) -> tuple[TimestampMs, Offset, int] | None:
@@ -261,7 +268,7 @@ class Segment:
     def truncate_to(self, offset: Offset) -> Offset:
         """Drop the batches from the one that holds `offset` on; gives the segment's new end. Errors: OSError."""
         if (found := self.find(offset)) is not None:
-            header = next(self._headers(found.position))
+            header = self.header_at(found.position)
             offset = min(offset, header.base_offset)
             self.file.truncate(found.position)
         self.forget_from(offset)

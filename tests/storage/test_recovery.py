@@ -1,5 +1,6 @@
 """What a start makes of the files that the last end left; random ends are in test_log_machine."""
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -135,6 +136,58 @@ def test_indexes_are_built_again(suffix: str, how: str) -> None:
         disk.remove(FOLDER / name)
     else:
         damage(disk, name, 5)
+    open_log(disk, CONFIG, clean=True).close()
+    assert {name: disk.read_file(FOLDER / name) for name in before} == before
+
+
+ENTRY_BYTES = {INDEX: 8, TIMES: 12}
+WRONG_LAST_ENTRIES = {
+    "zeros": {INDEX: bytes(8), TIMES: bytes(12)},
+    "before the segment": {INDEX: struct.pack(">ii", -5, 0), TIMES: struct.pack(">qi", NOW + 50, -5)},
+    "behind the segment": {INDEX: struct.pack(">ii", 2, 1 << 20), TIMES: struct.pack(">qi", NOW + 50, 1 << 20)},
+    "inside of a batch": {INDEX: struct.pack(">ii", 5, 99), TIMES: struct.pack(">qi", NOW + 50, 3)},
+    "of no batch": {INDEX: struct.pack(">ii", 1000, 0), TIMES: struct.pack(">qi", NOW - 50, 3)},
+    "negative": {INDEX: struct.pack(">ii", 5, -99), TIMES: struct.pack(">qi", -7, 3)},
+}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [INDEX, TIMES])
+@pytest.mark.parametrize("what", WRONG_LAST_ENTRIES)
+@pytest.mark.parametrize("slot", [0, -1])
+def test_indexes_that_tell_of_no_batch_are_built_again(slot: int, what: str, suffix: str, clean: bool) -> None:
+    """A closed segment's index was trusted by its length: the log's end and its age were taken from it."""
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    end = log.log_end_offset
+    before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
+    name = names(log, suffix)[slot]
+    damage(disk, name, len(before[name]) - ENTRY_BYTES[suffix], WRONG_LAST_ENTRIES[what][suffix])
+    again = open_log(disk, CONFIG, clean=clean, recovery_point=end)
+    assert offsets(again) == list(range(end))
+    assert append(again)[:1] == (end,)
+    if slot == 0:
+        assert disk.read_file(FOLDER / name) == before[name]
+
+
+@pytest.mark.parametrize("suffix", [INDEX, TIMES])
+def test_indexes_of_zeros_are_built_again(suffix: str) -> None:
+    """The length of a file outlived a power failure, and its bytes did not."""
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
+    for name in names(log, suffix):
+        damage(disk, name, 0, bytes(len(before[name])))
+    open_log(disk, CONFIG, clean=True).close()
+    assert {name: disk.read_file(FOLDER / name) for name in before} == before
+
+
+def test_a_time_index_that_lost_its_entries_is_built_again() -> None:
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    before = {name: disk.read_file(FOLDER / name) for name in names(log, TIMES)}
+    for name in before:
+        damage(disk, name, 0)
     open_log(disk, CONFIG, clean=True).close()
     assert {name: disk.read_file(FOLDER / name) for name in before} == before
 

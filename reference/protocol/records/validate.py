@@ -124,7 +124,10 @@ def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Ori
     ):
         _refuse_records(view, header, rules, now)
 
-    if not in_sequence or (rules.codec is not None and rules.codec is not source and not attributes & CONTROL):
+    converts = rules.codec is not None and rules.codec is not source and not attributes & CONTROL
+    if source and not in_sequence and not converts:
+        raise InvalidRecord("the offset deltas of a compressed batch's records do not count up from 0")  # PRD-21
+    if converts or not in_sequence:
         return _build_anew(view, header, rules, now)
     if view.readonly:
         view = memoryview(bytearray(view))

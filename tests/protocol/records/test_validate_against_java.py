@@ -12,9 +12,9 @@ from crc32c import crc32c
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.records.batch import assign, build, read_header
-from reference.protocol.records.compression import Codec
+from reference.protocol.records.compression import Codec, compress
 from reference.protocol.records.errors import RecordsError
-from reference.protocol.records.record import walk
+from reference.protocol.records.record import Record, walk, write_record
 from reference.protocol.records.validate import MAX_LONG, ProduceRules, validate
 from tests.protocol.records.java_records import ask_java, describe
 from tests.protocol.records.random_records import TIME, random_records
@@ -70,6 +70,20 @@ def changed_length(chance: random.Random, batch: bytearray) -> bytes:
     return sealed(cut)
 
 
+def misnumbered(chance: random.Random, records: list[Record], batch: bytearray, codec: Codec) -> bytes:
+    """The batch's records with other offset deltas than 0, 1, 2 ..."""
+    header = read_header(batch)
+    deltas = list(range(len(records)))
+    deltas[chance.randrange(len(deltas))] += chance.choice((-1, 1, 5))
+    payload = b"".join(
+        write_record(record._replace(offset=delta), 0, header.base_timestamp)
+        for record, delta in zip(records, deltas, strict=True)
+    )
+    changed = batch[:61] + compress(codec, payload)
+    struct.pack_into(">i", changed, 8, len(changed) - 12)
+    return sealed(changed)
+
+
 def sample(chance: random.Random) -> Case:
     codec = chance.choice(list(Codec))
     records = random_records(chance)[: chance.choice((1, 3, 70, 200))]
@@ -86,6 +100,8 @@ def sample(chance: random.Random) -> Case:
         data = changed_byte(chance, batch)
     elif kind == 2:
         data = changed_length(chance, batch)
+    elif kind == 3 and append_time is None:
+        data = misnumbered(chance, records, batch, codec)
     rules = ProduceRules(
         max_message_bytes=MAX_LONG,
         compacted=chance.random() < 0.3,

@@ -1,0 +1,211 @@
+"""A follower's steps: what it takes over, what it refuses, and where it cuts its log."""
+
+import pytest
+
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.records.errors import RecordsError
+from reference.replication.partition import Partition, Role
+from reference.storage.disk import SimulatedDisk
+from reference.storage.errors import LogError, StorageError
+from tests.replication.replicas import (
+    NOW,
+    batch,
+    contents,
+    fetch,
+    follower,
+    leader,
+    open_log,
+    reign,
+    replica,
+    steps_of,
+)
+
+
+def take(following: Partition, records: bytes | bytearray, at: int, high_watermark: int = 0, start: int = 0) -> bool:
+    return following.append_fetched(1, at, records, high_watermark, start, NOW)
+
+
+def filled(*epochs: int, leads_in: int = 0, **settings: object) -> Partition:
+    """A follower in the newest of these reigns (or, of `leads_in`, still leader) with one record of each epoch."""
+    found = replica(2, **settings)
+    for partition_epoch, epoch in enumerate(epochs):
+        found.take_up(reign(1, epoch, partition_epoch), NOW)
+        take(found, batch(b"v%d" % epoch, base_offset=found.log.log_end_offset, epoch=epoch), found.log.log_end_offset)
+    if leads_in:
+        found.take_up(reign(2, leads_in, 50), NOW)
+    return found
+
+
+def test_offsets_and_epochs_are_kept_as_they_came() -> None:
+    following = follower()
+    assert take(following, batch(b"a", b"b", base_offset=0, epoch=3), 0)
+    assert take(following, batch(b"c", base_offset=2, epoch=5), 2)
+    assert contents(following.log) == [(0, 3, b"a"), (1, 3, b"b"), (2, 5, b"c")]
+    assert following.last_fetched_epoch == 5
+
+
+def test_records_that_do_not_continue_the_log_are_refused() -> None:
+    following = follower()
+    take(following, batch(b"a", base_offset=0, epoch=5), 0)
+    for at, base in ((0, 0), (2, 2), (1, 0)):
+        with pytest.raises(LogError):
+            take(following, batch(b"z", base_offset=base, epoch=5), at)
+    assert contents(following.log) == [(0, 5, b"a")]
+
+
+def test_only_the_leader_is_listened_to() -> None:
+    for listener in (follower(), leader(), replica(2)):
+        with pytest.raises(KafkaError) as error:
+            listener.append_fetched(3, 0, b"", 0, 0, NOW)
+        assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_corrupt_bytes_are_refused_and_what_came_before_them_is_told() -> None:
+    following = follower()
+    told = steps_of(following)
+    corrupt = batch(b"b", base_offset=1, epoch=5)
+    corrupt[-1] ^= 1
+    with pytest.raises(RecordsError):
+        take(following, batch(b"a", base_offset=0, epoch=5) + corrupt, 0)
+    assert told == ["AppendFetched"] and following.log.log_end_offset == 1
+
+
+def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes() -> None:
+    following = follower()
+    told = steps_of(following)
+    take(following, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=9)
+    assert following.high_watermark == 2
+    take(following, b"", 2, high_watermark=1)
+    assert following.high_watermark == 1, "a new leader may know less than the one before"
+    assert not take(following, b"", 2, high_watermark=1)
+    assert told == ["AppendFetched", "AdoptHighWatermark", "AdoptHighWatermark"]
+
+
+def test_the_logs_start_follows_the_leaders_below_the_high_watermark() -> None:
+    following = follower()
+    take(following, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=1, start=2)
+    assert following.log.log_start_offset == 1
+    take(following, b"", 2, high_watermark=0, start=0)
+    assert following.high_watermark == 1, "never below the log's start"
+
+
+def test_an_empty_log_begins_with_the_whole_of_a_batch_in_which_the_leaders_log_starts() -> None:
+    following = follower()
+    following.start_over_at(1, 3, NOW)
+    assert following.log.log_start_offset == 3 and following.high_watermark == 3
+    take(following, batch(b"b", b"c", b"d", base_offset=2, epoch=5), 3, high_watermark=5, start=3)
+    assert [offset for offset, _, _ in contents(following.log)] == [3, 4]
+
+
+# ---- where the logs part
+
+
+def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
+    following = filled(3, 5)
+    following.high_watermark = 2
+    told = steps_of(following)
+    following.take_up(reign(1, 6, 60), NOW)
+    assert following.truncate(1, 3, 1) == 1
+    assert contents(following.log) == [(0, 3, b"v3")] and following.high_watermark == 1
+    assert told == ["BecomeFollower", "Truncate"]
+
+
+def test_an_epoch_that_the_follower_does_not_have_is_approached_from_below() -> None:
+    following = filled(1, 3)
+    assert following.truncate(1, 2, 5) == 1
+    assert following.last_fetched_epoch == 1
+
+
+def test_an_epoch_without_records_is_forgotten_when_another_leads() -> None:
+    following = filled(1, leads_in=5)
+    assert following.log.leader_epoch == 5
+    following.take_up(reign(1, 6, 60), NOW)
+    assert following.last_fetched_epoch == 1
+    take(following, batch(b"w", base_offset=1, epoch=1), 1)
+    assert contents(following.log) == [(0, 1, b"v1"), (1, 1, b"w")]
+
+
+def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_anew() -> None:
+    following = filled(1, 3)
+    assert not following.truncate_to_leader_end(1, 2)
+    assert not following.truncate_to_leader_end(1, -1)
+    assert following.truncate_to_leader_end(1, 1)
+    assert not following.start_over_at(1, 1, NOW)
+    assert following.start_over_at(1, 40, NOW)
+    log = following.log
+    assert (log.log_start_offset, log.log_end_offset, following.high_watermark) == (40, 40, 40)
+    assert following.last_fetched_epoch == -1
+
+
+def test_before_kip_101_a_log_was_cut_to_its_high_watermark_and_compared_no_more() -> None:
+    following = filled(3, 5, truncation="high-watermark")
+    following.high_watermark = 1
+    following.take_up(reign(1, 6, 60), NOW)
+    assert following.log.log_end_offset == 1 and following.last_fetched_epoch == -1
+    kept = filled(3, 5)
+    kept.high_watermark = 1
+    kept.take_up(reign(1, 6, 60), NOW)
+    assert kept.log.log_end_offset == 2
+
+
+def test_without_a_leader_there_is_nobody_to_listen_to() -> None:
+    following = follower()
+    assert following.take_up(reign(-1, 6, 11), NOW)
+    with pytest.raises(KafkaError):
+        take(following, b"", 0)
+    assert not following.take_up(reign(1, 6, 12), NOW), "one epoch has one leader"
+
+
+# ---- what clients may see of it
+
+
+def test_a_follower_serves_consumers_that_ask_any_replica_up_to_its_own_high_watermark() -> None:
+    following = follower()
+    take(following, batch(b"a", base_offset=0, epoch=5) + batch(b"b", base_offset=1, epoch=5), 0, high_watermark=1)
+    asked = {"max_bytes": 1 << 20, "minimum_one": True, "committed": False, "last_epoch": -1}
+    with pytest.raises(KafkaError) as error:
+        following.read(0, asked_epoch=-1, **asked)
+    assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    read = following.read(0, asked_epoch=5, from_any_replica=True, **asked)
+    assert (len(read.records), read.high_watermark) == (len(batch(b"a")), 1)
+    for epoch, code in ((4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        with pytest.raises(KafkaError) as error:
+            following.read(0, asked_epoch=epoch, from_any_replica=True, **asked)
+        assert error.value.code is code
+
+
+# ---- lives
+
+
+@pytest.mark.parametrize(("checkpoint", "restored"), [(1, 1), (9, 2), (-1, 0)])
+def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: int, restored: int) -> None:
+    disk = SimulatedDisk()
+    before = follower(log=open_log(disk))
+    take(before, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=2)
+    after = replica(2, log=open_log(disk))
+    told = steps_of(after)
+    after.restart(checkpoint)
+    assert after.high_watermark == restored and after.role is Role.NONE
+    assert told == ["Restart"]
+    with pytest.raises(KafkaError):
+        after.require_leader()
+
+
+def test_after_a_clean_end_there_is_no_role() -> None:
+    leading = leader()
+    leading.shut_down()
+    assert leading.role is Role.NONE
+    with pytest.raises(KafkaError):
+        fetch(leading, 2, 0, asked_epoch=-1)
+
+
+def test_a_log_that_cannot_be_cut_leaves_the_replica_as_it_was() -> None:
+    disk = SimulatedDisk()
+    following = replica(2, log=open_log(disk))
+    following.take_up(reign(), NOW)
+    take(following, batch(b"a", base_offset=0, epoch=5), 0)
+    following.take_up(reign(2, 6, 60), NOW)
+    disk.read_only = True
+    with pytest.raises(StorageError):
+        following.take_up(reign(1, 7, 61), NOW)
+    assert following.is_leader and following.leader_epoch == 6

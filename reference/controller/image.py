@@ -7,10 +7,12 @@ that replayed the same offset hold the same image.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from reference.controller.directory_ids import MIGRATING, UNASSIGNED, DirectoryId, is_online
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.fence_broker_record import FenceBrokerRecord
@@ -22,7 +24,7 @@ from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import Epoch, NodeId, ProducerId, TopicId, TopicName
+from reference.protocol.primitives import Epoch, NodeId, Offset, ProducerId, TopicId, TopicName
 from reference.protocol.schema import Message
 
 TOPIC_RESOURCE = 2
@@ -32,10 +34,18 @@ BROKER_RESOURCE = 4
 NO_LEADER: NodeId = -1
 NO_LEADER_CHANGE: NodeId = -2
 
+RECOVERED, RECOVERING = range(2)
+"""Leader recovery states: a leader that was elected uncleanly is recovering until it says otherwise (KIP-704)."""
+
+NO_RECOVERY_CHANGE = -1
+
+ELR_FEATURE = "eligible.leader.replicas.version"
+"""From its level 1 on the controller keeps eligible leader replicas (KIP-966)."""
+
 
 @dataclass(slots=True)
 class PartitionImage:
-    """One partition as the controller knows it."""
+    """One partition as the controller knows it; `directories` go along with `replicas`, place by place."""
 
     replicas: list[NodeId]
     isr: list[NodeId]
@@ -46,6 +56,53 @@ class PartitionImage:
     adding_replicas: list[NodeId]
     eligible_leader_replicas: list[NodeId]
     last_known_elr: list[NodeId]
+    directories: list[DirectoryId] = field(default_factory=list[DirectoryId])
+    leader_recovery_state: int = RECOVERED
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.removing_replicas or self.adding_replicas)
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        return self.leader == self.replicas[0]
+
+    def directory_of(self, replica: NodeId) -> DirectoryId | None:
+        """Where a replica lies on its broker; None for a broker that has none."""
+        return dict(zip(self.replicas, self.directories, strict=True)).get(replica)
+
+    def after(self, record: PartitionChangeRecord) -> PartitionImage:
+        """The partition that a change makes of this one.
+
+        Null means unchanged. Every change is a new partition epoch, and a new leader epoch where it names a leader, also
+        the same one (org.apache.kafka.metadata.PartitionRegistration.merge).
+        """
+        changed = {name: value for name, value in _changes(record).items() if value is not None}
+        later = replace(self, partition_epoch=self.partition_epoch + 1, **changed)
+        if record.leader != NO_LEADER_CHANGE:
+            later.leader = record.leader
+            later.leader_epoch += 1
+        if record.leader_recovery_state != NO_RECOVERY_CHANGE:
+            later.leader_recovery_state = record.leader_recovery_state
+        later.directories = _directories(later.directories, later.replicas)
+        return later
+
+
+def _changes(record: PartitionChangeRecord) -> dict[str, Any]:
+    return {
+        "isr": record.isr,
+        "replicas": record.replicas,
+        "removing_replicas": record.removing_replicas,
+        "adding_replicas": record.adding_replicas,
+        "eligible_leader_replicas": record.eligible_leader_replicas,
+        "last_known_elr": record.last_known_elr,
+        "directories": record.directories,
+    }
+
+
+def _directories(directories: list[DirectoryId], replicas: list[NodeId]) -> list[DirectoryId]:
+    """Those of the replicas; where a record names none, they were placed before directories had ids."""
+    return directories if any(each != MIGRATING for each in directories) else [MIGRATING] * len(replicas)
 
 
 @dataclass(slots=True)
@@ -73,6 +130,26 @@ class BrokerImage:
     fenced: bool
     in_controlled_shutdown: bool
     registration: RegisterBrokerRecord
+    registered_at: Offset = 0
+    """Offset of the newest registration record: a broker that amends its registration keeps its epoch."""
+    directories: list[DirectoryId] = field(default_factory=list[DirectoryId])
+    """Its directories that work."""
+    cordoned_directories: list[DirectoryId] = field(default_factory=list[DirectoryId])
+    """Its directories that take no new replicas (KIP-1066)."""
+
+    @property
+    def is_active(self) -> bool:
+        """Neither fenced nor about to stop: it may lead and be in sync."""
+        return not (self.fenced or self.in_controlled_shutdown)
+
+    def has_online(self, directory: DirectoryId) -> bool:
+        return is_online(directory, self.directories)
+
+    def directory_for_new_replica(self) -> DirectoryId:
+        """The directory of a replica that the broker has not placed itself: the only one, or the broker's own choice."""
+        if not self.directories:
+            return MIGRATING
+        return self.directories[0] if len(self.directories) == 1 else UNASSIGNED
 
 
 @dataclass(slots=True)
@@ -87,11 +164,28 @@ class MetadataImage:
     features: dict[str, int] = field(default_factory=dict[str, int])
     next_producer_id: ProducerId = 0
 
-    def apply(self, record: Message) -> None:
-        """Replay one record. Records that carry no state here (no-op, transactions' bounds) change nothing."""
+    def apply(self, record: Message, offset: Offset | None = None) -> None:
+        """Replay one record. Records that carry no state here (no-op, transactions' bounds) change nothing.
+
+        `offset` is the record's own; who does not give it takes a broker's epoch for that of its registration.
+        """
         replay = _REPLAY.get(type(record))
         if replay is not None:
             replay(self, record)
+        if isinstance(record, RegisterBrokerRecord):
+            self.brokers[record.broker_id].registered_at = record.broker_epoch if offset is None else offset
+
+    def copy(self) -> MetadataImage:
+        """An image of its own: what is applied to it does not show in this one."""
+        topics = {name: replace(topic, partitions=dict(topic.partitions)) for name, topic in self.topics.items()}
+        return replace(
+            self,
+            topics=topics,
+            topics_by_id={topic.id: topic for topic in topics.values()},
+            brokers={broker.id: replace(broker) for broker in self.brokers.values()},
+            configs={resource: dict(values) for resource, values in self.configs.items()},
+            features=dict(self.features),
+        )
 
     def partition(self, topic: TopicName, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
@@ -100,6 +194,16 @@ class MetadataImage:
     def live_brokers(self) -> list[BrokerImage]:
         """Registered brokers that are not fenced, in the order of their ids."""
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.fenced]
+
+    def is_active(self, broker: NodeId) -> bool:
+        """Whether a broker is registered and neither fenced nor about to stop."""
+        found = self.brokers.get(broker)
+        return found is not None and found.is_active
+
+    @property
+    def has_elr(self) -> bool:
+        """Whether eligible leader replicas are kept (KIP-966)."""
+        return self.features.get(ELR_FEATURE, 0) >= 1
 
     def topic_config(self, topic: TopicName) -> dict[str, str]:
         """What was set for the topic itself; defaults are not among it."""
@@ -127,28 +231,23 @@ def _partition(image: MetadataImage, record: PartitionRecord) -> None:
         adding_replicas=record.adding_replicas,
         eligible_leader_replicas=record.eligible_leader_replicas or [],
         last_known_elr=record.last_known_elr or [],
+        directories=_directories(record.directories, record.replicas),
+        leader_recovery_state=record.leader_recovery_state,
     )
 
 
 def _partition_change(image: MetadataImage, record: PartitionChangeRecord) -> None:
-    """Null means unchanged; any change of the leader or of the replicas' roles is a new epoch."""
-    partition = image.topics_by_id[record.topic_id].partitions[record.partition_id]
-    partition.partition_epoch += 1
-    if record.isr is not None:
-        partition.isr = record.isr
-    if record.replicas is not None:
-        partition.replicas = record.replicas
-    if record.removing_replicas is not None:
-        partition.removing_replicas = record.removing_replicas
-    if record.adding_replicas is not None:
-        partition.adding_replicas = record.adding_replicas
-    if record.eligible_leader_replicas is not None:
-        partition.eligible_leader_replicas = record.eligible_leader_replicas
-    if record.last_known_elr is not None:
-        partition.last_known_elr = record.last_known_elr
-    if record.leader != NO_LEADER_CHANGE:
-        partition.leader = record.leader
-        partition.leader_epoch += 1
+    partitions = image.topics_by_id[record.topic_id].partitions
+    partitions[record.partition_id] = partitions[record.partition_id].after(record)
+
+
+def _clear_elr(image: MetadataImage, record: ClearElrRecord) -> None:
+    """Of one topic, or, where it names none, of all: a new min.insync.replicas makes them meaningless."""
+    for topic in [image.topics[record.topic_name]] if record.topic_name else [*image.topics.values()]:
+        for index, partition in topic.partitions.items():
+            if partition.eligible_leader_replicas or partition.last_known_elr:
+                cleared = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                topic.partitions[index] = partition.after(cleared)
 
 
 def _config(image: MetadataImage, record: ConfigRecord) -> None:
@@ -168,6 +267,8 @@ def _register_broker(image: MetadataImage, record: RegisterBrokerRecord) -> None
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         registration=record,
+        directories=record.log_dirs,
+        cordoned_directories=record.cordoned_log_dirs or [],
     )
 
 
@@ -184,12 +285,16 @@ def _unfence_broker(image: MetadataImage, record: UnfenceBrokerRecord) -> None:
 
 
 def _broker_registration_change(image: MetadataImage, record: BrokerRegistrationChangeRecord) -> None:
-    """`fenced` is 1 to fence, -1 to unfence, 0 to leave; `in_controlled_shutdown` is 1 to begin."""
+    """`fenced` is 1 to fence, -1 to unfence, 0 to leave; `in_controlled_shutdown` is 1 to begin; no directories: as before."""
     broker = image.brokers[record.broker_id]
     if record.fenced != 0:
         broker.fenced = record.fenced > 0
     if record.in_controlled_shutdown > 0:
         broker.in_controlled_shutdown = True
+    if record.log_dirs:
+        broker.directories = record.log_dirs
+    if record.cordoned_log_dirs is not None:
+        broker.cordoned_directories = record.cordoned_log_dirs
 
 
 def _feature_level(image: MetadataImage, record: FeatureLevelRecord) -> None:
@@ -207,6 +312,7 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], None]] = cast(
         RemoveTopicRecord: _remove_topic,
         PartitionRecord: _partition,
         PartitionChangeRecord: _partition_change,
+        ClearElrRecord: _clear_elr,
         ConfigRecord: _config,
         RegisterBrokerRecord: _register_broker,
         UnregisterBrokerRecord: _unregister_broker,

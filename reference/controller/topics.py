@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 from uuid import UUID
 
 from reference.controller.configs import validate_topic_configs
+from reference.controller.elections import directory_for_new_replica
 from reference.controller.image import TOPIC_RESOURCE, MetadataImage, TopicImage
+from reference.controller.placement import Chance, place_replicas
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -32,16 +33,6 @@ MAX_PARTITIONS = 10_000
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"
-
-UNASSIGNED_DIRECTORY = UUID(int=0)
-"""Directory of a replica whose broker has not said where it put it (org.apache.kafka.common.DirectoryId)."""
-
-
-class Chance(Protocol):
-    """The seeded generator that the node was given."""
-
-    def getrandbits(self, k: int, /) -> int: ...
-    def randrange(self, stop: int, /) -> int: ...
 
 
 def validate_topic_name(name: TopicName) -> None:
@@ -125,19 +116,35 @@ def create_topic(
 
 
 def partition_record(image: MetadataImage, topic: TopicId, index: int, replicas: list[NodeId]) -> PartitionRecord:
-    """A new partition: its live replicas are in sync, the first of them leads."""
-    alive = {broker.id for broker in image.live_brokers()}
-    isr = [replica for replica in replicas if replica in alive] or replicas[:1]
+    """A new partition: its active replicas are in sync, the first of them leads.
+
+    At least one replica must be active; who chooses replicas sees to that.
+    """
+    isr = [replica for replica in replicas if image.is_active(replica)]
     return PartitionRecord(
         partition_id=index,
         topic_id=topic,
         replicas=replicas,
         isr=isr,
-        leader=isr[0] if isr[0] in alive else -1,
+        leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[UNASSIGNED_DIRECTORY] * len(replicas),
+        directories=[directory_for_new_replica(image, replica) for replica in replicas],
     )
+
+
+def _require_active(image: MetadataImage, assignments: Sequence[list[NodeId]], first: int) -> None:
+    """Refuse partitions that nobody could lead; `first` is the number of the first partition.
+
+    Errors: KafkaError INVALID_REPLICA_ASSIGNMENT.
+    """
+    for index, replicas in enumerate(assignments):
+        if not any(image.is_active(replica) for replica in replicas):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for partition "
+                f"{first + index} are fenced or in controlled shutdown.",
+            )
 
 
 def _automatic_assignments(
@@ -161,32 +168,12 @@ def _automatic_assignments(
             ErrorCode.POLICY_VIOLATION,
             f"Excessively large number of partitions per request: {partitions} > {MAX_PARTITIONS}",
         )
-    return place_replicas(image, 0, partitions, replication, chance)
-
-
-def place_replicas(
-    image: MetadataImage, first: int, partitions: int, replication: int, chance: Chance
-) -> list[list[NodeId]]:
-    """Replicas of new partitions: round robin over the live brokers from a random start, followers shifted each round.
-
-    Errors: KafkaError INVALID_REPLICATION_FACTOR when fewer brokers live than each partition needs.
-    """
-    brokers = [broker.id for broker in image.live_brokers()]
-    if replication > len(brokers):
+    try:
+        return place_replicas(image, partitions, replication, chance)
+    except KafkaError as error:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
-            f"cannot be reached because only {len(brokers)} broker(s) are registered.",
-        )
-    start = chance.randrange(len(brokers))
-    placed: list[list[NodeId]] = []
-    for index in range(first, first + partitions):
-        leader = (start + index) % len(brokers)
-        shift = 1 + (index // len(brokers)) % max(1, len(brokers) - 1)
-        others = [brokers[(leader + shift + step) % len(brokers)] for step in range(len(brokers) - 1)]
-        rest = [broker for broker in [*others, *brokers] if broker != brokers[leader]]
-        placed.append([brokers[leader], *dict.fromkeys(rest)][:replication])
-    return placed
+            error.code, f"Unable to replicate the partition {replication} time(s): {error.message}"
+        ) from error
 
 
 def _manual_assignments(image: MetadataImage, topic: CreateTopicsRequest.CreatableTopic) -> list[list[NodeId]]:
@@ -215,11 +202,15 @@ def _manual_assignments(image: MetadataImage, topic: CreateTopicsRequest.Creatab
     assignments = [by_index[index] for index in range(len(by_index))]
     for replicas in assignments:
         validate_assignment(image, replicas, len(assignments[0]))
+    _require_active(image, assignments, 0)
     return assignments
 
 
-def validate_assignment(image: MetadataImage, replicas: Sequence[NodeId], factor: int) -> None:
-    """Errors: KafkaError INVALID_REPLICA_ASSIGNMENT for none, doubled or unknown brokers, or another factor (TOP-07)."""
+def validate_assignment(image: MetadataImage, replicas: Sequence[NodeId], factor: int | None = None) -> None:
+    """Refuse replicas that cannot be; `factor` is how many there must be, where that is known.
+
+    Errors: KafkaError INVALID_REPLICA_ASSIGNMENT for none, doubled or unknown brokers, or another factor (TOP-07).
+    """
     if not replicas:
         problem = "The manual partition assignment includes an empty replica list."
     elif len(set(replicas)) != len(replicas):
@@ -227,7 +218,7 @@ def validate_assignment(image: MetadataImage, replicas: Sequence[NodeId], factor
         problem = f"The manual partition assignment includes the broker {double} more than once."
     elif unknown := [replica for replica in replicas if replica not in image.brokers]:
         problem = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
-    elif len(replicas) != factor:
+    elif factor is not None and len(replicas) != factor:
         problem = (
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
             f"consistent with previous partitions, which have {factor} replica(s)."
@@ -242,7 +233,8 @@ def create_partitions(
 ) -> list[Message]:
     """Plan the growth of one topic.
 
-    Errors: KafkaError with UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT (TOP-17).
+    Errors: KafkaError with UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR (TOP-17).
     """
     found = image.topics.get(topic.name)
     if found is None:
@@ -263,7 +255,7 @@ def create_partitions(
         )
     factor = len(found.partitions[0].replicas)
     if topic.assignments is None:
-        assignments = place_replicas(image, present, added, factor, chance)
+        assignments = place_replicas(image, added, factor, chance)
     else:
         if len(topic.assignments) != added:
             raise KafkaError(
@@ -274,6 +266,7 @@ def create_partitions(
         assignments = [assignment.broker_ids for assignment in topic.assignments]
         for replicas in assignments:
             validate_assignment(image, replicas, factor)
+        _require_active(image, assignments, present)
     return [partition_record(image, found.id, present + index, replicas) for index, replicas in enumerate(assignments)]
 
 

@@ -1,0 +1,240 @@
+"""Brokers that register, are fenced and unfenced, stop, and are taken off the list.
+
+A registered broker is fenced until its heartbeats say that it has replayed its own registration. Only a broker that is
+neither fenced nor about to stop leads partitions and is in their ISRs: each step here comes with the elections that follow.
+Source: KIP-631, KIP-841, KIP-966; org.apache.kafka.controller.ClusterControlManager and ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reference.controller.configs import Configuration
+from reference.controller.decision import Decision
+from reference.controller.directory_ids import DirectoryId, is_reserved
+from reference.controller.elections import move_leaders, places
+from reference.controller.image import NO_LEADER, BrokerImage, MetadataImage
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from reference.protocol.primitives import NodeId, Offset
+from reference.protocol.schema import Message
+
+NO_PREVIOUS_EPOCH = -2
+"""Stands for the epoch of a broker that was never registered: no broker calls it its own."""
+
+METADATA_FEATURE = "metadata.version"
+
+FENCE, UNFENCE = 1, -1
+IN_CONTROLLED_SHUTDOWN = 1
+"""What a change of a registration says (BrokerRegistrationFencingChange, BrokerRegistrationInControlledShutdownChange)."""
+
+
+def check_broker_epoch(image: MetadataImage, broker: NodeId, epoch: int) -> BrokerImage:
+    """The registration of a broker in this life. Errors: KafkaError STALE_BROKER_EPOCH for none or another life."""
+    found = image.brokers.get(broker)
+    if found is None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker}")
+    if found.epoch != epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {found.epoch}, but got broker epoch {epoch}"
+        )
+    return found
+
+
+# ---- registration
+
+
+def register_broker(
+    image: MetadataImage,
+    configuration: Configuration,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    offset: Offset,
+    has_session: bool,
+    knows_previous_epoch: bool = True,
+) -> Decision[BrokerRegistrationResponse]:
+    """Take a broker on the list, or amend its registration where it is the same life.
+
+    `offset` is the first of these records' and so the epoch of a new life. `has_session` says whether the life that is
+    registered under this id was heard from lately (`Heartbeats`). `knows_previous_epoch` is false before version 3 of the
+    request. A new life begins fenced and in no ISR; if it does not name the epoch of the life before, that did not end
+    cleanly: it may have lost its tail, and is not eligible to lead either (KIP-966).
+    Errors: KafkaError INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED from a broker that
+    comes from ZooKeeper, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+    """
+    if request.cluster_id != cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    existing = image.brokers.get(request.broker_id)
+    is_same_life = existing is not None and existing.registration.incarnation_id == request.incarnation_id
+    if has_session and not is_same_life:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently restarted this should "
+            "self-resolve once the heartbeat manager expires the broker's session.",
+        )
+    if request.is_migrating_zk_broker:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    _check_directories(image, request)
+    _check_features(image.features, request)
+    record = _registration(request, offset)
+    records: list[Message] = []
+    if existing is not None and is_same_life:
+        record.broker_epoch = existing.epoch
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+    else:
+        previous = existing.epoch if existing is not None else NO_PREVIOUS_EPOCH
+        was_clean = knows_previous_epoch and request.previous_broker_epoch == previous
+        records = _end_life(image, configuration, request.broker_id, was_clean)
+    return Decision([*records, record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+
+
+def _end_life(image: MetadataImage, configuration: Configuration, broker: NodeId, was_clean: bool) -> list[Message]:
+    if was_clean or not image.has_elr:
+        return _leave_isrs(image, configuration, broker)
+    concerned = places(image, lambda each: broker in each.isr or broker in each.eligible_leader_replicas)
+    return move_leaders(image, configuration, concerned, lost_its_tail=broker)
+
+
+def _leave_isrs(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
+    return move_leaders(image, configuration, places(image, lambda each: broker in each.isr), leaving=broker)
+
+
+def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
+    directories = request.log_dirs
+    if not directories:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(is_reserved(each) for each in directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len({*directories}) != len(directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for other in image.brokers.values():
+        for directory in other.directories:
+            if other.id != request.broker_id and directory in directories:
+                raise KafkaError(
+                    ErrorCode.INVALID_REGISTRATION,
+                    f"Broker {other.id} is already registered with directory {directory}",
+                )
+
+
+def _check_features(finalized: Mapping[str, int], request: BrokerRegistrationRequest) -> None:
+    """The broker must support every level that the cluster has finalized; 0 means that a feature is off."""
+    supported = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+    if METADATA_FEATURE not in supported:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'")
+    for name in [*supported, *finalized]:
+        level = finalized.get(name, 0)
+        lowest, highest = supported.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}. The broker "
+                f"wants a version between {lowest} and {highest}, inclusive.",
+            )
+
+
+def _registration(request: BrokerRegistrationRequest, epoch: Offset) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        end_points=[
+            RegisterBrokerRecord.BrokerEndpoint(
+                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
+            for each in request.listeners
+        ],
+        features=[
+            RegisterBrokerRecord.BrokerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=request.log_dirs,
+    )
+
+
+def unregister_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
+    """Take a broker off the list and out of the ISRs. It stays eligible where it is: it may come back with all it has.
+
+    Errors: KafkaError BROKER_ID_NOT_REGISTERED.
+    """
+    found = image.brokers.get(broker)
+    if found is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker} is not currently registered")
+    concerned = places(image, lambda each: broker in each.isr or broker in each.eligible_leader_replicas)
+    return [
+        *move_leaders(image, configuration, concerned, leaving=broker),
+        UnregisterBrokerRecord(broker_id=broker, broker_epoch=found.epoch),
+    ]
+
+
+# ---- fencing
+
+
+def fence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
+    """The broker was not heard from, or asks for it: it leaves the ISRs, others lead, and it may not come back by itself."""
+    change = _change_of(image.brokers[broker])
+    change.fenced = FENCE
+    return [*_leave_isrs(image, configuration, broker), change]
+
+
+def unfence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
+    """The broker has replayed its registration: it may lead, at once where nobody does."""
+    change = _change_of(image.brokers[broker])
+    change.fenced = UNFENCE
+    leaderless = places(image, lambda each: each.leader == NO_LEADER)
+    return [change, *move_leaders(image, configuration, leaderless, joining=broker)]
+
+
+def controlled_shutdown(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
+    """The broker asks leave to stop: others lead and it leaves the ISRs while it still serves."""
+    found = image.brokers[broker]
+    records: list[Message] = []
+    if not found.in_controlled_shutdown:
+        change = _change_of(found)
+        change.in_controlled_shutdown = IN_CONTROLLED_SHUTDOWN
+        records.append(change)
+    return [*records, *_leave_isrs(image, configuration, broker)]
+
+
+def _change_of(broker: BrokerImage) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+
+
+# ---- directories
+
+
+def lose_directories(
+    image: MetadataImage, configuration: Configuration, broker: NodeId, offline: list[DirectoryId]
+) -> list[Message]:
+    """Directories of a broker that do not work any more: their replicas leave the ISRs."""
+    found = image.brokers[broker]
+    lost = [each for each in found.directories if each in offline]
+    if not lost:
+        return []
+    concerned = places(image, lambda each: each.directory_of(broker) in lost)
+    change = _change_of(found)
+    change.log_dirs = [each for each in found.directories if each not in lost]
+    return [*move_leaders(image, configuration, concerned, leaving=broker), change]
+
+
+def cordon_directories(image: MetadataImage, broker: NodeId, cordoned: list[DirectoryId] | None) -> list[Message]:
+    """Directories of a broker that take no new replicas; None where it does not say (KIP-1066)."""
+    found = image.brokers[broker]
+    if cordoned is None or {*cordoned} == {*found.cordoned_directories}:
+        return []
+    change = _change_of(found)
+    change.cordoned_log_dirs = cordoned
+    return [change]

@@ -1,0 +1,240 @@
+"""Which partitions a change of brokers touches, and elections that somebody asks for.
+
+Source: KIP-460, KIP-631, KIP-966; org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from reference.controller.configs import Configuration
+from reference.controller.decision import Decision
+from reference.controller.directory_ids import UNASSIGNED, DirectoryId
+from reference.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from reference.controller.partition_change import Election, Target, Terms, change_partition
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import NodeId, TopicName
+from reference.protocol.schema import Message
+
+PREFERRED_ELECTION, UNCLEAN_ELECTION = range(2)
+"""Types of elections, as the wire numbers them (org.apache.kafka.common.ElectionType)."""
+
+MAX_ELECTIONS_AT_ONCE = 1_000
+"""Limit on the elections of one decision that nobody asked for; the rest follow in the next."""
+
+ElectionResult = ElectLeadersResponse.ReplicaElectionResult
+PartitionResult = ElectLeadersResponse.PartitionResult
+
+
+# ---- the terms of a change
+
+
+def min_isr(configuration: Configuration, topic: TopicImage) -> int:
+    """The topic's min.insync.replicas; more than its replicas cannot be in sync."""
+    configured = configuration.topic(topic.name, "min.insync.replicas")
+    assert isinstance(configured, int)
+    return min(configured, len(topic.partitions[0].replicas))
+
+
+def is_unclean_allowed(configuration: Configuration, topic: TopicName) -> bool:
+    return configuration.topic(topic, "unclean.leader.election.enable") is True
+
+
+def terms_of(
+    image: MetadataImage,
+    configuration: Configuration,
+    topic: TopicImage,
+    partition: PartitionImage,
+    election: Election | None = None,
+    *,
+    joining: NodeId = NO_LEADER,
+    leaving: NodeId = NO_LEADER,
+    lost_its_tail: NodeId = NO_LEADER,
+) -> Terms:
+    """The terms of a change: `joining` and `leaving` are brokers that the same decision unfences or takes away.
+
+    The election, unless it is given, is unclean where the topic allows it.
+    """
+
+    def is_alive(replica: NodeId) -> bool:
+        if replica in (leaving, lost_its_tail) or not (replica == joining or image.is_active(replica)):
+            return False
+        directory = partition.directory_of(replica)
+        return directory is not None and image.brokers[replica].has_online(directory)
+
+    usual = Election.UNCLEAN if is_unclean_allowed(configuration, topic.name) else Election.ONLINE
+    return Terms(
+        min_isr=min_isr(configuration, topic),
+        has_elr=image.has_elr,
+        is_alive=is_alive,
+        directory_for_new_replica=lambda replica: directory_for_new_replica(image, replica),
+        election=election or usual,
+        lost_its_tail=lost_its_tail,
+    )
+
+
+def directory_for_new_replica(image: MetadataImage, broker: NodeId) -> DirectoryId:
+    found = image.brokers.get(broker)
+    return found.directory_for_new_replica() if found is not None else UNASSIGNED
+
+
+# ---- brokers that come and go
+
+Place = tuple[TopicImage, int, PartitionImage]
+
+
+def places(image: MetadataImage, concerns: Callable[[PartitionImage], bool]) -> Iterator[Place]:
+    """The partitions that something concerns, in the order of the topics' creation."""
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if concerns(partition):
+                yield topic, index, partition
+
+
+def leads_any(image: MetadataImage, broker: NodeId) -> bool:
+    return next(places(image, lambda partition: partition.leader == broker), None) is not None
+
+
+def move_leaders(
+    image: MetadataImage,
+    configuration: Configuration,
+    concerned: Iterator[Place],
+    *,
+    joining: NodeId = NO_LEADER,
+    leaving: NodeId = NO_LEADER,
+    lost_its_tail: NodeId = NO_LEADER,
+) -> list[Message]:
+    """The records that take a broker out of ISRs and leaderships, or give it those that nobody has."""
+    records: list[Message] = []
+    for topic, index, partition in concerned:
+        terms = terms_of(
+            image, configuration, topic, partition, joining=joining, leaving=leaving, lost_its_tail=lost_its_tail
+        )
+        target = Target.unchanged(partition)
+        target.isr = [each for each in partition.isr if each not in (leaving, lost_its_tail)]
+        record = change_partition(topic.id, index, partition, target, terms)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+# ---- elections on demand (ElectLeaders)
+
+
+def elect_leaders(
+    image: MetadataImage, configuration: Configuration, request: ElectLeadersRequest
+) -> Decision[ElectLeadersResponse]:
+    """Each partition has its own result; asked for all partitions, only those are named that needed an election.
+
+    Errors: KafkaError INVALID_REQUEST for an unknown type of election.
+    """
+    if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    elect = elect_leader if request.election_type == PREFERRED_ELECTION else elect_unclean_leader
+    decision = Decision[ElectLeadersResponse]([], ElectLeadersResponse())
+    for name, indexes in _wanted(image, request).items():
+        result = ElectionResult(topic=name)
+        decision.response.replica_election_results.append(result)
+        for index in indexes:
+            answer = PartitionResult(partition_id=index, error_message=None)
+            try:
+                decision.records.append(elect(image, configuration, name, index))
+            except KafkaError as error:
+                answer.error_code, answer.error_message = error.code, error.message
+            if request.topic_partitions is not None or answer.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                result.partition_result.append(answer)
+    return decision
+
+
+def _wanted(image: MetadataImage, request: ElectLeadersRequest) -> dict[TopicName, list[int]]:
+    if request.topic_partitions is None:
+        return {topic.name: [*topic.partitions] for topic in image.topics.values()}
+    wanted: dict[TopicName, list[int]] = {}
+    for each in request.topic_partitions:
+        wanted.setdefault(each.topic, []).extend(index for index in each.partitions if index not in wanted[each.topic])
+    return wanted
+
+
+def _find(image: MetadataImage, name: TopicName, index: int) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    return topic, partition
+
+
+def elect_leader(
+    image: MetadataImage, configuration: Configuration, name: TopicName, index: int
+) -> PartitionChangeRecord:
+    """Give a partition's leadership to its preferred replica.
+
+    Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED where it has it, PREFERRED_LEADER_NOT_AVAILABLE
+    where it may not lead and so nothing changes.
+    """
+    topic, partition = _find(image, name, index)
+    if partition.has_preferred_leader:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+    record = _elected(image, configuration, topic, index, Election.PREFERRED)
+    if record is None:
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    return record
+
+
+def elect_unclean_leader(
+    image: MetadataImage, configuration: Configuration, name: TopicName, index: int
+) -> PartitionChangeRecord:
+    """Give a partition without a leader any live replica, a complete one if there is one.
+
+    Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED where there is a leader,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica lives.
+    """
+    topic, partition = _find(image, name, index)
+    if partition.leader != NO_LEADER:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+    record = _elected(image, configuration, topic, index, Election.UNCLEAN)
+    if record is None:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    return record
+
+
+def _elected(
+    image: MetadataImage, configuration: Configuration, topic: TopicImage, index: int, election: Election
+) -> PartitionChangeRecord | None:
+    partition = topic.partitions[index]
+    terms = terms_of(image, configuration, topic, partition, election)
+    return change_partition(topic.id, index, partition, Target.unchanged(partition), terms)
+
+
+# ---- elections that the controller holds by itself
+
+
+def balance_leaders(image: MetadataImage, configuration: Configuration) -> Decision[bool]:
+    """Elect preferred replicas wherever another leads (auto.leader.rebalance.enable); true if there may be more to do."""
+    return _elect_many(image, configuration, lambda each: not each.has_preferred_leader, Election.PREFERRED)
+
+
+def elect_unclean_leaders(image: MetadataImage, configuration: Configuration) -> Decision[bool]:
+    """Elect for partitions without a leader whose topics allow unclean elections; true if there may be more to do."""
+    return _elect_many(image, configuration, lambda each: each.leader == NO_LEADER, Election.UNCLEAN)
+
+
+def _elect_many(
+    image: MetadataImage,
+    configuration: Configuration,
+    concerns: Callable[[PartitionImage], bool],
+    election: Election,
+) -> Decision[bool]:
+    records: list[Message] = []
+    for topic, index, _ in places(image, concerns):
+        if len(records) == MAX_ELECTIONS_AT_ONCE:
+            return Decision(records, response=True)
+        if election is Election.UNCLEAN and not is_unclean_allowed(configuration, topic.name):
+            continue
+        record = _elected(image, configuration, topic, index, election)
+        if record is not None:
+            records.append(record)
+    return Decision(records, response=False)

@@ -1,0 +1,194 @@
+"""Which brokers live: when each was heard from last, how far it has replayed, and what its heartbeat is answered.
+
+Nothing of it is metadata: a new controller begins with none of it, and gives every broker that is not fenced a session.
+Source: KIP-631; org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker and ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from reference.controller.brokers import (
+    check_broker_epoch,
+    controlled_shutdown,
+    cordon_directories,
+    fence_broker,
+    lose_directories,
+    unfence_broker,
+)
+from reference.controller.configs import Configuration
+from reference.controller.decision import Decision
+from reference.controller.elections import leads_any
+from reference.controller.image import BrokerImage, MetadataImage
+from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.schema import Message
+
+NOTHING_REPLAYED: Offset = -1
+
+Life = tuple[NodeId, int]
+"""A broker and its epoch: a broker that comes back is heard from anew."""
+
+
+class BrokerState(Enum):
+    FENCED = "may neither lead nor be in sync"
+    UNFENCED = "serves"
+    CONTROLLED_SHUTDOWN = "serves until others lead all that it led and know it"
+    SHUTDOWN_NOW = "fenced, and told to stop"
+
+    @property
+    def is_fenced(self) -> bool:
+        return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+
+
+def next_state(
+    state: BrokerState,
+    *,
+    wants_fence: bool,
+    wants_shutdown: bool,
+    is_caught_up: bool,
+    leads: bool,
+    is_known_to_have_left: bool,
+) -> BrokerState:
+    """What a broker becomes by its heartbeat (BrokerHeartbeatManager.calculateNextBrokerState).
+
+    post: __return__ is not BrokerState.UNFENCED or not wants_shutdown
+    post: state is not BrokerState.FENCED or __return__ is not BrokerState.UNFENCED or is_caught_up
+    post: state is not BrokerState.CONTROLLED_SHUTDOWN or __return__ is not BrokerState.SHUTDOWN_NOW or not leads
+    """
+    if state is BrokerState.SHUTDOWN_NOW:
+        return state
+    if state is BrokerState.CONTROLLED_SHUTDOWN:
+        return state if leads or not is_known_to_have_left else BrokerState.SHUTDOWN_NOW
+    if wants_shutdown:
+        may_stop_now = state is BrokerState.FENCED or wants_fence or not leads
+        return BrokerState.SHUTDOWN_NOW if may_stop_now else BrokerState.CONTROLLED_SHUTDOWN
+    if wants_fence or (state is BrokerState.FENCED and not is_caught_up):
+        return BrokerState.FENCED
+    return BrokerState.UNFENCED
+
+
+class Heartbeats:
+    """What the active controller knows of its brokers' lives. Times are monotone milliseconds."""
+
+    def __init__(self, session_timeout_ms: int, image: MetadataImage, now: TimestampMs) -> None:
+        """Begin a reign: a broker that the image has unfenced gets a whole session from now on."""
+        self.session_timeout_ms = session_timeout_ms
+        self._heard: dict[Life, TimestampMs] = {
+            (each.id, each.epoch): now for each in image.brokers.values() if not each.fenced
+        }
+        self._replayed: dict[Life, Offset] = {}
+        self._shutdown_offsets: dict[Life, Offset] = {}
+
+    def hear(self, image: MetadataImage, broker: NodeId, epoch: int, now: TimestampMs) -> None:
+        """A heartbeat has come, whatever it says; to be called before it waits for anything. Strangers are not noted."""
+        found = image.brokers.get(broker)
+        if found is not None and found.epoch == epoch:
+            self._heard[broker, epoch] = now
+
+    def has_session(self, image: MetadataImage, broker: NodeId, now: TimestampMs) -> bool:
+        """Whether the life that is registered was heard from within its session's time."""
+        found = image.brokers.get(broker)
+        return found is not None and not self._is_overdue((broker, found.epoch), now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        """When to look for overdue sessions; None where none is kept."""
+        return min(self._heard.values()) + self.session_timeout_ms + 1 if self._heard else None
+
+    def _is_overdue(self, life: Life, now: TimestampMs) -> bool:
+        heard = self._heard.get(life)
+        return heard is None or heard + self.session_timeout_ms < now
+
+    def overdue(self, image: MetadataImage, now: TimestampMs) -> NodeId | None:
+        """One broker to be fenced for its silence, forgotten here; None when there is none left.
+
+        One at a time, so that each is judged by an image in which those before it are fenced.
+        """
+        for life in [each for each in self._heard if self._is_overdue(each, now)]:
+            self._forget(life)
+            found = image.brokers.get(life[0])
+            if found is not None and found.epoch == life[1] and not found.fenced:
+                return found.id
+        return None
+
+    def _forget(self, life: Life) -> None:
+        for each in (self._heard, self._replayed, self._shutdown_offsets):
+            each.pop(life, None)
+
+    # ---- a heartbeat
+
+    def broker_heartbeat(
+        self,
+        image: MetadataImage,
+        configuration: Configuration,
+        request: BrokerHeartbeatRequest,
+        offset: Offset,
+    ) -> Decision[BrokerHeartbeatResponse]:
+        """Answer a heartbeat that was heard, and make of the broker what follows from it.
+
+        `offset` is the one that the first of the records will have: a broker that asked leave to stop waits until the
+        others have replayed the last of them.
+        Errors: KafkaError STALE_BROKER_EPOCH.
+        """
+        broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+        state = self.state_of(broker)
+        is_caught_up = request.current_metadata_offset >= broker.registered_at
+        after = next_state(
+            state,
+            wants_fence=request.want_fence,
+            wants_shutdown=request.want_shut_down,
+            is_caught_up=is_caught_up,
+            leads=leads_any(image, broker.id),
+            is_known_to_have_left=self._is_known_to_have_left(image, broker),
+        )
+        records = _become(image, configuration, broker, after) if after is not state else []
+        records += lose_directories(image, configuration, broker.id, request.offline_log_dirs)
+        records += cordon_directories(image, broker.id, request.cordoned_log_dirs)
+        self._note(broker, after, request.current_metadata_offset, offset + len(records) - 1)
+        response = BrokerHeartbeatResponse(
+            is_caught_up=is_caught_up,
+            is_fenced=after.is_fenced,
+            should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+        )
+        return Decision(records, response)
+
+    def state_of(self, broker: BrokerImage) -> BrokerState:
+        if broker.fenced:
+            return BrokerState.FENCED
+        is_stopping = (broker.id, broker.epoch) in self._shutdown_offsets
+        return BrokerState.CONTROLLED_SHUTDOWN if is_stopping else BrokerState.UNFENCED
+
+    def _is_known_to_have_left(self, image: MetadataImage, broker: BrokerImage) -> bool:
+        """Whether all that serve have replayed the records by which others lead; with nobody left, nobody needs to."""
+        left_at = self._shutdown_offsets.get((broker.id, broker.epoch), NOTHING_REPLAYED)
+        return all(
+            self._replayed.get((each.id, each.epoch), NOTHING_REPLAYED) >= left_at
+            for each in image.brokers.values()
+            if self.state_of(each) is BrokerState.UNFENCED
+        )
+
+    def _note(self, broker: BrokerImage, after: BrokerState, replayed: Offset, last_offset: Offset) -> None:
+        life = (broker.id, broker.epoch)
+        self._replayed[life] = replayed
+        if after is BrokerState.CONTROLLED_SHUTDOWN:
+            self._shutdown_offsets.setdefault(life, last_offset)
+        else:
+            self._shutdown_offsets.pop(life, None)
+
+
+def _become(
+    image: MetadataImage, configuration: Configuration, broker: BrokerImage, state: BrokerState
+) -> list[Message]:
+    step = _STEPS[state]
+    if broker.fenced and state.is_fenced:
+        return []
+    return step(image, configuration, broker.id)
+
+
+_STEPS = {
+    BrokerState.FENCED: fence_broker,
+    BrokerState.UNFENCED: unfence_broker,
+    BrokerState.CONTROLLED_SHUTDOWN: controlled_shutdown,
+    BrokerState.SHUTDOWN_NOW: fence_broker,
+}
+"""What a change of state writes."""

@@ -1,0 +1,154 @@
+"""AlterPartition: the controller judges the in-sync replicas that a leader proposes.
+
+Source: KIP-497, KIP-704, KIP-841, KIP-903; org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from reference.controller.brokers import check_broker_epoch
+from reference.controller.configs import Configuration
+from reference.controller.decision import Decision
+from reference.controller.elections import terms_of
+from reference.controller.image import (
+    NO_LEADER_CHANGE,
+    RECOVERED,
+    RECOVERING,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from reference.controller.partition_change import Target, change_partition
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import NodeId
+
+ANY_BROKER_EPOCH = -1
+"""The broker epoch of a member whose life the leader does not know: it is not checked."""
+
+Proposal = AlterPartitionRequest.PartitionData
+Member = AlterPartitionRequest.BrokerState
+Answer = AlterPartitionResponse.PartitionData
+
+
+def alter_partition(
+    image: MetadataImage, configuration: Configuration, request: AlterPartitionRequest
+) -> Decision[AlterPartitionResponse]:
+    """Write the ISRs that a leader proposes, each or its refusal.
+
+    Errors: KafkaError STALE_BROKER_EPOCH where the leader is not registered in this life. Per partition:
+    UNKNOWN_TOPIC_ID, and those of `_judge`; NEW_LEADER_ELECTED where the proposal ended a reassignment that moved the
+    leadership: the one case in which a refusal goes along with a record.
+    """
+    check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    decision = Decision[AlterPartitionResponse]([], AlterPartitionResponse())
+    for asked in request.topics:
+        topic = image.topics_by_id.get(asked.topic_id)
+        answers = [
+            _alter(image, configuration, request.broker_id, topic, proposal, decision) for proposal in asked.partitions
+        ]
+        decision.response.topics.append(AlterPartitionResponse.TopicData(topic_id=asked.topic_id, partitions=answers))
+    return decision
+
+
+def _alter(
+    image: MetadataImage,
+    configuration: Configuration,
+    leader: NodeId,
+    topic: TopicImage | None,
+    proposal: Proposal,
+    decision: Decision[AlterPartitionResponse],
+) -> Answer:
+    index = proposal.partition_index
+    if topic is None:
+        return Answer(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return Answer(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        _judge(image, leader, partition, proposal)
+    except KafkaError as error:
+        return Answer(partition_index=index, error_code=error.code)
+    record = _change(image, configuration, topic, partition, proposal)
+    if record is None:
+        return _accepted(index, partition)
+    decision.records.append(record)
+    if record.leader not in (leader, NO_LEADER_CHANGE):
+        return Answer(partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED)
+    return _accepted(index, partition.after(record))
+
+
+def members(proposal: Proposal) -> list[Member]:
+    """The proposed ISR; before version 3 of the request without its broker epochs."""
+    return proposal.new_isr_with_epochs or [Member(broker_id=each) for each in proposal.new_isr]
+
+
+def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, proposal: Proposal) -> None:
+    """The refusals, in the order of their precedence.
+
+    Errors: KafkaError NOT_CONTROLLER for epochs that this controller does not know yet: another one made them;
+    FENCED_LEADER_EPOCH, INVALID_REQUEST from who does not lead, INVALID_UPDATE_VERSION; INVALID_REQUEST for an ISR that
+    cannot be; INELIGIBLE_REPLICA for a member that is fenced, shuts down, or lives another life.
+    """
+    _judge_epochs(leader, partition, proposal)
+    isr = [each.broker_id for each in members(proposal)]
+    if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "The ISR is empty or names a broker twice or one without a replica."
+        )
+    if partition.leader not in isr:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The ISR is without its leader.")
+    _judge_recovery(partition, proposal.leader_recovery_state, len(isr))
+    for member in members(proposal):
+        _judge_member(image, member)
+
+
+def _judge_epochs(leader: NodeId, partition: PartitionImage, proposal: Proposal) -> None:
+    if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    if proposal.leader_epoch < partition.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if leader != partition.leader:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {partition.leader} leads.")
+    if proposal.partition_epoch < partition.partition_epoch:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+
+
+def _judge_recovery(partition: PartitionImage, state: int, isr_size: int) -> None:
+    if state not in (RECOVERED, RECOVERING):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no leader recovery state {state}.")
+    if state == RECOVERING and isr_size > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A leader that is recovering is alone in the ISR.")
+    if state == RECOVERING and partition.leader_recovery_state == RECOVERED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A leader that has recovered does not begin again.")
+
+
+def _judge_member(image: MetadataImage, member: Member) -> None:
+    broker = image.brokers.get(member.broker_id)
+    if broker is None or not broker.is_active or member.broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)
+
+
+def _change(
+    image: MetadataImage,
+    configuration: Configuration,
+    topic: TopicImage,
+    partition: PartitionImage,
+    proposal: Proposal,
+) -> PartitionChangeRecord | None:
+    target = Target.unchanged(partition)
+    target.isr = [each.broker_id for each in members(proposal)]
+    target.leader_recovery_state = proposal.leader_recovery_state
+    terms = terms_of(image, configuration, topic, partition)
+    return change_partition(topic.id, proposal.partition_index, partition, target, terms)
+
+
+def _accepted(index: int, partition: PartitionImage) -> Answer:
+    return Answer(
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )

@@ -1,0 +1,44 @@
+"""Who may lead, who stays eligible, and when a change is a new reign: rules over plain values.
+
+Source: KIP-841, KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
+"""
+
+from __future__ import annotations
+
+
+def may_be_elected(is_alive: bool, is_in_isr: bool, is_isr_empty: bool, is_eligible: bool) -> bool:
+    """Whether a replica may lead without a loss: a live member of the ISR, or, where that is empty, of the ELR.
+
+    pre: not (is_in_isr and is_isr_empty)
+    post: not __return__ or is_alive
+    post: not __return__ or is_in_isr or is_eligible
+    post: not __return__ or is_isr_empty or is_in_isr
+    """
+    return is_alive and (is_in_isr or (is_isr_empty and is_eligible))
+
+
+def stays_eligible(
+    isr_size: int, min_isr: int, was_in_isr: bool, was_eligible: bool, is_in_isr: bool, lost_its_tail: bool
+) -> bool:
+    """Whether a replica outside of the new ISR is in the new ELR.
+
+    While the ISR is smaller than min.insync.replicas the high watermark stands still: who leaves it then has all that is
+    committed, unless it may have lost its tail.
+
+    pre: isr_size >= 0 and min_isr >= 1
+    post: not (__return__ and is_in_isr)
+    post: not (__return__ and lost_its_tail)
+    post: not (__return__ and isr_size >= min_isr)
+    post: not __return__ or was_in_isr or was_eligible
+    """
+    return isr_size < min_isr and (was_in_isr or was_eligible) and not is_in_isr and not lost_its_tail
+
+
+def begins_reign(names_leader: bool, drops_replica: bool) -> bool:
+    """Whether a change is a new leader epoch: a leader was elected, or a replica is taken away from the partition.
+
+    A smaller ISR alone is none: only before metadata.version 3.6 it was.
+
+    post: __return__ or not names_leader
+    """
+    return names_leader or drops_replica

@@ -1,0 +1,219 @@
+"""From a partition as it is and as it shall be to the one record between them.
+
+Every decision about a partition comes through here: whoever changes its ISR, its replicas or its brokers' state gets the
+election, the eligible leader replicas and the end of a reassignment that follow from it in the same record.
+Source: KIP-631, KIP-841, KIP-858, KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from reference.controller.directory_ids import DirectoryId
+from reference.controller.image import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    RECOVERING,
+    PartitionImage,
+)
+from reference.controller.leadership_rules import begins_reign, may_be_elected, stays_eligible
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import NodeId, TopicId
+
+
+class Election(Enum):
+    PREFERRED = "the first replica, if it may lead"
+    ONLINE = "the leader that there is, or the first replica that may lead"
+    UNCLEAN = "as online; where none may lead, the first that lives, whatever it lacks"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a change is decided by, beside the partition."""
+
+    min_isr: int
+    """The topic's min.insync.replicas, at most its number of replicas."""
+    has_elr: bool
+    """Whether eligible leader replicas are kept."""
+    is_alive: Callable[[NodeId], bool]
+    """Whether a replica's broker and directory work, as the change leaves them."""
+    directory_for_new_replica: Callable[[NodeId], DirectoryId]
+    election: Election = Election.ONLINE
+    lost_its_tail: NodeId = NO_LEADER
+    """The broker that came back from an unclean end; -1 for none."""
+
+
+@dataclass(slots=True)
+class Target:
+    """The partition as it shall be; `directories` are those of the replicas that have one."""
+
+    isr: list[NodeId]
+    replicas: list[NodeId]
+    removing_replicas: list[NodeId]
+    adding_replicas: list[NodeId]
+    eligible_leader_replicas: list[NodeId]
+    leader_recovery_state: int
+    directories: dict[NodeId, DirectoryId]
+
+    @staticmethod
+    def unchanged(partition: PartitionImage) -> Target:
+        """The partition as it is, to be altered."""
+        return Target(
+            isr=partition.isr,
+            replicas=partition.replicas,
+            removing_replicas=partition.removing_replicas,
+            adding_replicas=partition.adding_replicas,
+            eligible_leader_replicas=partition.eligible_leader_replicas,
+            leader_recovery_state=partition.leader_recovery_state,
+            directories=dict(zip(partition.replicas, partition.directories, strict=True)),
+        )
+
+
+class Elected(NamedTuple):
+    leader: NodeId
+    is_unclean: bool
+
+
+def change_partition(
+    topic: TopicId, index: int, partition: PartitionImage, target: Target, terms: Terms
+) -> PartitionChangeRecord | None:
+    """The record that makes `target` of `partition`, with what follows from it; None where nothing changes.
+
+    `target` is used up: it becomes what was decided.
+    """
+    record = PartitionChangeRecord(topic_id=topic, partition_id=index)
+    _complete_reassignment(target)
+    if terms.has_elr:
+        target.eligible_leader_replicas = _eligible_after(partition, target, terms)
+    _elect(record, partition, target, terms)
+    _begin_reign(record, partition, target)
+    _write_eligible(record, partition, target, terms)
+    _write_isr(record, partition, target, terms)
+    if terms.has_elr:
+        _write_last_leader(record, partition)
+    _write_assignment(record, partition, target, terms)
+    if target.leader_recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = target.leader_recovery_state
+    return None if _changes_nothing(record) else record
+
+
+def _complete_reassignment(target: Target) -> None:
+    """Once all that stay are in sync, those that go are dropped (KIP-455)."""
+    if not target.removing_replicas and not target.adding_replicas:
+        return
+    isr = [each for each in target.isr if each not in target.removing_replicas]
+    replicas = [each for each in target.replicas if each not in target.removing_replicas]
+    gone = bool(target.removing_replicas) and not (isr and replicas)
+    if not gone and set(replicas) <= set(isr):
+        target.isr, target.replicas = isr, replicas
+        target.removing_replicas, target.adding_replicas = [], []
+
+
+def _eligible_after(partition: PartitionImage, target: Target, terms: Terms) -> list[NodeId]:
+    return [
+        each
+        for each in sorted({*target.eligible_leader_replicas, *partition.isr})
+        if stays_eligible(
+            len(target.isr),
+            terms.min_isr,
+            was_in_isr=each in partition.isr,
+            was_eligible=each in target.eligible_leader_replicas,
+            is_in_isr=each in target.isr,
+            lost_its_tail=each == terms.lost_its_tail,
+        )
+    ]
+
+
+def _choose(partition: PartitionImage, target: Target, terms: Terms) -> Elected:
+    """Whoever stands first in the order of the election and may lead; -1 where nobody may."""
+    preferred = target.replicas[:1] if terms.election is Election.PREFERRED else []
+    for each in (*preferred, partition.leader, *target.replicas):
+        is_in_isr, is_eligible = each in target.isr, each in target.eligible_leader_replicas
+        if (is_in_isr or is_eligible) and may_be_elected(terms.is_alive(each), is_in_isr, not target.isr, is_eligible):
+            return Elected(each, is_unclean=False)
+    if _may_elect_last_leader(partition, target, terms):
+        return Elected(partition.last_known_elr[0], is_unclean=True)
+    alive = filter(terms.is_alive, target.replicas) if terms.election is Election.UNCLEAN else iter(())
+    leader = next(alive, NO_LEADER)
+    return Elected(leader, is_unclean=leader != NO_LEADER)
+
+
+def _may_elect_last_leader(partition: PartitionImage, target: Target, terms: Terms) -> bool:
+    """All in ISR and ELR lost their tails: of all the last leader lost the least, so it leads without being asked for."""
+    if not terms.has_elr or target.isr or target.eligible_leader_replicas:
+        return False
+    return len(partition.last_known_elr) == 1 and terms.is_alive(partition.last_known_elr[0])
+
+
+def _elect(record: PartitionChangeRecord, partition: PartitionImage, target: Target, terms: Terms) -> None:
+    leader, is_unclean = _choose(partition, target, terms)
+    if leader == partition.leader:
+        return
+    record.leader = leader
+    if leader in target.eligible_leader_replicas:
+        target.isr = [leader]
+        target.eligible_leader_replicas = [each for each in target.eligible_leader_replicas if each != leader]
+    if is_unclean:
+        record.isr = [leader]
+        if partition.leader_recovery_state != RECOVERING:
+            record.leader_recovery_state = RECOVERING
+
+
+def _begin_reign(record: PartitionChangeRecord, partition: PartitionImage, target: Target) -> None:
+    """A leader that stays is named again where a replica goes, so that its followers' epoch is fenced."""
+    names_leader = record.leader != NO_LEADER_CHANGE
+    drops_replica = not set(partition.replicas) <= set(target.replicas)
+    if begins_reign(names_leader, drops_replica) and not names_leader:
+        record.leader = partition.leader
+
+
+def _write_eligible(record: PartitionChangeRecord, partition: PartitionImage, target: Target, terms: Terms) -> None:
+    """An unclean election, known by the ISR that it wrote, leaves nobody eligible."""
+    if record.isr is not None or not terms.has_elr:
+        target.eligible_leader_replicas = []
+    if target.eligible_leader_replicas != partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = target.eligible_leader_replicas
+
+
+def _write_isr(record: PartitionChangeRecord, partition: PartitionImage, target: Target, terms: Terms) -> None:
+    """Without eligible leader replicas the last member stays in the ISR: who else was complete would be forgotten."""
+    may_be_written = bool(target.isr) or terms.has_elr
+    if record.isr is None and may_be_written and target.isr != partition.isr:
+        record.isr = target.isr
+
+
+def _write_last_leader(record: PartitionChangeRecord, partition: PartitionImage) -> None:
+    """The field for the last known ELR holds the last leader, while there is none."""
+    if record.leader == NO_LEADER and not partition.last_known_elr:
+        record.last_known_elr = [partition.leader]
+    elif record.leader >= 0 and partition.last_known_elr:
+        record.last_known_elr = []
+
+
+def _write_assignment(record: PartitionChangeRecord, partition: PartitionImage, target: Target, terms: Terms) -> None:
+    known = target.directories
+    directories = [known[each] if each in known else terms.directory_for_new_replica(each) for each in target.replicas]
+    if target.replicas and directories != partition.directories:
+        record.directories = directories
+    if target.replicas and target.replicas != partition.replicas:
+        record.replicas = target.replicas
+    if target.removing_replicas != partition.removing_replicas:
+        record.removing_replicas = target.removing_replicas
+    if target.adding_replicas != partition.adding_replicas:
+        record.adding_replicas = target.adding_replicas
+
+
+def _changes_nothing(record: PartitionChangeRecord) -> bool:
+    lists = (
+        record.isr, record.eligible_leader_replicas, record.last_known_elr, record.replicas, record.removing_replicas,
+        record.adding_replicas, record.directories,
+    )  # fmt: skip
+    return (
+        all(each is None for each in lists)
+        and record.leader == NO_LEADER_CHANGE
+        and record.leader_recovery_state == NO_RECOVERY_CHANGE
+    )

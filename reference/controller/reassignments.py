@@ -1,0 +1,164 @@
+"""Moving partitions to other brokers: ask for it, call it off, list what is under way.
+
+A reassignment adds the new replicas first. The change of the ISR that has all of them in sync drops the old ones, in the
+same record (`partition_change`); nothing here waits for it.
+Source: KIP-455, KIP-860; org.apache.kafka.controller.ReplicationControlManager, PartitionReassignmentReplicas and
+PartitionReassignmentRevert.
+"""
+
+from __future__ import annotations
+
+from reference.controller.configs import Configuration
+from reference.controller.decision import Decision
+from reference.controller.elections import is_unclean_allowed, terms_of
+from reference.controller.image import MetadataImage, PartitionImage, TopicImage
+from reference.controller.partition_change import Election, Target, change_partition
+from reference.controller.topics import validate_assignment
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from reference.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import NodeId, TopicName
+
+Wanted = AlterPartitionReassignmentsRequest.ReassignablePartition
+TopicAnswer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+PartitionAnswer = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+def alter_partition_reassignments(
+    image: MetadataImage, configuration: Configuration, request: AlterPartitionReassignmentsRequest
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    """Begin, change or call off reassignments; each partition has its own result."""
+    response = AlterPartitionReassignmentsResponse(
+        error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+    )
+    decision = Decision[AlterPartitionReassignmentsResponse]([], response)
+    for asked in request.topics:
+        answer = TopicAnswer(name=asked.name)
+        response.responses.append(answer)
+        for wanted in asked.partitions:
+            result = PartitionAnswer(partition_index=wanted.partition_index, error_message=None)
+            answer.partitions.append(result)
+            try:
+                record = _alter(image, configuration, asked.name, wanted, request.allow_replication_factor_change)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+                continue
+            if record is not None:
+                decision.records.append(record)
+    return decision
+
+
+def _alter(
+    image: MetadataImage, configuration: Configuration, name: TopicName, wanted: Wanted, may_change_factor: bool
+) -> PartitionChangeRecord | None:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    partition = topic.partitions.get(wanted.partition_index)
+    if partition is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{wanted.partition_index}."
+        )
+    if wanted.replicas is None:
+        return _call_off(image, configuration, topic, wanted.partition_index, partition)
+    validate_assignment(image, wanted.replicas)
+    if not may_change_factor:
+        _require_same_factor(partition, wanted.replicas)
+    return _begin(image, configuration, topic, wanted.partition_index, partition, wanted.replicas)
+
+
+def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> None:
+    """Against the replicas that the partition has when what is under way is done."""
+    factor = len({*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas})
+    if factor != len(replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {factor} to {len(replicas)}"
+        )
+
+
+def _begin(
+    image: MetadataImage,
+    configuration: Configuration,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionImage,
+    replicas: list[NodeId],
+) -> PartitionChangeRecord | None:
+    """The wanted replicas come first, those that go stay behind them until the others are in sync."""
+    removing = sorted({*partition.replicas} - {*replicas})
+    adding = sorted({*replicas} - {*partition.replicas})
+    target = Target.unchanged(partition)
+    target.replicas = [*replicas, *removing]
+    target.removing_replicas = removing or partition.removing_replicas
+    target.adding_replicas = adding or partition.adding_replicas
+    terms = terms_of(image, configuration, topic, partition, Election.ONLINE)
+    return change_partition(topic.id, index, partition, target, terms)
+
+
+def _call_off(
+    image: MetadataImage, configuration: Configuration, topic: TopicImage, index: int, partition: PartitionImage
+) -> PartitionChangeRecord | None:
+    """Back to the replicas of before.
+
+    Where only new ones are in sync the first old one is declared to be so: an unclean election.
+    Errors: KafkaError NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT where that election is not allowed.
+    """
+    if not partition.is_reassigning:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    target = Target.unchanged(partition)
+    target.replicas = [each for each in partition.replicas if each not in partition.adding_replicas]
+    target.isr = [each for each in partition.isr if each not in partition.adding_replicas]
+    target.removing_replicas, target.adding_replicas = [], []
+    if not target.replicas:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Invalid replica assignment: addingReplicas contains all replicas."
+        )
+    if not target.isr:
+        target.isr = target.replicas[:1]
+        if not is_unclean_allowed(configuration, topic.name):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+                "leader election.",
+            )
+    return change_partition(topic.id, index, partition, target, terms_of(image, configuration, topic, partition))
+
+
+def list_partition_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """What is under way, of all topics or of those that are named; topics and partitions without one are left out."""
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    if request.topics is None:
+        asked = [(topic, [*topic.partitions]) for topic in image.topics.values()]
+    else:
+        named = [(image.topics.get(each.name), each.partition_indexes) for each in request.topics]
+        asked = [(topic, indexes) for topic, indexes in named if topic is not None]
+    for topic, indexes in asked:
+        found = [_ongoing(index, topic.partitions[index]) for index in indexes if _is_reassigning(topic, index)]
+        if found:
+            response.topics.append(OngoingTopic(name=topic.name, partitions=found))
+    return response
+
+
+def _is_reassigning(topic: TopicImage, index: int) -> bool:
+    partition = topic.partitions.get(index)
+    return partition is not None and partition.is_reassigning
+
+
+def _ongoing(index: int, partition: PartitionImage) -> OngoingPartition:
+    return OngoingPartition(
+        partition_index=index,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+    )

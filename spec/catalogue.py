@@ -145,6 +145,7 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
     ),
+    Model("MCUnclean", "replication"),
     Model("MCLarge", "replication", budget_s=3000),
     Model("MCLiveness", "replication"),
     Model("MCMessages", "replication"),
@@ -248,6 +249,27 @@ MODELS: tuple[Model, ...] = (
         ),
     ),
     Model("MCGroupsLiveness", "groups"),
+    Model(
+        "MCZooKeeperController",
+        "historical",
+        switches=(
+            Switch(
+                "WriteWithoutControllerEpoch",
+                "OneLeaderPerEpoch",
+                "the ZooKeeper controller; KAFKA-6082",
+                "A controller was paused, its session ended and another took over. Awake again it decides by what it remembers, "
+                "and ZooKeeper takes the decision, for it is not tied to the controller epoch: one leader epoch has two leaders.",
+            ),
+            Switch(
+                "TakeFromDeposedController",
+                "InSyncReplicasHaveTheLog",
+                "the ZooKeeper controller; KIP-570",
+                "Brokers do not compare controller epochs. A request of the deposed controller to delete a replica arrives after "
+                "its successor has given the replica back, and what is counted as in sync is gone.",
+            ),
+        ),
+    ),
+    Model("MCZooKeeperControllerLiveness", "historical"),
 )
 
 

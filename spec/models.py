@@ -112,11 +112,17 @@ class Case:
         )
 
     def digest(self) -> str:
-        """Changes whenever a stored result no longer speaks of this case."""
-        digest = hashlib.sha256(self.configuration().encode())
+        """Changes whenever a stored result no longer speaks of this case; what is only said in comments does not count."""
+        digest = hashlib.sha256(without_comments(self.configuration()).encode())
         for module in modules_of(SPEC / self.model.folder, self.model.module):
-            digest.update(module.read_bytes())
+            digest.update(without_comments(module.read_text()).encode())
         return digest.hexdigest()[:16]
+
+
+def without_comments(text: str) -> str:
+    """The lines of a module or a configuration that TLC acts by; their indentation counts in TLA+, so it stays."""
+    told = re.sub(r"\(\*.*?\*\)|\\\*.*", "", text)
+    return "\n".join(line.rstrip() for line in told.splitlines() if line.strip())
 
 
 def modules_of(folder: Path, name: str) -> list[Path]:

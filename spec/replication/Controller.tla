@@ -6,7 +6,8 @@
 (* grows with every record, the leader epoch with every change of leader.  *)
 (*                                                                         *)
 (* Here the controller is one and never fails; how a quorum makes it so is *)
-(* the subject of KRaft.tla.                                               *)
+(* the subject of quorum/Quorum.tla; how it was done with ZooKeeper, of    *)
+(* historical/ZooKeeperController.tla.                                     *)
 (***************************************************************************)
 EXTENDS Cluster
 

@@ -1,0 +1,33 @@
+"""Bounded forms of rules that take more than plain numbers: few replicas, few slots, so that all paths can be walked.
+
+Each calls the very function that the broker calls. The general forms are searched by Hypothesis.
+"""
+
+from __future__ import annotations
+
+from reference.protocol.primitives import Offset
+from reference.replication.high_watermark import next_high_watermark
+from reference.storage.index_search import last_slot_up_to
+
+
+def high_watermark_of_three(current: Offset, leader_end: Offset, first: Offset, second: Offset) -> Offset:
+    """The high watermark over a leader and two followers.
+
+    pre: 0 <= current <= leader_end
+    post: current <= __return__ <= leader_end
+    post: __return__ == current or (__return__ <= first and __return__ <= second)
+    post: __return__ == current or __return__ in (leader_end, first, second)
+    post: __return__ >= leader_end or __return__ >= first or __return__ >= second
+    """
+    return next_high_watermark(current, leader_end, (first, second))
+
+
+def slot_among_four(count: int, target: int, first: int, second: int, third: int, fourth: int) -> int:
+    """The index search over four slots.
+
+    pre: 0 <= count <= 4 and first <= second <= third <= fourth
+    post: -1 <= __return__ < count
+    post: __return__ == -1 or (first, second, third, fourth)[__return__] <= target
+    post: __return__ + 1 >= count or (first, second, third, fourth)[__return__ + 1] > target
+    """
+    return last_slot_up_to((first, second, third, fourth).__getitem__, count, target)

@@ -1,0 +1,252 @@
+"""The pure rules of the broker that carry a contract, and what is known of each.
+
+A rule is a function of `reference/` (or a bounded form of one, in `bounded.py`) whose docstring holds `pre:` and `post:`
+lines; nobody lists them, they are found. A rule over plain numbers and truths must be *confirmed*: CrossHair walks all of
+its paths. A rule over lists or functions has more paths than there is time: it is *searched* for a counterexample, and
+its bounded form is confirmed instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+import time
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any
+
+from spec.models import SPEC
+
+ROOT = SPEC.parent
+STORE = SPEC / "kernels.json"
+CONDITION = re.compile(r"^\s*(pre|post): (.+)$", re.M)
+SCALARS = (int, bool, str)
+SECONDS_A_CONDITION = 30
+SECONDS_A_SEARCH = 5
+
+
+class Knowledge(StrEnum):
+    """What is known of a rule, from the best to the worst; the worst of its conditions counts."""
+
+    CONFIRMED = "confirmed"
+    """Holds on all paths."""
+    SEARCHED = "searched"
+    """No counterexample was found in the time that there was."""
+    REFUTED = "refuted"
+    """A counterexample was found, or the contract cannot be read."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One rule and its contract."""
+
+    module: str
+    name: str
+    summary: str
+    pre: tuple[str, ...]
+    post: tuple[str, ...]
+    """Empty where the contract is told in words: then a bounded form has to say it exactly."""
+    is_scalar: bool
+    """All that it takes is numbers, truths and words: it must be confirmed."""
+    lines: tuple[int, int]
+    """Where it stands in its file."""
+    calls: tuple[str, ...] = ()
+    """Rules of the reference that it is a bounded form of."""
+
+    @property
+    def path(self) -> Path:
+        return ROOT / (self.module.replace(".", "/") + ".py")
+
+    @property
+    def title(self) -> str:
+        return f"{self.module}.{self.name}"
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return getattr(importlib.import_module(self.module), self.name)
+
+    def evaluate(self, arguments: dict[str, Any]) -> bool | None:
+        """Whether the contract holds for these arguments; None where they are not admitted."""
+        scope = dict(vars(importlib.import_module(self.module))) | arguments
+        if not all(eval(condition, scope) for condition in self.pre):
+            return None
+        result = self.function(**arguments)
+        scope |= {"_": result, "__return__": result}
+        return all(eval(condition, scope) for condition in self.post)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What CrossHair said of one rule."""
+
+    kernel: str
+    knowledge: str
+    reason: str = ""
+
+
+# ---- finding
+
+
+def find_kernels(folders: Iterable[str] = ("reference", "spec")) -> list[Kernel]:
+    """All rules with a contract, in the order of their files."""
+    found: list[Kernel] = []
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text()
+            if re.search(r"^\s+post: ", text, re.M):
+                found += kernels_of(text, ".".join(path.relative_to(ROOT).with_suffix("").parts))
+    return found
+
+
+def kernels_of(text: str, module: str) -> list[Kernel]:
+    """The rules of one module."""
+    tree = ast.parse(text)
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("reference.")
+        for alias in node.names
+    }
+    found = [_kernel(node, module, imported) for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [kernel for kernel in found if kernel]
+
+
+def _kernel(node: ast.FunctionDef, module: str, imported: dict[str, str]) -> Kernel | None:
+    told = ast.get_docstring(node) or ""
+    conditions = CONDITION.findall(told)
+    if not any(kind == "post" for kind, _ in conditions):
+        return None
+    used = {
+        inner.func.id for inner in ast.walk(node) if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
+    }
+    return Kernel(
+        module=module,
+        name=node.name,
+        summary=told.splitlines()[0],
+        pre=tuple(text for kind, text in conditions if kind == "pre"),
+        post=tuple(text for kind, text in conditions if kind == "post" and _is_expression(text)),
+        is_scalar=_is_scalar(module, node.name),
+        lines=(node.lineno, node.end_lineno or node.lineno),
+        calls=tuple(sorted(imported[name] for name in used & imported.keys())) if module.startswith("spec.") else (),
+    )
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        compile(text, "contract", "eval")
+    except SyntaxError:
+        return False
+    return True
+
+
+def _is_scalar(module: str, name: str) -> bool:
+    function = getattr(importlib.import_module(module), name)
+    hints = typing.get_type_hints(function)
+    kinds = [hints.get(parameter) for parameter in inspect.signature(function).parameters]
+    return all(isinstance(kind, type) and (kind in SCALARS or issubclass(kind, Enum)) for kind in kinds)
+
+
+# ---- confirming
+
+
+def confirm(kernels: Sequence[Kernel], seconds_a_condition: float = SECONDS_A_CONDITION) -> list[Finding]:
+    """Each rule's finding, by CrossHair. What takes lists or functions is never confirmed, so that little time is spent on it."""
+    plain = [kernel for kernel in kernels if kernel.is_scalar]
+    general = [kernel for kernel in kernels if not kernel.is_scalar]
+    said = _crosshair(plain, seconds_a_condition) + _crosshair(general, min(seconds_a_condition, SECONDS_A_SEARCH))
+    return [judge(kernel, said) for kernel in kernels]
+
+
+def _crosshair(kernels: Sequence[Kernel], seconds_a_condition: float) -> str:
+    """What one run of CrossHair says; nothing when it does not end, which confirms nothing."""
+    titles = [kernel.title for kernel in kernels if kernel.post]
+    if not titles:
+        return ""
+    command = [sys.executable, "-m", "crosshair", "check", "--report_all", "--analysis_kind=PEP316"]
+    command += [f"--per_condition_timeout={seconds_a_condition}", *titles]
+    budget_s = 60 + seconds_a_condition * sum(len(kernel.post) for kernel in kernels)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=budget_s, check=False)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout + done.stderr
+
+
+MESSAGE = re.compile(r"^(.+?\.py):(\d+): (\w+): (.*)$", re.M)
+
+
+def judge(kernel: Kernel, output: str) -> Finding:
+    """What CrossHair's output says of one rule; silence about a condition is not consent."""
+    if not kernel.post:
+        return Finding(kernel.title, Knowledge.SEARCHED, "its contract is told in words")
+    first, last = kernel.lines
+    told = [
+        (kind, text)
+        for file, line, kind, text in MESSAGE.findall(output)
+        if Path(file) == kernel.path and first <= int(line) <= last
+    ]
+    errors = [text for kind, text in told if kind == "error"]
+    if errors:
+        return Finding(kernel.title, Knowledge.REFUTED, errors[0])
+    confirmed = sum("Confirmed over all paths" in text for _, text in told)
+    if confirmed == len(kernel.post):
+        return Finding(kernel.title, Knowledge.CONFIRMED)
+    missing = len(kernel.post) - confirmed
+    return Finding(kernel.title, Knowledge.SEARCHED, f"{missing} of {len(kernel.post)} conditions not confirmed")
+
+
+# ---- the page
+
+
+def page(findings: dict[str, Finding]) -> str:
+    """KERNELS.md."""
+    kernels = find_kernels()
+    bounded = {called: kernel for kernel in kernels for called in kernel.calls}
+    lines = [
+        "# The rules that were confirmed",
+        "",
+        "The broker's decisions, as pure functions with contracts; the broker calls these very functions. *Confirmed*: CrossHair",
+        "walked all paths and every condition holds. *Searched*: no counterexample was found, by CrossHair or by Hypothesis.",
+        "Generated by `tidegauge spec kernels --record`; a test confirms them again, and finds new ones by their contracts.",
+        "",
+        "| rule | what it decides | takes | conditions | found | bounded form |",
+        "| --- | --- | --- | ---: | --- | --- |",
+    ]
+    for kernel in kernels:
+        finding = findings.get(kernel.title)
+        other = bounded.get(kernel.title)
+        takes = "plain values" if kernel.is_scalar else "lists or functions"
+        about = f"`{kernel.title}` | {kernel.summary} | {takes} | {len(kernel.post) or 'in words'}"
+        lines.append(
+            f"| {about} | {finding.knowledge if finding else 'not run'} | {f'`{other.name}`' if other else ''} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def load() -> dict[str, Finding]:
+    """The stored findings by the rules' names."""
+    if not STORE.exists():
+        return {}
+    return {row["kernel"]: Finding(**row) for row in json.loads(STORE.read_text())}
+
+
+def record(findings: Iterable[Finding]) -> None:
+    """Store them, and write KERNELS.md."""
+    rows = [json.dumps(asdict(finding)) for finding in findings]
+    STORE.write_text("[\n" + ",\n".join(rows) + "\n]\n")
+    (SPEC / "KERNELS.md").write_text(page(load()))
+
+
+def confirm_all(seconds_a_condition: float = SECONDS_A_CONDITION) -> tuple[list[Kernel], list[Finding], float]:
+    """Find, confirm, and say how long it took (seconds)."""
+    start = time.monotonic()
+    kernels = find_kernels()
+    return kernels, confirm(kernels, seconds_a_condition), time.monotonic() - start

@@ -1,0 +1,143 @@
+"""The broker's pure rules: those over plain values are confirmed over all paths, all are searched, and nothing is forgotten."""
+
+import importlib.util
+import inspect
+import typing
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spec import kernels
+from spec.kernels import Finding, Kernel, Knowledge, confirm, find_kernels, judge, load, page
+from spec.models import SPEC
+
+KERNELS = find_kernels()
+IDS = [kernel.title for kernel in KERNELS]
+WORDED = [kernel for kernel in KERNELS if not kernel.post]
+NUMBERS = st.one_of(st.integers(-2, 6), st.integers(-(2**33), 2**33))
+
+
+def drawn(kind: object) -> st.SearchStrategy:
+    """Values of a parameter's type. Rules may take numbers, truths, words, members of a set, and lists of these."""
+    if kind is bool:
+        return st.booleans()
+    if kind is int:
+        return NUMBERS
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return st.sampled_from(list(kind))
+    if typing.get_origin(kind) is not None and issubclass(typing.get_origin(kind), Iterable):  # type: ignore[arg-type]
+        return st.lists(drawn(typing.get_args(kind)[0]), max_size=5)
+    return st.from_type(kind)  # type: ignore[arg-type]
+
+
+def arguments_of(kernel: Kernel) -> st.SearchStrategy[dict]:
+    hints = typing.get_type_hints(kernel.function)
+    return st.fixed_dictionaries({name: drawn(hints[name]) for name in inspect.signature(kernel.function).parameters})
+
+
+def search(kernel: Kernel, backend: str, examples: int) -> int:
+    """How many admitted arguments were tried; fails on a counterexample."""
+    admitted = 0
+
+    @settings(backend=backend, max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
+    @given(arguments_of(kernel))
+    def keeps_its_contract(arguments: dict) -> None:
+        nonlocal admitted
+        holds = kernel.evaluate(arguments)
+        admitted += holds is not None
+        assert holds is not False
+
+    keeps_its_contract()
+    return admitted
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel.post], ids=lambda kernel: kernel.title)
+def test_hypothesis_finds_no_counterexample(kernel: Kernel) -> None:
+    assert search(kernel, "hypothesis", 400) > 5
+
+
+GENERAL = [kernel for kernel in KERNELS if kernel.post and not kernel.is_scalar]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("hypothesis_crosshair_provider") is None, reason="hypothesis-crosshair is not installed"
+)
+@pytest.mark.parametrize("kernel", GENERAL, ids=lambda kernel: kernel.title)
+def test_the_other_backend_finds_none_either(kernel: Kernel) -> None:
+    """General forms have too many paths to confirm; the symbolic backend looks where chance does not."""
+    assert search(kernel, "crosshair", 25) > 0
+
+
+def test_rules_over_plain_values_are_confirmed_and_none_is_refuted() -> None:
+    findings = confirm(KERNELS)
+    assert [finding for finding in findings if finding.knowledge == Knowledge.REFUTED] == []
+    scalar = {kernel.title for kernel in KERNELS if kernel.is_scalar and kernel.post}
+    assert [f for f in findings if f.kernel in scalar and f.knowledge != Knowledge.CONFIRMED] == []
+    assert len(scalar) >= 12
+
+
+def test_a_rule_told_in_words_has_a_bounded_form() -> None:
+    bounded = {called for kernel in KERNELS for called in kernel.calls}
+    assert [kernel.title for kernel in WORDED if kernel.title not in bounded] == []
+    assert [kernel.title for kernel in GENERAL if kernel.title not in bounded] == []
+
+
+def test_the_page_tells_every_rule_and_what_was_found() -> None:
+    """`tidegauge spec kernels --record` makes it current."""
+    assert sorted(load()) == sorted(IDS)
+    assert (SPEC / "KERNELS.md").read_text() == page(load())
+
+
+BROKEN = '''"""A rule with a mistake."""
+
+
+def least(one: int, other: int) -> int:
+    """The lesser.
+
+    post: __return__ <= one and __return__ <= other
+    post: __return__ in (one, other)
+    """
+    return one if one < other or other == 1234567 else other
+'''
+
+
+def test_a_broken_rule_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "planted").mkdir()
+    (tmp_path / "planted" / "rule.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(kernels, "ROOT", tmp_path)
+    (found,) = find_kernels(["planted"])
+    assert found.is_scalar
+    (finding,) = confirm([found], 20)
+    assert finding.knowledge == Knowledge.REFUTED, finding
+    assert found.evaluate({"one": 9999999, "other": 1234567}) is False
+
+
+RULE = next(kernel for kernel in KERNELS if kernel.name == "may_join")
+CONFIRMED = f"{RULE.path}:{RULE.lines[0] + 5}: info: Confirmed over all paths."
+
+
+@pytest.mark.parametrize(
+    ("output", "knowledge"),
+    [
+        (f"{CONFIRMED}\n{CONFIRMED}\n", Knowledge.CONFIRMED),
+        (f"{CONFIRMED}\n", Knowledge.SEARCHED),
+        ("", Knowledge.SEARCHED),
+        (f"{CONFIRMED}\n{RULE.path}:{RULE.lines[0] + 6}: info: Not confirmed.\n", Knowledge.SEARCHED),
+        (f"{CONFIRMED}\n{CONFIRMED}\n{RULE.path}:{RULE.lines[1]}: error: false when end = 0\n", Knowledge.REFUTED),
+    ],
+)
+def test_silence_is_not_consent(output: str, knowledge: str) -> None:
+    assert judge(RULE, output).knowledge == knowledge
+
+
+def test_a_finding_survives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "STORE", tmp_path / "kernels.json")
+    assert load() == {}
+    monkeypatch.setattr(kernels, "SPEC", tmp_path)
+    kernels.record([Finding("a.rule", Knowledge.CONFIRMED)])
+    assert load() == {"a.rule": Finding("a.rule", "confirmed")}

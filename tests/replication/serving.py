@@ -1,0 +1,93 @@
+"""A leader's side of the wire, for fetchers: requests as bytes in, responses as bytes out."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from reference.node.fetch_sessions import FetchSessions
+from reference.protocol.codec import decode, encode
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.replication.partition import Partition
+from reference.storage.errors import LogError
+from tests.replication.replicas import bytes_of
+
+FETCH_VERSION, LIST_OFFSETS_VERSION = 18, 10
+
+Find = Callable[[UUID | str, int], Partition | None]
+Request = FetchRequest | ListOffsetsRequest
+Response = FetchResponse | ListOffsetsResponse
+
+
+class LeaderSide:
+    """Answers the fetchers of other nodes."""
+
+    def __init__(self, find: Find, slots: int = 10) -> None:
+        """`find` takes a topic's id or name, and an index."""
+        self._find = find
+        self.sessions = FetchSessions(slots, random.Random(1))
+
+    def answer(self, request: Request, now: int) -> Response:
+        """What comes back over the wire."""
+        if isinstance(request, FetchRequest):
+            asked = decode(FetchRequest, FETCH_VERSION, encode(request, FETCH_VERSION))
+            return decode(FetchResponse, FETCH_VERSION, encode(self._fetch(asked, now), FETCH_VERSION))
+        asked = decode(ListOffsetsRequest, LIST_OFFSETS_VERSION, encode(request, LIST_OFFSETS_VERSION))
+        return decode(ListOffsetsResponse, LIST_OFFSETS_VERSION, encode(self._list(asked), LIST_OFFSETS_VERSION))
+
+    def _fetch(self, request: FetchRequest, now: int) -> FetchResponse:
+        context = self.sessions.context(request, FETCH_VERSION, now)
+        if context.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=context.error)
+        results = [self._read(wanted, request, now) for wanted in context.wanted]
+        return self.sessions.finish(context, FETCH_VERSION, results, now)
+
+    def _read(self, wanted: Any, request: FetchRequest, now: int) -> FetchResponse.PartitionData:
+        data = FetchResponse.PartitionData(partition_index=wanted.partition, records=b"", high_watermark=-1)
+        partition = self._find(wanted.topic_id, wanted.partition)
+        if partition is None:
+            data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            return data
+        state = request.replica_state
+        try:
+            read = partition.answer_fetch(
+                state.replica_id,
+                state.replica_epoch,
+                wanted.fetch_offset,
+                wanted.last_fetched_epoch,
+                wanted.current_leader_epoch,
+                now,
+                wanted.max_bytes,
+                True,
+                wanted.log_start_offset,
+            )
+        except (KafkaError, LogError) as error:
+            data.error_code = error.code
+            return data
+        data.high_watermark, data.log_start_offset = read.high_watermark, read.log_start_offset
+        data.records = bytes_of(read.records)
+        if read.diverging is not None:
+            epoch, end = read.diverging
+            data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+        return data
+
+    def _list(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        response = ListOffsetsResponse()
+        for topic in request.topics:
+            answers: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = []
+            for wanted in topic.partitions:
+                data = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+                answers.append(data)
+                partition = self._find(topic.name, wanted.partition_index)
+                try:
+                    if partition is None:
+                        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    data.offset = partition.list_offset(
+                        wanted.timestamp, False, wanted.current_leader_epoch, for_replica=request.replica_id >= 0
+                    ).offset
+                except KafkaError as error:
+                    data.error_code = error.code
+            response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return response

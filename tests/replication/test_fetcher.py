@@ -1,0 +1,277 @@
+"""A fetcher: what it asks its leader, and what it makes of each answer."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.replication.fetcher import Fetched, Fetcher, FetchSettings
+from reference.replication.partition import Partition
+from tests.replication.replicas import NOW, TOPIC_ID, batch, contents, follower, leader, life, open_log, reign, replica
+from tests.replication.serving import LeaderSide
+
+BACKOFF_MS = FetchSettings().backoff_ms
+
+
+class Pair:
+    """Broker 1 leads, broker 2 follows and has a fetcher."""
+
+    def __init__(self, following: Partition | None = None, slots: int = 10) -> None:
+        self.leading = leader(isr=(1, 2))
+        self.following = following or follower()
+        self.side = LeaderSide(lambda topic, index: self.leading if (topic, index) in PARTITION else None, slots)
+        self.fetcher = Fetcher(1, 2, life(2))
+        assert self.fetcher.follow(self.following)
+
+    def produce(self, *values: bytes) -> None:
+        self.leading.produce(batch(*values), NOW)
+
+    def exchange(self, now: int = NOW) -> Fetched:
+        request = self.fetcher.next_request(now)
+        assert request is not None
+        return self.fetcher.answered(self.side.answer(request, now), now)
+
+    def exchange_often(self) -> None:
+        """Often enough for all records and the high watermark to get across."""
+        for _ in range(6):
+            self.exchange()
+
+    def answer_with(self, now: int = NOW, **data: Any) -> Fetched:
+        """Let the leader answer a fetch in its own words."""
+        assert isinstance(self.fetcher.next_request(now), FetchRequest)
+        said: dict[str, Any] = {"partition_index": 0, "records": b"", "high_watermark": 0, "log_start_offset": 0}
+        return self.fetcher.answered(answer(FetchResponse.PartitionData(**{**said, **data})), now)
+
+
+PARTITION = {(TOPIC_ID, 0), ("t", 0)}
+
+
+def answer(data: FetchResponse.PartitionData, topic_id: UUID = TOPIC_ID) -> FetchResponse:
+    topic = FetchResponse.FetchableTopicResponse(topic_id=topic_id, partitions=[data])
+    return FetchResponse(session_id=0, responses=[topic])
+
+
+def test_a_follower_becomes_what_its_leader_is() -> None:
+    pair = Pair()
+    pair.produce(b"a", b"b")
+    pair.produce(b"c")
+    assert pair.exchange().moved == [pair.following]
+    pair.exchange_often()
+    assert contents(pair.following.log) == contents(pair.leading.log)
+    assert pair.following.high_watermark == pair.leading.high_watermark == 3
+
+
+def test_what_is_asked() -> None:
+    pair = Pair()
+    pair.produce(b"a")
+    pair.exchange()
+    request = pair.fetcher.next_request(NOW)
+    assert isinstance(request, FetchRequest)
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, life(2))
+    assert (request.session_epoch, request.max_wait_ms, request.min_bytes, request.max_bytes) == (1, 500, 1, 10 << 20)
+    asked = request.topics[0].partitions[0]
+    assert (request.topics[0].topic_id, asked.fetch_offset, asked.last_fetched_epoch) == (TOPIC_ID, 1, 5)
+    assert (asked.current_leader_epoch, asked.log_start_offset, asked.partition_max_bytes) == (5, 0, 1 << 20)
+
+
+def test_one_request_is_out_at_a_time() -> None:
+    pair = Pair()
+    assert pair.fetcher.next_deadline() == 0
+    assert pair.fetcher.next_request(NOW) is not None
+    assert pair.fetcher.next_request(NOW) is None and pair.fetcher.next_deadline() is None
+
+
+def test_a_diverging_log_is_cut_and_goes_on_with_the_leaders_records() -> None:
+    following = replica(2)
+    following.take_up(reign(3, 2, 1), NOW)
+    following.append_fetched(3, 0, batch(b"x", base_offset=0, epoch=1) + batch(b"y", base_offset=1, epoch=2), 1, 0, NOW)
+    following.take_up(reign(), NOW)
+    pair = Pair(following)
+    pair.produce(b"a")
+    pair.leading.log.truncate_fully_and_start_at(0, NOW)
+    pair.leading.log.append_as_follower(batch(b"x", base_offset=0, epoch=1), NOW)
+    pair.produce(b"b")
+    note = pair.exchange().notes[0]
+    assert "cut from 2 to 1" in note.text and "below" not in note.text
+    pair.exchange_often()
+    assert contents(pair.following.log) == [(0, 1, b"x"), (1, 5, b"b")]
+
+
+def test_a_log_that_is_longer_than_the_leaders_without_epochs_to_tell_is_cut_to_its_end() -> None:
+    following = follower(truncation="high-watermark")
+    following.append_fetched(1, 0, batch(b"x", b"y", base_offset=0, epoch=4), 0, 0, NOW)
+    following.append_fetched(1, 2, batch(b"z", base_offset=2, epoch=4), 0, 0, NOW)
+    pair = Pair(following)
+    pair.produce(b"a", b"b")
+    pair.exchange()
+    request = pair.fetcher.next_request(NOW)
+    assert isinstance(request, ListOffsetsRequest)
+    assert (request.replica_id, request.topics[0].partitions[0].timestamp) == (2, -1)
+    assert pair.fetcher.answered(pair.side.answer(request, NOW), NOW).moved == [following]
+    assert following.log.log_end_offset == 2
+    assert isinstance(pair.fetcher.next_request(NOW), FetchRequest)
+
+
+def test_a_log_that_ends_before_the_leaders_begins_starts_over() -> None:
+    pair = Pair()
+    for value in (b"a", b"b", b"c"):
+        pair.produce(value)
+    pair.leading.followers[2].end = 3
+    pair.leading.advance_high_watermark(NOW + 100_000)
+    pair.leading.delete_records(2)
+    for kind in (FetchRequest, ListOffsetsRequest, ListOffsetsRequest, FetchRequest):
+        request = pair.fetcher.next_request(NOW)
+        assert isinstance(request, kind)
+        pair.fetcher.answered(pair.side.answer(request, NOW), NOW)
+    assert contents(pair.following.log) == [(2, 5, b"c")]
+    assert pair.following.log.log_start_offset == 2
+
+
+def test_an_offset_that_is_out_of_range_for_no_reason_to_be_seen_is_asked_for_again_after_a_pause() -> None:
+    pair = Pair()
+    pair.answer_with(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    pair.exchange()
+    pair.exchange()
+    assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
+    assert pair.fetcher.next_request(NOW) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        999,
+    ],
+)
+def test_errors_that_pass_are_waited_out(error: int) -> None:
+    pair = Pair()
+    fetched = pair.answer_with(error_code=error)
+    assert [note.partition for note in fetched.notes] == [pair.following] and fetched.moved == []
+    assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
+    assert pair.fetcher.next_request(NOW + BACKOFF_MS - 1) is None
+    assert pair.fetcher.next_request(NOW + BACKOFF_MS) is not None
+
+
+def test_a_fenced_epoch_is_not_asked_for_again_until_the_next_reign() -> None:
+    pair = Pair()
+    pair.answer_with(error_code=ErrorCode.FENCED_LEADER_EPOCH)
+    assert pair.fetcher.has_failed(pair.following)
+    assert pair.fetcher.next_request(NOW + 10 * BACKOFF_MS) is None and pair.fetcher.next_deadline() is None
+    assert not pair.fetcher.follow(pair.following)
+    pair.following.take_up(reign(epoch=6, partition_epoch=11), NOW)
+    assert pair.fetcher.follow(pair.following)
+    assert pair.fetcher.next_request(NOW) is not None
+
+
+def test_a_disk_that_refuses_fails_the_partition_and_corrupt_bytes_only_delay_it() -> None:
+    pair = Pair()
+    corrupt = batch(b"a", base_offset=0, epoch=5)
+    corrupt[-1] ^= 1
+    fetched = pair.answer_with(records=bytes(corrupt))
+    assert fetched.notes[0].error is not None and not pair.fetcher.has_failed(pair.following)
+    later = NOW + BACKOFF_MS
+    pair.following.log._disk.read_only = True  # type: ignore[attr-defined]
+    pair.answer_with(later, records=bytes(batch(b"a", base_offset=0, epoch=5)))
+    assert pair.fetcher.has_failed(pair.following)
+
+
+def test_bytes_without_a_whole_batch_are_not_asked_for_at_once() -> None:
+    pair = Pair()
+    pair.answer_with(records=bytes(batch(b"a", base_offset=0, epoch=5))[:-1])
+    assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
+
+
+def test_no_answer_delays_all_and_begins_the_session_anew() -> None:
+    pair = Pair()
+    pair.exchange()
+    assert pair.fetcher.next_request(NOW) is not None
+    assert pair.fetcher.failed(NOW).notes
+    assert pair.fetcher.next_request(NOW) is None
+    request = pair.fetcher.next_request(NOW + BACKOFF_MS)
+    assert isinstance(request, FetchRequest) and request.session_epoch == 0 and request.session_id != 0
+
+
+def test_an_answer_to_nothing_and_one_of_another_kind_change_nothing() -> None:
+    pair = Pair()
+    assert pair.fetcher.answered(FetchResponse(), NOW) == Fetched()
+    assert pair.fetcher.failed(NOW) == Fetched()
+    pair.fetcher.next_request(NOW)
+    assert pair.fetcher.answered(ListOffsetsResponse(), NOW).notes
+    assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
+
+
+def test_a_lost_session_is_begun_anew_at_once_and_one_that_cannot_be_begun_after_a_pause() -> None:
+    pair = Pair()
+    pair.exchange()
+    pair.side.sessions.sessions.clear()
+    pair.exchange()
+    request = pair.fetcher.next_request(NOW)
+    assert isinstance(request, FetchRequest) and request.session_epoch == 0
+    pair.fetcher.answered(FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), NOW)
+    assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
+
+
+def test_answers_to_questions_of_an_ended_reign_are_not_used() -> None:
+    pair = Pair()
+    pair.produce(b"a")
+    request = pair.fetcher.next_request(NOW)
+    assert request is not None
+    response = pair.side.answer(request, NOW)
+    pair.following.take_up(reign(3, 6, 11), NOW)
+    assert pair.fetcher.answered(response, NOW) == Fetched()
+    assert pair.following.log.log_end_offset == 0
+    request = pair.fetcher.next_request(NOW)
+    assert isinstance(request, FetchRequest) and request.topics == [] and len(request.forgotten_topics_data) == 1
+    pair.fetcher.answered(pair.side.answer(request, NOW), NOW)
+    assert pair.fetcher.is_idle and pair.fetcher.next_request(NOW) is None
+
+
+def test_a_partition_that_was_left_is_not_asked_for() -> None:
+    pair = Pair()
+    pair.fetcher.leave(pair.following)
+    assert pair.fetcher.next_request(NOW) is None and pair.fetcher.is_idle
+
+
+@pytest.mark.parametrize("offset", [-1, -100])
+def test_a_bound_that_was_not_found_cuts_nothing(offset: int) -> None:
+    pair = Pair()
+    pair.following.append_fetched(1, 0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
+    pair.answer_with(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    pair.fetcher.next_request(NOW)
+    data = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+    topics = [ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[data])]
+    pair.fetcher.answered(ListOffsetsResponse(topics=topics), NOW)
+    assert pair.following.log.log_end_offset == 1
+    assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
+
+
+def test_an_answer_about_a_partition_that_diverges_from_nothing_is_not_asked_for_at_once() -> None:
+    pair = Pair()
+    pair.following.append_fetched(1, 0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
+    diverging = FetchResponse.EpochEndOffset(epoch=5, end_offset=7)
+    pair.answer_with(diverging_epoch=diverging)
+    assert pair.following.log.log_end_offset == 1
+    assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
+
+
+def test_who_got_records_stands_last_in_the_next_full_request() -> None:
+    fetcher = Fetcher(1, 2, life(2))
+    partitions = [Partition("t", TOPIC_ID, index, open_log(), 2) for index in range(3)]
+    for each in partitions:
+        each.take_up(reign(), NOW)
+        fetcher.follow(each)
+    fetcher.next_request(NOW)
+    data = [FetchResponse.PartitionData(partition_index=index, records=b"") for index in range(3)]
+    data[0].records = bytes(batch(b"a", base_offset=0, epoch=5))
+    topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)
+    fetcher.answered(FetchResponse(session_id=0, responses=[topic]), NOW)
+    request = fetcher.next_request(NOW)
+    assert isinstance(request, FetchRequest)
+    assert [each.partition for topic in request.topics for each in topic.partitions] == [1, 2, 0]

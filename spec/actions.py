@@ -30,7 +30,12 @@ class Action:
     @property
     def method(self) -> str:
         """The broker's method."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+        return method_name(self.name)
+
+
+def method_name(action: str) -> str:
+    """The snake case of an action's name."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", action).lower()
 
 
 ACTIONS: tuple[Action, ...] = (

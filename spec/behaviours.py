@@ -1,6 +1,13 @@
 """Behaviours of the specification, as TLC's simulation draws them: lists of named steps with the states that they lead to.
 
-They become traces (to test the trace checker, which has to accept them) and schedules for simulated brokers.
+They become traces (to test the trace checker, which has to accept them) and schedules for simulated brokers. A schedule is
+one JSON object a line:
+
+    {"model": "MCIsr", "switch": "IgnoreMinIsr", "violates": "EligibleAreComplete", "kind": "counterexample", "events": […]}
+
+`kind` is random, counterexample or covering. The events are those of a trace (trace.py): the first begins it, each other
+names a step, its arguments, and the state that the node, or the controller, has to be in afterwards. Without a switch all
+promises hold at the end; with one, the last event leads to the broken promise, and no sound broker gets there.
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ def simulate(case: Case, count: int, depth: int = 60, seed: int = 1) -> list[tup
         target = Path(name) / "behaviour"
         options = ("-simulate", f"file={target},num={count}", "-depth", str(depth), "-seed", str(seed))
         job = replace(
-            case.job(), options=options, coverage=False, configuration=_without_properties(case.configuration())
+            case.job(), options=options, coverage=False, configuration=without_properties(case.configuration())
         )
         outcome = check(job)
         files = sorted(Path(name).glob("behaviour*"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)])
@@ -39,7 +46,7 @@ def simulate(case: Case, count: int, depth: int = 60, seed: int = 1) -> list[tup
         return [read_behaviour(path.read_text()) for path in files[:count]]
 
 
-def _without_properties(text: str) -> str:
+def without_properties(text: str) -> str:
     """Simulation wants neither symmetry and view nor promises to check."""
     text = re.sub(r"^(INVARIANTS?|PROPERT(Y|IES))\b.*?(?=^[A-Z_]+\b|\Z)", "", text, flags=re.S | re.M)
     return re.sub(r"^(SYMMETRY|VIEW)\b.*$", "", text, flags=re.M)
@@ -60,7 +67,7 @@ def read_behaviour(text: str) -> tuple[TraceStep, ...]:
 CONTROLLER_ACTIONS = {action.name for action in ACTIONS if action.actor == "controller"}
 
 
-def trace_events(behaviour: Sequence[TraceStep]) -> list[dict[str, Any]]:
+def trace_events(behaviour: Sequence[TraceStep], min_isr: int = 2) -> list[dict[str, Any]]:
     """The lines that brokers taking these steps would have written (see trace.py)."""
     initial: Any = behaviour[0].state
     numbers = {name: number for number, name in enumerate(sorted(initial["log"]), 1)}
@@ -68,7 +75,7 @@ def trace_events(behaviour: Sequence[TraceStep]) -> list[dict[str, Any]]:
         {
             "action": "Begin",
             "brokers": list(numbers.values()),
-            "minIsr": 2,
+            "minIsr": min_isr,
             "partition": _partition(initial["partition"], numbers),
         }
     ]
@@ -124,3 +131,21 @@ def _event(step: Any, state: Any, numbers: dict[Any, int]) -> dict[str, Any]:
 
 
 ACTORS = {action.name: action.actor for action in ACTIONS}
+
+
+# ---- behaviours as schedules
+
+
+def schedule(case: Case, kind: str, behaviour: Sequence[TraceStep]) -> dict[str, Any]:
+    """One line for a simulation to replay; only replication has a broker to replay it on. Errors: NoBehaviours."""
+    if case.model.folder != "replication" or case.model.module != "MCReplication":
+        raise NoBehaviours(
+            f"{case.name} is no model of the atomic grain of replication: its steps have no trace events"
+        )
+    found = re.search(r"MinIsr = (\d+)", case.configuration())
+    about = {
+        "model": case.model.name,
+        "switch": case.switch.name if case.switch else "",
+        "violates": case.expected_property,
+    }
+    return about | {"kind": kind, "events": trace_events(behaviour, int(found[1]) if found else 2)}

@@ -146,7 +146,8 @@ MODELS: tuple[Model, ...] = (
         ),
     ),
     Model("MCUnclean", "replication"),
-    Model("MCLarge", "replication", budget_s=3000),
+    Model("MCLarge", "replication", budget_s=1800, covered=False),
+    Model("SIMReplication", "replication", behaviours=1000),
     Model("MCLiveness", "replication"),
     Model("MCMessages", "replication"),
     Model(
@@ -206,6 +207,7 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
     ),
+    Model("SIMQuorum", "quorum", behaviours=1000),
     Model(
         "MCTransactions",
         "transactions",

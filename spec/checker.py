@@ -20,6 +20,8 @@ from pathlib import Path
 from spec.values import parse_state
 
 SUCCESS = 2193
+SIMULATED = 2209
+FINISHED = 2186
 STATISTICS = 2199
 DEPTH = 2194
 STATE = 2217
@@ -42,6 +44,8 @@ MEMORY_MESSAGES = {1001, 1002, 1003, 1004}
 
 class Verdict(StrEnum):
     HOLDS = "holds"
+    SEARCHED = "searched"
+    """A simulation ended and none of its behaviours broke a promise; there are others."""
     VIOLATED = "violated"
     DEADLOCK = "deadlock"
     OUT_OF_TIME = "out of time"
@@ -159,18 +163,28 @@ def _run(job: Job, folder: Path, java: Path, jar: Path) -> Outcome:
             raise
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-    return read_output(output, process.returncode, timed_out, time.monotonic() - start, spent)
+    simulated = "-simulate" in job.options
+    return read_output(output, process.returncode, timed_out, time.monotonic() - start, spent, simulated)
 
 
 MESSAGE = re.compile(r"@!@!@STARTMSG (\d+):\d+ @!@!@\n(.*?)\n?@!@!@ENDMSG \1 @!@!@", re.S)
 
 
-def read_output(output: str, code: int, timed_out: bool = False, seconds: float = 0, cpu_seconds: float = 0) -> Outcome:
-    """What TLC's output and exit code say."""
+def read_output(
+    output: str,
+    code: int,
+    timed_out: bool = False,
+    seconds: float = 0,
+    cpu_seconds: float = 0,
+    simulated: bool = False,
+) -> Outcome:
+    """What TLC's output and exit code say. A simulation has no word of success: it is over when it says so."""
     messages = [(int(number), text) for number, text in MESSAGE.findall(output)]
     verdict, broken_property, reason = _verdict(messages, output, code, timed_out)
     trace, loop_to = _trace(messages)
     generated, distinct = _statistics(messages)
+    if verdict == Verdict.BROKEN and simulated and code == 0 and generated and any(n == FINISHED for n, _ in messages):
+        verdict, reason = Verdict.SEARCHED, ""
     depth = next((int(m[1]) for n, t in messages if n == DEPTH and (m := re.search(r"search is (\d+)", t))), 0)
     return Outcome(
         verdict=verdict,
@@ -245,10 +259,10 @@ def _progress(messages: list[tuple[int, str]]) -> str:
 def _statistics(messages: list[tuple[int, str]]) -> tuple[int, int]:
     generated = distinct = 0
     for number, text in messages:
-        if number in (STATISTICS, 2200, 2206) and (
-            found := re.search(r"([\d,]+) states generated.*?([\d,]+) distinct states", text, re.S)
+        if number in (STATISTICS, 2200, 2206, SIMULATED) and (
+            found := re.search(r"([\d,]+) states generated.*?(-1|[\d,]+) distinct states", text, re.S)
         ):
-            generated, distinct = (int(group.replace(",", "")) for group in found.groups())
+            generated, distinct = (max(0, int(group.replace(",", ""))) for group in found.groups())
     return generated, distinct
 
 

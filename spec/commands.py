@@ -354,3 +354,63 @@ def kernels(
     }
     print(json.dumps(summary) if as_json else ", ".join(f"{key} {value}" for key, value in summary.items()))
     raise typer.Exit(code)
+
+
+@spec.command(
+    epilog="Examples:  tidegauge spec behaviours MCRecovery --count 200 --out schedules.jsonl   ·   "
+    "tidegauge spec behaviours MCFailover --cover   ·   tidegauge spec behaviours IgnoreMinIsr"
+)
+def behaviours(
+    name: Annotated[str, typer.Argument(help="A model, or a switch for its counterexample.")],
+    count: Annotated[int, typer.Option(min=1, help="Random behaviours of a model.")] = 20,
+    length: Annotated[int, typer.Option(min=2, help="States of a random behaviour.")] = 60,
+    seed: Annotated[int, typer.Option(help="Chance of the random behaviours.")] = 1,
+    cover: Annotated[
+        bool, typer.Option("--cover", help="Cover all edges of a small model's state graph instead.")
+    ] = False,
+    out: Annotated[str, typer.Option(help="Write the schedules to this file; default: standard output.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write behaviours of a replication model as schedules: JSON lines of steps for a simulation to replay.
+
+    Exit codes: 0 written, 1 a switch has no counterexample, 3 TLC drew none, 64 a model without schedules.
+    """
+    from contextlib import nullcontext
+    from pathlib import Path
+
+    from spec.behaviours import NoBehaviours, schedule, simulate
+    from spec.checker import Verdict
+    from spec.checker import check as run_checker
+    from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
+
+    case = _case(name)
+    if case.model.module != "MCReplication":
+        raise typer.BadParameter(
+            f"{name} is no model of the atomic grain of replication: its steps have no trace events"
+        )
+    summary: dict[str, object] = {"model": case.model.name, "switch": case.switch.name if case.switch else ""}
+    try:
+        if case.switch:
+            outcome = run_checker(case.job())
+            if outcome.verdict != Verdict.VIOLATED:
+                print(f"{name}: {outcome.verdict} {outcome.reason}", file=sys.stderr)
+                raise typer.Exit(1 if outcome.verdict == Verdict.HOLDS else 3)
+            kind, drawn = "counterexample", [outcome.trace]
+        elif cover:
+            graph = graph_of(case)
+            paths = covering_paths(graph)
+            kind, drawn = "covering", [behaviour_of(path, graph) for path in paths]
+            summary |= {"states": len(graph.states), "edges": graph.size, "edges covered": edges_covered(paths)}
+        else:
+            kind, drawn = "random", simulate(case, count, length, seed)
+    except NoBehaviours as error:
+        print(str(error), file=sys.stderr)
+        raise typer.Exit(3) from error
+    with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
+        for behaviour in drawn:
+            print(json.dumps(schedule(case, kind, behaviour)), file=file)
+    summary |= {"behaviours": len(drawn), "steps": sum(len(behaviour) - 1 for behaviour in drawn)}
+    if as_json or not out:
+        print(json.dumps(summary), file=sys.stdout if as_json else sys.stderr)
+    else:
+        print(", ".join(f"{key} {value}" for key, value in summary.items() if value != ""))

@@ -41,6 +41,12 @@ class Model:
     budget_s: float = 900
     quick: bool = False
     """Small enough for every run of the tests."""
+    behaviours: int = 0
+    """More than 0: so many random behaviours are drawn, instead of all states being visited."""
+    covered: bool = True
+    """Whether actions are counted, which costs half of the time again."""
+    length: int = 120
+    """Of a drawn behaviour, in states."""
 
     @property
     def path(self) -> Path:
@@ -78,7 +84,9 @@ class Case:
 
     @property
     def expected(self) -> Verdict:
-        return Verdict.VIOLATED if self.switch else Verdict.HOLDS
+        if self.switch:
+            return Verdict.VIOLATED
+        return Verdict.SEARCHED if self.model.behaviours else Verdict.HOLDS
 
     @property
     def expected_property(self) -> str:
@@ -107,9 +115,14 @@ class Case:
             budget_s=self.switch.budget_s if self.switch else self.model.budget_s,
             memory_mb=memory_mb,
             workers=workers,
-            coverage=self.switch is None,
+            coverage=self.switch is None and not self.model.behaviours and self.model.covered,
+            options=self._simulation(),
             jvm=SHORT_RUN if self.switch or self.quick else LONG_RUN,
         )
+
+    def _simulation(self) -> tuple[str, ...]:
+        drawn = self.model.behaviours
+        return ("-simulate", f"num={drawn}", "-depth", str(self.model.length), "-seed", "1") if drawn else ()
 
     def digest(self) -> str:
         """Changes whenever a stored result no longer speaks of this case; what is only said in comments does not count."""

@@ -1,4 +1,4 @@
-"""Writes the generated pages: ACTIONS.md and the tables of README.md; `--check` says whether they are current."""
+"""Writes the generated pages: ACTIONS.md, TRACEABILITY.md, the tables of README.md; `--check`: are they current?"""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from spec.actions import actions_page
 from spec.catalogue import all_cases
 from spec.models import SPEC
 from spec.results import Result, load
+from spec.traceability import traceability_page
 
 README = SPEC / "README.md"
 BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
@@ -20,10 +21,25 @@ def model_table(results: dict[str, Result]) -> str:
     rows = ["| model | constants | expected | found | distinct states | depth | seconds | CPU seconds |"]
     rows.append("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
     for name, case in all_cases().items():
-        if case.switch:
+        if case.switch or case.model.behaviours:
             continue
         result = results.get(name)
         rows.append(f"| {name} | {_constants(case.model.text)} | {case.expected} | {_found(result)} |")
+    return "\n".join(rows)
+
+
+def simulation_table(results: dict[str, Result]) -> str:
+    """Models that are too large to be visited: how many behaviours and states were drawn."""
+    rows = ["| simulation | constants | expected | found | behaviours | of states | states | seconds | CPU seconds |"]
+    rows.append("| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for name, case in all_cases().items():
+        if not case.model.behaviours:
+            continue
+        found = results.get(name)
+        drawn = f"{case.model.behaviours:,} | {case.model.length}"
+        told = f"{found.generated:,} | {found.seconds:.1f} | {found.cpu_seconds:.1f}" if found else " | | "
+        verdict = found.actual if found else "not run"
+        rows.append(f"| {name} | {_constants(case.model.text)} | {case.expected} | {verdict} | {drawn} | {told} |")
     return "\n".join(rows)
 
 
@@ -67,12 +83,17 @@ def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
     """Each generated page with the text that it ought to have."""
     results = load() if results is None else results
     text = README.read_text()
-    for name, table in (("models", model_table(results)), ("switches", switch_table(results))):
+    tables = {
+        "models": model_table(results),
+        "simulations": simulation_table(results),
+        "switches": switch_table(results),
+    }
+    for name, table in tables.items():
         begin, end = BEGIN.format(name), END.format(name)
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
         text = f"{before}{begin}\n{table}\n{end}{after}"
-    return {README: text, SPEC / "ACTIONS.md": actions_page()}
+    return {README: text, SPEC / "ACTIONS.md": actions_page(), SPEC / "TRACEABILITY.md": traceability_page()}
 
 
 def write_tables() -> None:

@@ -133,7 +133,7 @@ def elect_leaders(
     if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     elect = elect_leader if request.election_type == PREFERRED_ELECTION else elect_unclean_leader
-    decision = Decision[ElectLeadersResponse]([], ElectLeadersResponse())
+    decision: Decision[ElectLeadersResponse] = Decision([], ElectLeadersResponse())
     for name, indexes in _wanted(image, request).items():
         result = ElectionResult(topic=name)
         decision.response.replica_election_results.append(result)

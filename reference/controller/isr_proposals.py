@@ -41,7 +41,7 @@ def alter_partition(
     leadership: the one case in which a refusal goes along with a record.
     """
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    decision = Decision[AlterPartitionResponse]([], AlterPartitionResponse())
+    decision: Decision[AlterPartitionResponse] = Decision([], AlterPartitionResponse())
     for asked in request.topics:
         topic = image.topics_by_id.get(asked.topic_id)
         answers = [

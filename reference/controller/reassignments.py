@@ -40,7 +40,7 @@ def alter_partition_reassignments(
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
-    decision = Decision[AlterPartitionReassignmentsResponse]([], response)
+    decision: Decision[AlterPartitionReassignmentsResponse] = Decision([], response)
     for asked in request.topics:
         answer = TopicAnswer(name=asked.name)
         response.responses.append(answer)

@@ -1,0 +1,272 @@
+"""Registration, fencing, unfencing and stopping of brokers, with the elections that follow."""
+
+from uuid import UUID
+
+import pytest
+
+from reference.controller import brokers
+from reference.controller.image import NO_LEADER, RECOVERING
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
+from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from tests.controller.cluster import SESSION_MS, TOPIC, Cluster, directory_of
+
+
+def three_brokers(**options: bool) -> Cluster:
+    cluster = Cluster(**options)
+    cluster.start(0, 1, 2)
+    cluster.create(TOPIC, [0, 1, 2])
+    return cluster
+
+
+def refusal(cluster: Cluster, request: BrokerRegistrationRequest) -> KafkaError:
+    before = cluster.image.copy()
+    with pytest.raises(KafkaError) as caught:
+        cluster.register(request)
+    assert cluster.image == before
+    return caught.value
+
+
+# ---- registration
+
+
+def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration() -> None:
+    cluster = Cluster()
+    cluster.write([])
+    epoch = cluster.register(cluster.registration(4))
+    assert epoch == 2
+    broker = cluster.image.brokers[4]
+    assert (broker.epoch, broker.registered_at, broker.fenced) == (2, 2, True)
+    assert not cluster.image.is_active(4)
+
+
+def test_the_same_life_amends_its_registration() -> None:
+    cluster = three_brokers()
+    request = cluster.registration(1, incarnation_id=cluster.image.brokers[1].registration.incarnation_id, rack="r")
+    epoch = cluster.image.brokers[1].epoch
+    assert cluster.register(request) == epoch
+    broker = cluster.image.brokers[1]
+    assert (broker.epoch, broker.fenced, broker.rack) == (epoch, False, "r")
+    assert broker.registered_at == cluster.offset - 1 > epoch
+    assert [type(each) for each in cluster.written] == [RegisterBrokerRecord]
+
+
+def test_another_life_is_refused_while_the_first_has_a_session() -> None:
+    cluster = three_brokers()
+    cluster.now += SESSION_MS
+    assert refusal(cluster, cluster.registration(1)).code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.now += 1
+    assert cluster.register(cluster.registration(1)) > 0
+    assert cluster.image.brokers[1].fenced
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "got cluster ID another"),
+        ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED, "ZK"),
+        ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION, "No directories"),
+        ({"log_dirs": [UUID(int=99)]}, ErrorCode.INVALID_REGISTRATION, "Reserved"),
+        ({"log_dirs": [UUID(int=700), UUID(int=700)]}, ErrorCode.INVALID_REGISTRATION, "Duplicate"),
+        ({"log_dirs": [directory_of(2)]}, ErrorCode.INVALID_REGISTRATION, "Broker 2 is already registered"),
+        ({"features": []}, ErrorCode.INVALID_REGISTRATION, "metadata.version"),
+    ],
+)
+def test_registrations_that_cannot_be_are_refused(changes: dict[str, object], code: ErrorCode, says: str) -> None:
+    cluster = three_brokers()
+    error = refusal(cluster, cluster.registration(7, **changes))
+    assert error.code == code
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "lowest", "highest", "refused"),
+    [("metadata.version", 7, 29, True), ("metadata.version", 7, 40, False), ("some.feature", 1, 2, True)],
+)
+def test_a_broker_must_support_what_is_finalized(name: str, lowest: int, highest: int, refused: bool) -> None:
+    cluster = Cluster()
+    request = cluster.registration(7)
+    feature = BrokerRegistrationRequest.Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+    request.features = [each for each in request.features if each.name != name] + [feature]
+    if refused:
+        error = refusal(cluster, request)
+        assert error.code == ErrorCode.UNSUPPORTED_VERSION
+        assert name in str(error)
+    else:
+        cluster.register(request)
+
+
+def test_a_broker_that_does_not_know_a_finalized_feature_is_refused() -> None:
+    cluster = Cluster()
+    request = cluster.registration(7)
+    request.features = [each for each in request.features if each.name == "metadata.version"]
+    assert refusal(cluster, request).code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_unclean_end_takes_a_broker_out_of_isr_and_elr_in_the_batch_of_its_registration() -> None:
+    cluster = three_brokers()
+    assert cluster.alter_isr([0]) == 0
+    assert cluster.partition().eligible_leader_replicas == [1, 2]
+    cluster.now += SESSION_MS + 1
+    cluster.register(cluster.registration(1, is_clean=False))
+    assert [type(each) for each in cluster.written] == [PartitionChangeRecord, RegisterBrokerRecord]
+    assert cluster.partition().eligible_leader_replicas == [2]
+    cluster.register(cluster.registration(0, is_clean=False))
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (2, [2], [])
+
+
+def test_a_clean_end_leaves_a_broker_eligible() -> None:
+    cluster = three_brokers()
+    assert cluster.alter_isr([0, 1]) == 0
+    cluster.now += SESSION_MS + 1
+    cluster.register(cluster.registration(1, is_clean=True))
+    partition = cluster.partition()
+    assert (partition.isr, partition.eligible_leader_replicas) == ([0], [1])
+
+
+def test_the_previous_epoch_is_not_looked_at_before_it_was_in_the_request() -> None:
+    cluster = three_brokers()
+    assert cluster.alter_isr([0, 1]) == 0
+    decision = brokers.register_broker(
+        cluster.image,
+        cluster.configuration,
+        cluster.registration(1),
+        cluster_id="a-cluster",
+        offset=cluster.offset,
+        has_session=False,
+        knows_previous_epoch=False,
+    )
+    cluster.write(decision.records)
+    assert cluster.partition().eligible_leader_replicas == []
+
+
+def test_a_broker_without_registration_cannot_be_unregistered() -> None:
+    cluster = three_brokers()
+    with pytest.raises(KafkaError) as caught:
+        brokers.unregister_broker(cluster.image, cluster.configuration, 9)
+    assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_unregistering_takes_a_broker_out_of_leadership_and_isr() -> None:
+    cluster = three_brokers()
+    cluster.write(brokers.unregister_broker(cluster.image, cluster.configuration, 0))
+    assert 0 not in cluster.image.brokers
+    assert (cluster.partition().leader, cluster.partition().isr) == (1, [1, 2])
+
+
+@pytest.mark.parametrize(("broker", "epoch"), [(9, 0), (1, 1), (1, -1)])
+def test_a_stale_broker_epoch_is_refused(broker: int, epoch: int) -> None:
+    cluster = three_brokers()
+    with pytest.raises(KafkaError) as caught:
+        brokers.check_broker_epoch(cluster.image, broker, epoch)
+    assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+# ---- fencing
+
+
+def test_a_fenced_leader_is_followed_by_a_member_of_the_isr() -> None:
+    cluster = three_brokers()
+    cluster.fence(0)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.leader_epoch, partition.partition_epoch) == (1, [1, 2], 1, 1)
+    assert isinstance(cluster.written[-1], BrokerRegistrationChangeRecord)
+
+
+def test_a_fenced_follower_begins_no_reign() -> None:
+    cluster = three_brokers()
+    cluster.fence(2)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.leader_epoch, partition.partition_epoch) == (0, [0, 1], 0, 1)
+
+
+def test_below_min_isr_those_who_leave_stay_eligible_and_lead_when_they_are_back() -> None:
+    cluster = three_brokers()
+    for broker in (0, 1, 2):
+        cluster.fence(broker)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, [], [1, 2])
+    assert partition.last_known_elr == [2]
+    cluster.heartbeat(0)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.heartbeat(1)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (1, [1], [2])
+    assert partition.last_known_elr == []
+
+
+def test_without_eligible_leader_replicas_the_last_member_stays_in_the_isr() -> None:
+    cluster = three_brokers(has_elr=False)
+    for broker in (0, 1, 2):
+        cluster.fence(broker)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, [2], [])
+    cluster.heartbeat(1)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.heartbeat(2)
+    assert cluster.partition().leader == 2
+
+
+def test_the_last_leader_leads_again_when_all_others_lost_their_tails() -> None:
+    cluster = three_brokers()
+    for broker in (0, 1, 2):
+        cluster.fence(broker)
+    cluster.now += SESSION_MS + 1
+    for broker in (1, 2):
+        cluster.register(cluster.registration(broker, is_clean=False))
+    assert cluster.partition().eligible_leader_replicas == []
+    cluster.heartbeat(1)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.heartbeat(2)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, [2], RECOVERING)
+
+
+def test_an_unclean_election_happens_at_once_where_it_is_allowed() -> None:
+    cluster = Cluster(has_elr=False, settings={"unclean.leader.election.enable": "true"})
+    cluster.start(0, 1)
+    cluster.create(TOPIC, [0, 1])
+    assert cluster.alter_isr([0]) == 0
+    cluster.fence(0)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, [1], RECOVERING)
+
+
+def test_a_broker_that_stops_is_not_elected_while_it_still_serves() -> None:
+    cluster = three_brokers()
+    cluster.write(brokers.controlled_shutdown(cluster.image, cluster.configuration, 0))
+    assert (cluster.partition().leader, cluster.partition().isr) == (1, [1, 2])
+    assert not cluster.image.is_active(0)
+    assert not cluster.image.brokers[0].fenced
+    assert brokers.controlled_shutdown(cluster.image, cluster.configuration, 0) == []
+
+
+# ---- directories
+
+
+def test_replicas_in_a_lost_directory_leave_the_isr() -> None:
+    cluster = Cluster()
+    cluster.start(1, 2)
+    cluster.register(cluster.registration(0, log_dirs=[directory_of(0), UUID(int=800)]))
+    cluster.heartbeat(0)
+    cluster.create(TOPIC, [0, 1, 2])
+    cluster.heartbeat(0, offline_log_dirs=[directory_of(0)])
+    assert (cluster.partition().leader, cluster.partition().isr) == (1, [1, 2])
+    assert cluster.image.brokers[0].directories == [UUID(int=800)]
+    cluster.heartbeat(0, offline_log_dirs=[directory_of(0)])
+    assert cluster.written == []
+
+
+def test_cordoned_directories_are_written_once() -> None:
+    cluster = three_brokers()
+    cluster.heartbeat(0, cordoned_log_dirs=[directory_of(0)])
+    assert cluster.image.brokers[0].cordoned_directories == [directory_of(0)]
+    cluster.heartbeat(0, cordoned_log_dirs=[directory_of(0)])
+    assert cluster.written == []
+    cluster.heartbeat(0, cordoned_log_dirs=None)
+    assert cluster.image.brokers[0].cordoned_directories == [directory_of(0)]
+    cluster.heartbeat(0, cordoned_log_dirs=[])
+    assert cluster.image.brokers[0].cordoned_directories == []

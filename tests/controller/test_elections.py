@@ -1,0 +1,143 @@
+"""Elections that are asked for, and those that the controller holds by itself."""
+
+import pytest
+
+from reference.controller import elections
+from reference.controller.elections import PREFERRED_ELECTION, UNCLEAN_ELECTION
+from reference.controller.image import NO_LEADER, RECOVERING
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest
+from tests.controller.cluster import TOPIC, Cluster
+
+Partitions = ElectLeadersRequest.TopicPartitions
+
+
+def three_brokers(**settings: str) -> Cluster:
+    cluster = Cluster(settings={"min.insync.replicas": "2", **settings})
+    cluster.start(0, 1, 2)
+    cluster.create(TOPIC, [0, 1, 2], [1, 2, 0])
+    return cluster
+
+
+def elect(cluster: Cluster, kind: int, *indexes: int, topic: str = TOPIC) -> list[int]:
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=[Partitions(topic=topic, partitions=[*indexes])])
+    return [each.error_code for each in cluster.elect(request).replica_election_results[0].partition_result]
+
+
+def bring_back(cluster: Cluster, broker: int) -> None:
+    """The broker is unfenced and in all the ISRs again."""
+    cluster.heartbeat(broker)
+    for index, partition in cluster.image.topics[TOPIC].partitions.items():
+        assert cluster.alter_isr(sorted({*partition.isr, broker}), index=index) == 0
+
+
+def test_the_preferred_replica_leads_when_it_is_asked_for() -> None:
+    cluster = three_brokers()
+    cluster.fence(0)
+    bring_back(cluster, 0)
+    epoch = cluster.partition().leader_epoch
+    assert elect(cluster, PREFERRED_ELECTION, 0, 1) == [0, ErrorCode.ELECTION_NOT_NEEDED]
+    assert (cluster.partition().leader, cluster.partition().leader_epoch) == (0, epoch + 1)
+    assert len(cluster.written) == 1
+
+
+def test_a_preferred_replica_outside_of_the_isr_is_not_available() -> None:
+    cluster = three_brokers()
+    cluster.fence(0)
+    cluster.heartbeat(0)
+    assert elect(cluster, PREFERRED_ELECTION, 0) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+
+
+def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
+    cluster = three_brokers()
+    assert elect(cluster, UNCLEAN_ELECTION, 0) == [ErrorCode.ELECTION_NOT_NEEDED]
+    cluster.fence(0)
+    cluster.fence(1)
+    cluster.fence(2)
+    assert elect(cluster, UNCLEAN_ELECTION, 0) == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    cluster.heartbeat(0)
+    assert cluster.partition().leader == NO_LEADER
+    assert elect(cluster, UNCLEAN_ELECTION, 0) == [0]
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (0, [0], [])
+    assert partition.leader_recovery_state == RECOVERING
+
+
+@pytest.mark.parametrize("kind", [PREFERRED_ELECTION, UNCLEAN_ELECTION])
+def test_unknown_topics_and_partitions(kind: int) -> None:
+    cluster = three_brokers()
+    assert elect(cluster, kind, 0, topic="another") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert elect(cluster, kind, 7) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_an_unknown_type_of_election_is_refused() -> None:
+    with pytest.raises(KafkaError) as caught:
+        three_brokers().elect(ElectLeadersRequest(election_type=2))
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_partition_named_twice_is_elected_once() -> None:
+    cluster = three_brokers()
+    cluster.fence(0)
+    bring_back(cluster, 0)
+    assert elect(cluster, PREFERRED_ELECTION, 0, 0) == [0]
+
+
+def test_asked_for_all_only_those_are_named_that_needed_it() -> None:
+    cluster = three_brokers()
+    cluster.fence(0)
+    bring_back(cluster, 0)
+    answer = cluster.elect(ElectLeadersRequest(election_type=PREFERRED_ELECTION, topic_partitions=None))
+    (result,) = answer.replica_election_results
+    assert [(each.partition_id, each.error_code) for each in result.partition_result] == [(0, 0)]
+
+
+def test_leaders_are_balanced() -> None:
+    cluster = three_brokers()
+    cluster.fence(1)
+    bring_back(cluster, 1)
+    assert cluster.partition(index=1).leader == 2
+    decision = elections.balance_leaders(cluster.image, cluster.configuration)
+    cluster.write(decision.records)
+    assert not decision.response
+    assert cluster.partition(index=1).leader == 1
+    assert elections.balance_leaders(cluster.image, cluster.configuration).records == []
+
+
+def test_one_decision_holds_a_limited_number_of_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elections, "MAX_ELECTIONS_AT_ONCE", 1)
+    cluster = Cluster()
+    cluster.start(0, 1)
+    cluster.create(TOPIC, [0, 1], [0, 1], [0, 1])
+    cluster.fence(0)
+    bring_back(cluster, 0)
+    decision = elections.balance_leaders(cluster.image, cluster.configuration)
+    assert (len(decision.records), decision.response) == (1, True)
+
+
+def test_unclean_leaders_are_elected_where_the_topic_allows_it() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1)
+    cluster.create("may", [0, 1], unclean_leader_election_enable="true")
+    cluster.create("may-not", [0, 1])
+    for broker in (0, 1):
+        cluster.fence(broker)
+    cluster.image.brokers[0].fenced = False
+    decision = elections.elect_unclean_leaders(cluster.image, cluster.configuration)
+    cluster.write(decision.records)
+    assert cluster.partition("may").leader == 0
+    assert cluster.partition("may-not").leader == NO_LEADER
+
+
+def test_a_broker_without_the_replicas_directory_is_not_elected() -> None:
+    cluster = three_brokers()
+    cluster.image.brokers[1].directories = [cluster.image.brokers[2].directories[0]]
+    cluster.fence(0)
+    assert cluster.partition().leader == 2
+
+
+def test_min_isr_is_no_more_than_the_replicas() -> None:
+    cluster = three_brokers()
+    cluster.create("single", [0], min_insync_replicas="3")
+    assert elections.min_isr(cluster.configuration, cluster.image.topics["single"]) == 1
+    assert elections.min_isr(cluster.configuration, cluster.image.topics[TOPIC]) == 2

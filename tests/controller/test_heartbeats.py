@@ -1,0 +1,132 @@
+"""Sessions of brokers and what their heartbeats are answered."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.controller.heartbeats import BrokerState, Heartbeats, next_state
+from reference.protocol.errors import ErrorCode, KafkaError
+from tests.controller.cluster import SESSION_MS, TOPIC, Cluster
+
+
+def two_brokers() -> Cluster:
+    cluster = Cluster()
+    cluster.start(0, 1)
+    cluster.create(TOPIC, [0, 1])
+    return cluster
+
+
+def test_a_broker_is_unfenced_once_it_has_replayed_its_registration() -> None:
+    cluster = Cluster()
+    epoch = cluster.register(cluster.registration(3))
+    answer = cluster.heartbeat(3, replayed=epoch - 1)
+    assert (answer.is_caught_up, answer.is_fenced, answer.should_shut_down) == (False, True, False)
+    answer = cluster.heartbeat(3, replayed=epoch, want_fence=True)
+    assert (answer.is_caught_up, answer.is_fenced) == (True, True)
+    answer = cluster.heartbeat(3, replayed=epoch)
+    assert (answer.is_caught_up, answer.is_fenced) == (True, False)
+    assert cluster.image.is_active(3)
+
+
+def test_a_heartbeat_of_another_life_is_refused() -> None:
+    cluster = two_brokers()
+    with pytest.raises(KafkaError) as caught:
+        cluster.heartbeat(1, epoch=cluster.image.brokers[1].epoch + 1)
+    assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_silent_brokers_are_fenced_one_at_a_time_after_a_whole_session() -> None:
+    cluster = two_brokers()
+    assert cluster.heartbeats.next_deadline() == SESSION_MS + 1
+    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS) is None
+    cluster.now = 100
+    cluster.heartbeat(1)
+    assert cluster.heartbeats.next_deadline() == SESSION_MS + 1
+    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS + 1) == 0
+    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS + 1) is None
+    assert cluster.heartbeats.next_deadline() == SESSION_MS + 101
+    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS + 101) == 1
+    assert cluster.heartbeats.next_deadline() is None
+
+
+def test_a_new_controller_gives_every_unfenced_broker_a_whole_session() -> None:
+    cluster = two_brokers()
+    cluster.fence(1)
+    later = Heartbeats(SESSION_MS, cluster.image, now=1_000_000)
+    assert later.overdue(cluster.image, 1_000_000 + SESSION_MS) is None
+    assert later.overdue(cluster.image, 1_000_001 + SESSION_MS) == 0
+    assert later.overdue(cluster.image, 1_000_001 + SESSION_MS) is None
+
+
+def test_the_silence_of_a_former_life_fences_nobody() -> None:
+    cluster = two_brokers()
+    cluster.now = SESSION_MS + 1
+    cluster.register(cluster.registration(0))
+    cluster.heartbeat(0)
+    assert cluster.heartbeats.overdue(cluster.image, cluster.now) == 1
+    assert cluster.heartbeats.overdue(cluster.image, cluster.now) is None
+
+
+def test_strangers_leave_no_trace() -> None:
+    cluster = Cluster()
+    cluster.heartbeats.hear(cluster.image, 77, 5, now=0)
+    assert cluster.heartbeats.next_deadline() is None
+
+
+def test_controlled_shutdown_waits_until_the_others_know() -> None:
+    cluster = two_brokers()
+    answer = cluster.heartbeat(0, want_shut_down=True)
+    assert (answer.is_fenced, answer.should_shut_down) == (False, False)
+    assert (cluster.partition().leader, cluster.partition().isr) == (1, [1])
+    last = cluster.offset - 1
+    cluster.heartbeat(1, replayed=last - 1)
+    assert not cluster.heartbeat(0, want_shut_down=True).should_shut_down
+    cluster.heartbeat(1, replayed=last)
+    answer = cluster.heartbeat(0, want_shut_down=True)
+    assert (answer.is_fenced, answer.should_shut_down) == (True, True)
+    assert cluster.image.brokers[0].fenced
+
+
+def test_controlled_shutdown_waits_while_the_broker_leads() -> None:
+    cluster = two_brokers()
+    cluster.create("other", [0])
+    cluster.heartbeat(0, want_shut_down=True)
+    assert cluster.partition("other").leader == -1
+    cluster.heartbeat(1)
+    assert cluster.heartbeat(0, want_shut_down=True).should_shut_down
+
+
+@pytest.mark.parametrize("wants_fence", [True, False])
+def test_a_broker_that_leads_nothing_or_is_fenced_may_stop_at_once(wants_fence: bool) -> None:
+    cluster = two_brokers()
+    assert cluster.heartbeat(1, want_shut_down=True, want_fence=wants_fence).should_shut_down
+    assert cluster.image.brokers[1].fenced
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    assert cluster.written == []
+
+
+def test_a_broker_may_ask_to_be_fenced() -> None:
+    cluster = two_brokers()
+    assert cluster.heartbeat(0, want_fence=True).is_fenced
+    assert cluster.partition().leader == 1
+
+
+@given(st.sampled_from(BrokerState), st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_what_a_broker_becomes(
+    state: BrokerState, wants_fence: bool, wants_shutdown: bool, is_caught_up: bool, leads: bool, has_left: bool
+) -> None:
+    after = next_state(
+        state,
+        wants_fence=wants_fence,
+        wants_shutdown=wants_shutdown,
+        is_caught_up=is_caught_up,
+        leads=leads,
+        is_known_to_have_left=has_left,
+    )
+    if after is BrokerState.UNFENCED:
+        assert not wants_shutdown and not wants_fence
+        assert state is BrokerState.UNFENCED or is_caught_up
+    if after is BrokerState.CONTROLLED_SHUTDOWN:
+        assert leads or not has_left
+    if state is BrokerState.CONTROLLED_SHUTDOWN and after is BrokerState.SHUTDOWN_NOW:
+        assert has_left and not leads

@@ -1,0 +1,42 @@
+"""Blocks of producer ids: each once."""
+
+import pytest
+
+from reference.controller.producer_ids import MAX_PRODUCER_ID, allocate_producer_ids
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from tests.controller.cluster import Cluster
+
+
+def test_blocks_follow_one_another() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1)
+    starts: list[int] = []
+    for broker in (0, 1, 0):
+        request = AllocateProducerIdsRequest(broker_id=broker, broker_epoch=cluster.image.brokers[broker].epoch)
+        decision = allocate_producer_ids(cluster.image, request)
+        cluster.write(decision.records)
+        starts.append(decision.response.producer_id_start)
+        assert decision.response.producer_id_len == 1000
+    assert starts == [0, 1000, 2000]
+
+
+@pytest.mark.parametrize(
+    ("next_id", "epoch_step", "code"),
+    [
+        (0, 1, ErrorCode.STALE_BROKER_EPOCH),
+        (MAX_PRODUCER_ID - 999, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (MAX_PRODUCER_ID - 1000, 0, None),
+    ],
+)
+def test_refusals(next_id: int, epoch_step: int, code: ErrorCode | None) -> None:
+    cluster = Cluster()
+    cluster.start(0)
+    cluster.image.next_producer_id = next_id
+    request = AllocateProducerIdsRequest(broker_id=0, broker_epoch=cluster.image.brokers[0].epoch + epoch_step)
+    if code is None:
+        assert allocate_producer_ids(cluster.image, request).response.producer_id_start == next_id
+        return
+    with pytest.raises(KafkaError) as caught:
+        allocate_producer_ids(cluster.image, request)
+    assert caught.value.code == code

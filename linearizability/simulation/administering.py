@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from linearizability.simulation.client import BACKOFF_MS, CREATE_TOPICS, METADATA, METADATA_VERSION, SimulatedClient
+from linearizability.simulation.client import CREATE_TOPICS, METADATA, METADATA_VERSION, STALE, SimulatedClient
+from linearizability.simulation.line import BACKOFF_MS
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Administrator, Topic
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from linearizability.simulation.life import Cluster
 
 CREATE_TOPICS_VERSION = 7
+CREATE_TIMEOUT_MS = 1_000
+NOT_YET = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)  # fmt: skip
+"""Refusals of a sound topic that pass: no controller, too few brokers alive, a disk that takes nothing."""
+ALONE_NOT_YET = frozenset({ErrorCode.KAFKA_STORAGE_ERROR})
 
 
 class SimulatedAdministrator(SimulatedClient):
@@ -48,9 +58,12 @@ class SimulatedAdministrator(SimulatedClient):
             CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
         ]
         wanted = CreateTopicsRequest.CreatableTopic(
-            name=topic.name, num_partitions=topic.partitions, replication_factor=1, configs=configs
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=self.cluster.schedule.replication_factor,
+            configs=configs,
         )
-        body = CreateTopicsRequest(topics=[wanted], timeout_ms=1_000)
+        body = CreateTopicsRequest(topics=[wanted], timeout_ms=CREATE_TIMEOUT_MS)
         self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, body, self._on_created)
 
     def _on_created(self, body: CreateTopicsResponse, _: Any) -> None:
@@ -61,7 +74,7 @@ class SimulatedAdministrator(SimulatedClient):
             self.confirmed[answer.name] = str(answer.topic_id) if answer.error_code == ErrorCode.NONE else ""
             self._next += 1
             pause_ms = self._pause_ms
-        elif answer.error_code != ErrorCode.KAFKA_STORAGE_ERROR:
+        elif answer.error_code not in (ALONE_NOT_YET if self.cluster.is_alone else NOT_YET):
             raise Violation("groundless-refusal", f"topic {answer.name} was refused with error {answer.error_code}")
         self.world.after(pause_ms * MICROSECONDS_A_MS, self._create)
 
@@ -74,6 +87,10 @@ class SimulatedAdministrator(SimulatedClient):
     def _checked(self, body: MetadataResponse, _: Any) -> None:
         for topic in body.topics:
             name = str(topic.name)
+            if topic.error_code in STALE and not self.cluster.is_alone:
+                # This node may have learned less than another; in the end it must know.
+                self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._create)
+                return
             if topic.error_code != ErrorCode.NONE:
                 raise Violation(
                     "topic-lost", f"topic {name} was confirmed and is answered with error {topic.error_code}"

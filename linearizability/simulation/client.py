@@ -1,17 +1,18 @@
-"""What every simulated client does: connect, ask in real bytes, wait with patience, and try again as a correct client does."""
+"""What every simulated client does: find the nodes, ask in real bytes, wait with patience, try again as a correct client does.
+
+A client knows the addresses of all nodes. One of them is its *home*, which it asks for metadata and for what any node may
+do; when the home fails, another takes its place. What belongs to a partition goes to the partition's leader.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from linearizability.simulation.network import Connection
+from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
-from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode
-from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.schema import Message
 
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     from linearizability.simulation.life import Cluster
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
-API_NAMES = {0: "Produce", 1: "Fetch", 2: "ListOffsets", 3: "Metadata", 19: "CreateTopics", 22: "InitProducerId"}
 METADATA_VERSION = 12
 
-REQUEST_TIMEOUT_MS = 1_500
-BACKOFF_MS = 30
+Key = tuple[str, int]
+"""Topic and partition."""
 
 GROUNDLESS = frozenset(
     {
@@ -34,24 +34,19 @@ GROUNDLESS = frozenset(
 )  # fmt: skip
 """Errors that a correct client is never owed, whatever happens to the broker."""
 
-
-class Asked:
-    """A request that waits for its answer."""
-
-    __slots__ = ("context", "correlation_id", "key", "on_answer", "version")
-
-    def __init__(
-        self, correlation_id: int, key: int, version: int, on_answer: Callable[..., None], context: Any
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.key = key
-        self.version = version
-        self.on_answer = on_answer
-        self.context = context
+STALE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)  # fmt: skip
+"""Errors after which a client asks for metadata and tries again."""
 
 
 class SimulatedClient:
-    """A client with one connection. Subclasses say what they do with it."""
+    """A client with a connection to each node that it needs. Subclasses say what they do with them."""
 
     def __init__(self, cluster: Cluster, number: int, notebook: Notebook) -> None:
         self.cluster = cluster
@@ -61,132 +56,107 @@ class SimulatedClient:
         self.notebook = notebook
         self.chance = self.world.chance(f"client/{number}")
         self.finished = False
-        self.leader_epochs: dict[tuple[str, int], int] = {}
-        self._connection: Connection | None = None
-        self._established = False
-        self._buffer = bytearray()
-        self._asked: deque[Asked] = deque()
-        self._next_correlation_id = 1
+        self.leaders: dict[Key, int] = {}
+        """Where each partition is led, as far as the client knows; -1 for nowhere."""
+        self.leader_epochs: dict[Key, int] = {}
+        self._lines = {machine.number: Line(self, cluster.network, machine) for machine in cluster.machines}
+        self._home = cluster.machines[number % len(cluster.machines)].number
+        self._correlation_id = 0
+        self._refreshing = False
 
     # ---- for subclasses
 
     def on_ready(self) -> None:
-        """The connection stands, nothing is under way."""
+        """The home is connected, nothing is under way there."""
         raise NotImplementedError
 
-    def on_lost(self) -> None:
-        """The connection is gone, and with it the answers to what was asked."""
+    def on_lost(self, line: Line) -> None:
+        """A connection is gone, and with it the answers to what was asked."""
+
+    def on_leader_ready(self, line: Line) -> None:
+        """A connection to another node than the home stands."""
 
     def start(self) -> None:
         self._connect()
 
-    # ---- connecting
+    # ---- connections
+
+    @property
+    def home(self) -> Line:
+        return self._lines[self._home]
 
     def _connect(self) -> None:
-        if self.finished or self._connection is not None:
-            return
-        self._connection = self.cluster.network.connect(self, self.cluster.machines[0])
-        self.world.after(REQUEST_TIMEOUT_MS * MICROSECONDS_A_MS, self._connect_timed_out, self._connection)
+        if not self.finished and not self.home.is_open:
+            self.home.open()
 
-    def _connect_timed_out(self, connection: Connection) -> None:
-        if self._connection is connection and not self._established:
-            self.hang_up("no connection")
-
-    def on_connected(self, connection: Connection) -> None:
-        if connection is self._connection:
-            self._established = True
+    def on_line_up(self, line: Line) -> None:
+        if line is self.home:
             self.on_ready()
+        else:
+            self.on_leader_ready(line)
 
-    def on_closed(self, connection: Connection, reason: str) -> None:
-        if connection is self._connection:
-            self._lost(reason)
+    def on_line_down(self, line: Line, reason: str) -> None:
+        self.tell(f"lost its connection to {line.machine.name}: {reason}")
+        is_home = line is self.home
+        if is_home:
+            self._refreshing = False
+            nodes = [*self._lines]
+            self._home = nodes[(nodes.index(self._home) + 1) % len(nodes)]
+        self.on_lost(line)
+        if self.finished:
+            return
+        if is_home:
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._go_home)
+        else:
+            self.refresh_soon()
+
+    def _go_home(self) -> None:
+        """Take up another home; one that is connected already is ready at once."""
+        if self.finished:
+            return
+        if self.home.is_up:
+            self.on_ready()
+        else:
+            self._connect()
+
+    def line_to(self, node: int) -> Line | None:
+        """The connection to a node if it stands; otherwise it is being made, and `on_leader_ready` will tell."""
+        line = self._lines.get(node)
+        if line is None or line.is_up:
+            return line
+        if not line.is_open and line is not self.home and self.world.now_us >= line.not_before_us:
+            line.open()
+        return None
 
     def hang_up(self, reason: str) -> None:
-        """Close the connection and open another one soon."""
-        if self._connection is not None:
-            self._connection.close_by_client()
-            self._lost(reason)
-
-    def _lost(self, reason: str) -> None:
-        self._connection = None
-        self._established = False
-        self._buffer.clear()
-        self._asked.clear()
-        self.tell(f"lost its connection: {reason}")
-        self.on_lost()
-        if not self.finished:
-            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._connect)
+        """Leave the home; another is found soon."""
+        self.home.hang_up(reason)
 
     def finish(self) -> None:
         """Nothing more is to be done."""
         self.finished = True
-        self._established = False
-        if self._connection is not None:
-            self._connection.close_by_client()
-            self._connection = None
+        for line in self._lines.values():
+            line.close()
+
+    def next_correlation_id(self) -> int:
+        self._correlation_id += 1
+        return self._correlation_id
 
     @property
     def is_ready(self) -> bool:
-        return self._established
-
-    # ---- asking
-
-    def ask(
-        self, key: int, version: int, body: Message, on_answer: Callable[..., None] | None, context: Any = None,
-        timeout_ms: int = REQUEST_TIMEOUT_MS,
-    ) -> None:  # fmt: skip
-        """Send a request. Without `on_answer` (acks=0) none is awaited."""
-        connection = self._connection
-        assert connection is not None and self._established
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id += 1
-        frame = encode_request(key, version, correlation_id, self.name, body)
-        if self.world.trace.keep:
-            self.world.trace.tell(self.name, connection.machine.name, f"{API_NAMES[key]} v{version} {outline(body)}")
-        if on_answer is not None:
-            asked = Asked(correlation_id, key, version, on_answer, context)
-            self._asked.append(asked)
-            self.world.after(timeout_ms * MICROSECONDS_A_MS, self._timed_out, connection, asked)
-        connection.send(frame)
-
-    def _timed_out(self, connection: Connection, asked: Asked) -> None:
-        if connection is self._connection and asked in self._asked:
-            self.hang_up(f"no answer to {API_NAMES[asked.key]}")
-
-    def on_bytes(self, connection: Connection, data: bytes) -> None:
-        if connection is not self._connection:
-            return
-        buffer = self._buffer
-        buffer += data
-        while len(buffer) >= 4 and self._connection is connection:
-            end = 4 + int.from_bytes(buffer[:4], "big")
-            if len(buffer) < end:
-                return
-            frame = bytes(buffer[4:end])
-            del buffer[:end]
-            self._answered(connection, frame)
-
-    def _answered(self, connection: Connection, frame: bytes) -> None:
-        """Answers come in the order of the questions, each with its question's number."""
-        if not self._asked:
-            raise Violation("answer-to-nothing", f"{self.name} got {len(frame)} bytes that it had not asked for")
-        asked = self._asked.popleft()
-        try:
-            correlation_id, body = decode_response(asked.key, asked.version, frame)
-        except CodecError as error:
-            raise Violation("unreadable-answer", f"{API_NAMES[asked.key]} v{asked.version}: {error}") from error
-        if correlation_id != asked.correlation_id:
-            text = (
-                f"{self.name} asked {API_NAMES[asked.key]} as {asked.correlation_id}, the answer says {correlation_id}"
-            )
-            raise Violation("wrong-correlation-id", text)
-        if self.world.trace.keep:
-            self.world.trace.tell(connection.machine.name, self.name, f"{API_NAMES[asked.key]} {outline(body)}")
-        asked.on_answer(body, asked.context)
+        return self.home.is_up
 
     @property
     def in_flight(self) -> int:
-        return len(self._asked)
+        """Questions that wait, at whatever node."""
+        return sum(line.in_flight for line in self._lines.values())
+
+    def ask(
+        self, key: int, version: int, body: Message, on_answer: Callable[..., None] | None, context: Any = None,
+        timeout_ms: int = REQUEST_TIMEOUT_MS, line: Line | None = None,
+    ) -> None:  # fmt: skip
+        """Send a request, to the home unless another line is given. Without `on_answer` (acks=0) none is awaited."""
+        (line or self.home).ask(key, version, body, on_answer, context, timeout_ms)
 
     # ---- metadata
 
@@ -194,20 +164,46 @@ class SimulatedClient:
         """Learn where the partitions are; `on_metadata` follows."""
         topics = [MetadataRequest.MetadataRequestTopic(name=topic.name) for topic in self.cluster.schedule.topics]
         body = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        self._refreshing = True
         self.ask(METADATA, METADATA_VERSION, body, self._on_metadata)
 
+    def refresh_soon(self) -> None:
+        """Ask for metadata after a moment, unless somebody does already."""
+        if not self._refreshing:
+            self._refreshing = True
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._refresh)
+
+    def _refresh(self) -> None:
+        if self._refreshing and self.is_ready and not self.finished:
+            self.ask_metadata()
+        else:
+            self._refreshing = False
+
     def _on_metadata(self, body: MetadataResponse, _: Any) -> None:
+        self._refreshing = False
+        incomplete = False
         for topic in body.topics:
             if topic.error_code != ErrorCode.NONE:
-                text = f"{topic.name}, which was created, is answered with error {topic.error_code}"
-                raise Violation("topic-lost", text)
+                if self.cluster.is_alone or topic.error_code not in STALE:
+                    text = f"{topic.name}, which was created, is answered with error {topic.error_code}"
+                    raise Violation("topic-lost", text)
+                incomplete = True
             for partition in topic.partitions:
-                key = (str(topic.name), partition.partition_index)
-                if partition.leader_epoch < self.leader_epochs.get(key, -1):
-                    text = f"{key}: epoch {partition.leader_epoch} after {self.leader_epochs[key]}"
-                    raise Violation("leader-epoch-back", text)
-                self.leader_epochs[key] = partition.leader_epoch
+                self._learn((str(topic.name), partition.partition_index), partition)
         self.on_metadata()
+        if incomplete or any(leader < 0 for leader in self.leaders.values()):
+            self.refresh_soon()
+
+    def _learn(self, key: Key, answer: MetadataResponse.MetadataResponsePartition) -> None:
+        """Take over a partition's leader, but for what is older than what is known: some nodes learn late."""
+        known = self.leader_epochs.get(key, -1)
+        if answer.leader_epoch < known:
+            if self.cluster.is_alone:
+                raise Violation("leader-epoch-back", f"{key}: epoch {answer.leader_epoch} after {known}")
+            self.refresh_soon()
+            return
+        self.leader_epochs[key] = answer.leader_epoch
+        self.leaders[key] = answer.leader_id
 
     def on_metadata(self) -> None:
         """Metadata are fresh."""
@@ -231,24 +227,3 @@ def error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return str(code)
-
-
-MAX_OUTLINE = 160
-
-
-def outline(body: Message) -> str:
-    """A message in one short line, for the story: what differs from the defaults, bytes as their number."""
-    text = _outline(body)
-    return text if len(text) <= MAX_OUTLINE else text[:MAX_OUTLINE] + " …"
-
-
-def _outline(value: Any) -> str:
-    if isinstance(value, Message):
-        told = [(field.name, getattr(value, field.name)) for field in value.FIELDS]
-        blank = type(value)()
-        return " ".join(f"{name}={_outline(each)}" for name, each in told if each != getattr(blank, name))
-    if isinstance(value, list):
-        return "[" + "; ".join(_outline(each) for each in value) + "]"
-    if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value)} bytes"
-    return str(value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from linearizability.history.operations import drain, list_offsets, poll
-from linearizability.simulation.client import BACKOFF_MS, FETCH, LIST_OFFSETS, REQUEST_TIMEOUT_MS, SimulatedClient
+from linearizability.simulation.client import FETCH, LIST_OFFSETS, STALE, Key, SimulatedClient
+from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import VALUE_HEAD
 from linearizability.simulation.schedule import Consumer
@@ -27,15 +28,6 @@ LIST_OFFSETS_VERSION = 7
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_EPOCHS = 9
 FIRST_VERSION_WITH_DIVERGENCE = 12
-STALE = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)  # fmt: skip
-"""Errors after which a consumer asks for metadata and tries again."""
-
-Key = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -52,6 +44,15 @@ class Place:
         return self.position >= 0
 
 
+@dataclass(slots=True)
+class Session:
+    """A fetch session at one node; epoch 0 asks for a new one."""
+
+    id: int = 0
+    epoch: int = 0
+    asked: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
+
+
 def name_of(key: Key) -> str:
     return f"{key[0]}-{key[1]}"
 
@@ -66,11 +67,11 @@ class SimulatedConsumer(SimulatedClient):
         self.places: dict[Key, Place] = {key: Place() for key in cluster.partitions()}
         self.consumed = 0
         self._poll: int | None = None
+        self._asking: Line | None = None
+        """Where the question is that waits."""
         self._drain_operations: dict[Key, int] = {}
-        self._session_id = 0
-        self._session_epoch = 0
-        self._asked_in_session: dict[Key, tuple[int, int, int]] = {}
-        self._told: dict[Key, int] = {}
+        self._sessions: dict[int, Session] = {}
+        self._turn = 0
 
     def start(self) -> None:
         operation = self.notebook.invoke("assign", keys=[name_of(key) for key in self.places])
@@ -82,29 +83,60 @@ class SimulatedConsumer(SimulatedClient):
     # ---- the connection
 
     def on_ready(self) -> None:
-        self._session_id = self._session_epoch = 0
-        self.ask_metadata()
+        self._sessions.pop(self.home.node, None)
+        if self.home.in_flight == 0:
+            self.ask_metadata()
 
-    def on_lost(self) -> None:
-        if self._poll is not None:
-            self.notebook.info(self._poll, "connection lost")
-            self._poll = None
+    def on_leader_ready(self, line: Line) -> None:
+        self._sessions.pop(line.node, None)
+        self._go_on()
+
+    def on_lost(self, line: Line) -> None:
+        self._sessions.pop(line.node, None)
+        if self._asking is line:
+            self._asking = None
+            if self._poll is not None:
+                self.notebook.info(self._poll, "connection lost")
+                self._poll = None
 
     def on_metadata(self) -> None:
         self._go_on()
 
     def _go_on(self) -> None:
+        """Do the next thing, one at a time: find a position, or fetch, from the leaders in turn."""
         if not self.is_ready or self.in_flight or self.finished:
             return
         if self.cluster.is_over and not self.drains:
             self.finish()
             return
-        if any(not place.is_known() for place in self.places.values()):
-            self._ask_offsets(EARLIEST)
-        elif self.drains and all(place.position >= place.end for place in self.places.values()):
+        if self.drains and all(place.is_known() and place.position >= place.end for place in self.places.values()):
             self._drained()
+            return
+        found = self._next_leader()
+        if found is None:
+            self._later()
+            return
+        line, keys = found
+        unknown = [key for key in keys if not self.places[key].is_known()]
+        if unknown:
+            self._ask_offsets(line, unknown, EARLIEST)
         else:
-            self._fetch()
+            self._fetch(line, keys)
+
+    def _next_leader(self) -> tuple[Line, list[Key]] | None:
+        """The next leader in turn that is connected, and what it leads of ours."""
+        led: dict[int, list[Key]] = {}
+        for key, place in self.places.items():
+            leader = self.leaders.get(key, -1)
+            if leader >= 0 and not (self.drains and place.is_known() and place.position >= place.end):
+                led.setdefault(leader, []).append(key)
+        self._turn += 1
+        for step in range(len(led)):
+            node = [*led][(self._turn + step) % len(led)]
+            line = self.line_to(node)
+            if line is not None:
+                return line, led[node]
+        return None
 
     def _later(self) -> None:
         self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._retry)
@@ -115,10 +147,10 @@ class SimulatedConsumer(SimulatedClient):
 
     # ---- offsets
 
-    def _ask_offsets(self, timestamp: int) -> None:
+    def _ask_offsets(self, line: Line, keys: list[Key], timestamp: int) -> None:
         """Ask for the starts, then for the ends: both are known before the first fetch."""
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
-        for name, index in self.places:
+        for name, index in keys:
             topic = topics.setdefault(name, ListOffsetsRequest.ListOffsetsTopic(name=name))
             topic.partitions.append(
                 ListOffsetsRequest.ListOffsetsPartition(
@@ -129,10 +161,13 @@ class SimulatedConsumer(SimulatedClient):
             )
         body = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[*topics.values()])
         operation = self.notebook.invoke("list_offsets") if timestamp == LATEST else None
-        self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._on_offsets, (timestamp, operation))
+        self._asking = line
+        context = line, keys, timestamp, operation
+        self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._on_offsets, context, line=line)
 
-    def _on_offsets(self, body: ListOffsetsResponse, context: tuple[int, int | None]) -> None:
-        timestamp, operation = context
+    def _on_offsets(self, body: ListOffsetsResponse, context: tuple[Line, list[Key], int, int | None]) -> None:
+        line, keys, timestamp, operation = context
+        self._asking = None
         stale = False
         for topic in body.topics:
             for each in topic.partitions:
@@ -149,16 +184,15 @@ class SimulatedConsumer(SimulatedClient):
                 self.notebook.fail(operation, "stale metadata")
             self._later()
         elif timestamp == EARLIEST:
-            self._ask_offsets(LATEST)
+            self._ask_offsets(line, keys, LATEST)
         else:
             assert operation is not None
-            mops = [list_offsets(name_of(key), place.start, place.end) for key, place in self.places.items()]
+            mops = [list_offsets(name_of(key), self.places[key].start, self.places[key].end) for key in keys]
             self.notebook.ok(operation, mops)
-            self._place()
+            self._place(keys)
 
-    def _place(self) -> None:
+    def _place(self, keys: list[Key]) -> None:
         """Take up a position where there is none: at the start or the end."""
-        keys = [key for key, place in self.places.items() if not place.is_known()]
         operation = self.notebook.invoke("seek", keys=[name_of(key) for key in keys])
         for key in keys:
             place = self.places[key]
@@ -169,17 +203,22 @@ class SimulatedConsumer(SimulatedClient):
 
     # ---- fetching
 
-    def _fetch(self) -> None:
+    def _fetch(self, line: Line, keys: list[Key]) -> None:
         plan = self.plan
-        in_session = plan.sessions and plan.version >= FIRST_VERSION_WITH_SESSIONS
+        session = None
+        if plan.sessions and plan.version >= FIRST_VERSION_WITH_SESSIONS:
+            session = self._sessions.setdefault(line.node, Session())
         wanted = {
-            key: (place.position, self.leader_epochs.get(key, -1), place.last_epoch)
-            for key, place in self.places.items()
+            key: (self.places[key].position, self.leader_epochs.get(key, -1), self.places[key].last_epoch)
+            for key in keys
         }
         named = wanted
-        if in_session and self._session_epoch > 0:
-            named = {key: value for key, value in wanted.items() if self._asked_in_session.get(key) != value}
-        self._asked_in_session = wanted
+        if session is not None:
+            if session.asked.keys() != wanted.keys():
+                session.epoch = 0
+            if session.epoch > 0:
+                named = {key: value for key, value in wanted.items() if session.asked.get(key) != value}
+            session.asked = wanted
         topics: dict[str, FetchRequest.FetchTopic] = {}
         for (name, index), (position, epoch, last_epoch) in named.items():
             topic = topics.setdefault(name, FetchRequest.FetchTopic(topic=name))
@@ -196,25 +235,28 @@ class SimulatedConsumer(SimulatedClient):
             max_wait_ms=0 if self.drains else plan.max_wait_ms,
             min_bytes=plan.min_bytes,
             max_bytes=1 << 20,
-            session_id=self._session_id if in_session else 0,
-            session_epoch=self._session_epoch if in_session else -1,
+            session_id=session.id if session is not None else 0,
+            session_epoch=session.epoch if session is not None else -1,
             topics=[*topics.values()],
         )
         self._poll = self.notebook.invoke("poll", [poll()])
-        self.ask(FETCH, plan.version, body, self._on_fetched, in_session, plan.max_wait_ms + REQUEST_TIMEOUT_MS)
+        self._asking = line
+        context = line.node, session
+        self.ask(FETCH, plan.version, body, self._on_fetched, context, plan.max_wait_ms + REQUEST_TIMEOUT_MS, line)
 
-    def _on_fetched(self, body: FetchResponse, in_session: bool) -> None:
-        operation, self._poll = self._poll, None
+    def _on_fetched(self, body: FetchResponse, context: tuple[int, Session | None]) -> None:
+        node, session = context
+        operation, self._poll, self._asking = self._poll, None, None
         assert operation is not None
         self.count("Fetch", body.error_code)
         if body.error_code != ErrorCode.NONE:
             self.notebook.fail(operation, "fetch session")
-            self._session_id = self._session_epoch = 0
+            self._sessions.pop(node, None)
             self._later()
             return
-        if in_session:
-            self._session_id = body.session_id
-            self._session_epoch = self._session_epoch + 1 if body.session_id else 0
+        if session is not None:
+            session.id = body.session_id
+            session.epoch = session.epoch + 1 if body.session_id else 0
         found: dict[str | int, list[list[int]]] = {}
         ends: dict[str | int, int] = {}
         stale, seeks = False, []
@@ -223,6 +265,7 @@ class SimulatedConsumer(SimulatedClient):
                 key = (topic.topic, each.partition_index)
                 self.count("Fetch partition", each.error_code)
                 if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.cluster.on_out_of_range(key, self.name)
                     self.places[key].position = -1
                 elif each.error_code in STALE:
                     stale = True
@@ -242,7 +285,7 @@ class SimulatedConsumer(SimulatedClient):
             seek = self.notebook.invoke("seek", keys=[name_of(key) for key in seeks])
             self.notebook.ok(seek)
         if stale:
-            self._session_id = self._session_epoch = 0
+            self._sessions.pop(node, None)
             self._later()
         elif self.plan.max_wait_ms == 0 and not found and not self.drains:
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._go_on)

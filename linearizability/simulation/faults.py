@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from linearizability.simulation.schedule import FAULTS, Fault
+from linearizability.simulation.network import Way
+from linearizability.simulation.schedule import CLIENTS, FAULTS, Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
@@ -13,48 +14,48 @@ if TYPE_CHECKING:
 
 
 def _crash(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].crash()
+    cluster.machine(fault.node).crash()
 
 
 def _power_loss(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].lose_power(cluster.world.chance(f"fault/{fault.at_ms}/{fault.kind}"))
+    cluster.machine(fault.node).lose_power(cluster.world.chance(f"fault/{fault.at_ms}/{fault.kind}"))
 
 
 def _stop(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].stop()
+    cluster.machine(fault.node).stop()
 
 
 def _start(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].start()
+    cluster.machine(fault.node).start()
 
 
 def _pause(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].pause()
+    cluster.machine(fault.node).pause()
 
 
 def _resume(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].resume()
+    cluster.machine(fault.node).resume()
 
 
 def _disk_full(cluster: Cluster, fault: Fault) -> None:
-    disk = cluster.machines[fault.node].disk
+    disk = cluster.machine(fault.node).disk
     disk.capacity_bytes = disk.used_bytes + max(0, fault.amount)
 
 
 def _room(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].disk.capacity_bytes = None
+    cluster.machine(fault.node).disk.capacity_bytes = None
 
 
 def _read_only(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].disk.read_only = True
+    cluster.machine(fault.node).disk.read_only = True
 
 
 def _writable(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].disk.read_only = False
+    cluster.machine(fault.node).disk.read_only = False
 
 
 def _clock_jump(cluster: Cluster, fault: Fault) -> None:
-    cluster.machines[fault.node].jump(fault.amount)
+    cluster.machine(fault.node).jump(fault.amount)
 
 
 def _reset(cluster: Cluster, fault: Fault) -> None:
@@ -67,6 +68,57 @@ def _flaky(cluster: Cluster, fault: Fault) -> None:
 
 def _sound(cluster: Cluster, fault: Fault) -> None:
     cluster.network.cut_share = 0.0
+
+
+def _others(cluster: Cluster, fault: Fault) -> tuple[int, ...]:
+    """The nodes on the other side of a cut."""
+    return fault.others or tuple(node for node in cluster.schedule.node_ids if node != fault.node)
+
+
+def _out(cluster: Cluster, fault: Fault) -> list[Way]:
+    return [(fault.node, other) for other in _others(cluster, fault) if other != fault.node]
+
+
+def _in(cluster: Cluster, fault: Fault) -> list[Way]:
+    return [(other, node) for node, other in _out(cluster, fault)]
+
+
+def _ways(cluster: Cluster, fault: Fault) -> list[Way]:
+    """What a cut blocks."""
+    match fault.kind:
+        case "cut-out":
+            return _out(cluster, fault)
+        case "cut-in":
+            return _in(cluster, fault)
+        case "isolate":
+            everybody = [node for node in (CLIENTS, *cluster.schedule.node_ids) if node != fault.node]
+            return [way for other in everybody for way in ((fault.node, other), (other, fault.node))]
+        case "halves":
+            rest = [node for node in cluster.schedule.node_ids if node not in fault.others]
+            return [way for one in fault.others for other in rest for way in ((one, other), (other, one))]
+        case _:
+            return _out(cluster, fault) + _in(cluster, fault)
+
+
+def _cut(cluster: Cluster, fault: Fault) -> None:
+    cluster.network.cut(_ways(cluster, fault))
+
+
+def _uncut(cluster: Cluster, fault: Fault) -> None:
+    cluster.network.heal(_ways(cluster, fault))
+
+
+def _slow_node(cluster: Cluster, fault: Fault) -> None:
+    cluster.network.slow_down(fault.node, fault.amount * MICROSECONDS_A_MS)
+
+
+def _fast_node(cluster: Cluster, fault: Fault) -> None:
+    cluster.network.slow_down(fault.node, -fault.amount * MICROSECONDS_A_MS)
+
+
+def _operate(cluster: Cluster, fault: Fault) -> None:
+    if cluster.operator is not None:
+        cluster.operator.take(fault)
 
 
 def _slow(cluster: Cluster, fault: Fault) -> None:
@@ -90,14 +142,37 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "reset": (_reset, None),
     "flaky": (_flaky, _sound),
     "slow": (_slow, _fast),
+    "cut": (_cut, _uncut),
+    "cut-out": (_cut, _uncut),
+    "cut-in": (_cut, _uncut),
+    "isolate": (_cut, _uncut),
+    "halves": (_cut, _uncut),
+    "slow-node": (_slow_node, _fast_node),
+    "reassign": (_operate, None),
+    "config": (_operate, None),
+    "elect-preferred": (_operate, None),
 }
 """Kind of fault -> how it begins, and how it ends after `for_ms`."""
 
 assert ACTIONS.keys() == FAULTS.keys()
 
 
+def aimed(cluster: Cluster, fault: Fault) -> Fault:
+    """The fault with its target found: who has the role that it names, at this moment."""
+    found: int | None = None
+    if fault.role == "controller":
+        found = cluster.active_controller()
+    elif fault.role == "leader":
+        found = cluster.leader_of((fault.topic, fault.partition))
+    node = found if found is not None else fault.node
+    return fault.model_copy(
+        update={"node": node if node in cluster.schedule.node_ids else cluster.schedule.node_ids[0]}
+    )
+
+
 def strike(cluster: Cluster, fault: Fault, number: int) -> None:
     """Let one fault of a schedule happen now."""
+    fault = aimed(cluster, fault)
     begin, end = ACTIONS[fault.kind]
     cluster.world.counts[f"fault {fault.kind}"] += 1
     cluster.world.trace.note(f"fault {fault.kind} {fault.node} {fault.for_ms} {fault.amount}")
@@ -119,8 +194,7 @@ def _heal(cluster: Cluster, fault: Fault, number: int, end: Action | None) -> No
 
 def heal_all(cluster: Cluster) -> None:
     """Make everything whole again."""
-    cluster.network.extra_latency_us = 0
-    cluster.network.cut_share = 0.0
+    cluster.network.heal_all()
     for machine in cluster.machines:
         machine.disk.capacity_bytes = None
         machine.disk.read_only = False

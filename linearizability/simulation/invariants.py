@@ -5,12 +5,15 @@ Only what is cheap is asked after each step: numbers that the node keeps anyway.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+from uuid import UUID
 
 from linearizability.simulation.world import Violation
 from reference.node.node import Node
 from reference.protocol.records.batch import check_crc, read_batches
 from reference.protocol.records.errors import RecordsError
+from reference.replication.partition import Partition
 from reference.storage.log import Log, LogSlice
 
 READ_BYTES = 1 << 20
@@ -23,14 +26,31 @@ class Seen(NamedTuple):
     high_watermark: int
     log_end: int
     leader_epoch: int
+    partition_epoch: int
+    leader: int
+
+
+MONOTONE = {
+    "log-start-back": "log_start",
+    "high-watermark-back": "high_watermark",
+    "log-end-back": "log_end",
+    "leader-epoch-back": "leader_epoch",
+    "partition-epoch-back": "partition_epoch",
+}
+"""Rule -> the number that never goes back."""
+
+MAY_GO_BACK = frozenset({"log-start-back", "high-watermark-back", "log-end-back"})
+"""Those that may, where a replica follows, or as one reign gives way to the next."""
 
 
 class Watch:
     """Compares each step of one node with the step before."""
 
-    def __init__(self, name: str, retained: frozenset[str]) -> None:
-        """`retained` are the topics whose retention may move the log's start."""
+    def __init__(self, name: str, retained: frozenset[str], number: int = 0, is_alone: bool = True) -> None:
+        """`retained` are the topics whose retention may move the log's start; a node that is not alone also follows."""
         self._name = name
+        self._number = number
+        self._is_alone = is_alone
         self._retained = retained
         self._seen: dict[tuple[str, int], tuple[object, Seen]] = {}
         self.highest_end: dict[tuple[str, int], int] = {}
@@ -40,22 +60,29 @@ class Watch:
         """A new life begins."""
         self._seen = {}
 
-    def check(self, node: Node) -> None:
-        """Errors: Violation."""
+    def check(self, node: Node) -> list[Partition]:
+        """The replicas that the step has changed, as far as their numbers show. Errors: Violation."""
+        changed: list[Partition] = []
         for key, partition in node.partitions.items():
             log = partition.log
-            now = Seen(log.log_start_offset, partition.high_watermark, log.log_end_offset, partition.reign.leader_epoch)
+            reign = partition.reign
+            now = Seen(
+                log.log_start_offset, partition.high_watermark, log.log_end_offset, reign.leader_epoch,
+                reign.partition_epoch, reign.leader,
+            )  # fmt: skip
             known = self._seen.get(key)
             if known is not None and known[0] is partition:
                 if known[1] == now:
                     continue
                 self._compare(key, known[1], now)
             self._within(key, now)
+            changed.append(partition)
             self._seen[key] = (partition, now)
             if now.log_end > self.highest_end.get(key, 0):
                 self.highest_end[key] = now.log_end
         if len(self._seen) > len(node.partitions):
             self._seen = {key: seen for key, seen in self._seen.items() if key in node.partitions}
+        return changed
 
     def _within(self, key: tuple[str, int], now: Seen) -> None:
         if not 0 <= now.log_start <= now.high_watermark <= now.log_end:
@@ -66,17 +93,21 @@ class Watch:
             )
 
     def _compare(self, key: tuple[str, int], before: Seen, now: Seen) -> None:
-        for rule, name in (
-            ("log-start-back", "log_start"),
-            ("high-watermark-back", "high_watermark"),
-            ("log-end-back", "log_end"),
-            ("leader-epoch-back", "leader_epoch"),
-        ):
+        for rule, name in self._monotone(before, now):
             was, is_ = getattr(before, name), getattr(now, name)
             if is_ < was:
                 self._broken(rule, key, f"{name.replace('_', ' ')} went from {was} to {is_}")
         if now.log_start > before.log_start and key[0] not in self._retained:
             self._broken("records-dropped", key, f"log start went from {before.log_start} to {now.log_start} by itself")
+
+    def _monotone(self, before: Seen, now: Seen) -> Iterable[tuple[str, str]]:
+        """What must not go back: of a follower the log's end may, and with it the high watermark, by truncation."""
+        if self._is_alone or (before.leader_epoch, before.leader) == (now.leader_epoch, now.leader) == (
+            now.leader_epoch,
+            self._number,
+        ):
+            return MONOTONE.items()
+        return ((rule, name) for rule, name in MONOTONE.items() if rule not in MAY_GO_BACK)
 
     def _broken(self, rule: str, key: tuple[str, int], text: str) -> None:
         raise Violation(rule, f"{key[0]}-{key[1]} on {self._name}: {text}")
@@ -98,13 +129,22 @@ class LogRecord(NamedTuple):
     end: int
     flushed: int
     batches: list[BatchRecord]
+    topic_id: UUID | None = None
 
 
 def contents(log: Log) -> LogRecord:
-    """Read a whole log. Errors: Violation for bytes that are no batches, wrong checksums, gaps and overlaps."""
+    """Read a whole log. Errors: see `batches_of`."""
+    batches = batches_of(log, log.log_start_offset)
+    return LogRecord(log.log_start_offset, log.log_end_offset, log.recovery_point, batches, log.topic_id)
+
+
+def batches_of(log: Log, offset: int) -> list[BatchRecord]:
+    """The batches of a log from an offset on.
+
+    Errors: Violation for bytes that are no batches, wrong checksums, gaps and overlaps.
+    """
     name = f"{log.topic}-{log.partition}"
     batches: list[BatchRecord] = []
-    offset = log.log_start_offset
     try:
         while offset < log.log_end_offset:
             found = log.read(offset, READ_BYTES).records
@@ -126,7 +166,7 @@ def contents(log: Log) -> LogRecord:
         raise
     except Exception as error:
         raise Violation("log-unreadable", f"{name} at {offset} of {log.log_end_offset}: {error!r}") from error
-    return LogRecord(log.log_start_offset, log.log_end_offset, log.recovery_point, batches)
+    return batches
 
 
 def require_prefix(name: str, before: LogRecord, after: LogRecord, least_end: int) -> None:

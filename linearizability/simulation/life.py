@@ -1,7 +1,7 @@
 """One simulated life: a schedule in, a verdict out.
 
 Topics are created, clients work while faults strike, everything is healed, the clients come to rest, a last reader drains
-every partition, the node is stopped and started once more. What must never happen ends the life at once (a violation);
+every partition, each node is stopped and started once more. What must never happen ends the life at once (a violation);
 what the clients saw is judged by the history rules under the declared contract.
 """
 
@@ -19,17 +19,20 @@ from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
 from linearizability.simulation.consuming import SimulatedConsumer
-from linearizability.simulation.machine import EPOCH_MS, Machine
+from linearizability.simulation.machine import EPOCH_MS, PORTS, Machine, host_of
 from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
+from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.schedule import Administrator, Client, Consumer, Producer, Schedule
+from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
 
 SETUP_BOUND_MS = 20_000
 REST_BOUND_MS = 60_000
 """After healing, every client must come to rest within this (virtual) time."""
 DRAIN_BOUND_MS = 60_000
+STOP_BOUND_MS = 10_000
 
 
 @dataclass
@@ -80,12 +83,18 @@ class Cluster:
         self.schedule = schedule
         self.world = World(schedule.seed, keep_trace)
         self.network = Network(self.world)
-        self.machines = [Machine(self.world, number, schedule) for number in range(schedule.nodes)]
+        self.is_alone = schedule.nodes == 1
+        self.witness = None if self.is_alone else ClusterWitness(schedule)
+        self.machines = [
+            Machine(self.world, number, schedule, self.network, self, self.witness) for number in schedule.node_ids
+        ]
+        self._machines = {machine.number: machine for machine in self.machines}
         self.notebooks: list[Notebook] = []
         self.notebook = self._notebook(None)
         """The world's own notebook: faults and heals."""
         self.clients: list[SimulatedClient] = []
         self.is_over = False
+        self.operator: Operator | None = None
         self._producer_ids: dict[tuple[int, int], str] = {}
 
     def _notebook(self, plan: Client | None) -> Notebook:
@@ -95,6 +104,28 @@ class Cluster:
 
     def partitions(self) -> list[tuple[str, int]]:
         return [(topic.name, index) for topic in self.schedule.topics for index in range(topic.partitions)]
+
+    def machine(self, number: int) -> Machine:
+        return self._machines[number]
+
+    def find(self, host: str, port: int) -> tuple[Machine, str] | None:
+        """Who listens at an address, and the listener's name."""
+        for machine in self.machines:
+            for listener, its_port in PORTS.items():
+                if (host, port) == (host_of(machine.number), its_port):
+                    return machine, listener
+        return None
+
+    def leader_of(self, key: tuple[str, int]) -> int | None:
+        """Who leads a partition, as far as anybody has told; None for nobody."""
+        ledger = self.witness.ledger(key) if self.witness is not None else None
+        return ledger.decided.leader if ledger is not None and ledger.decided.leader in self._machines else None
+
+    def active_controller(self) -> int | None:
+        """The node that decides, by the highest epoch among those that say so."""
+        active = [(machine.controller_epoch, machine.number) for machine in self.machines]
+        epoch, number = max(active)
+        return number if epoch >= 0 else None
 
     def client_clock_ms(self) -> int:
         return EPOCH_MS + self.world.now_ms
@@ -107,6 +138,9 @@ class Cluster:
         for machine in self.machines:
             machine.start()
         self._create_topics()
+        if not self.is_alone:
+            self.operator = Operator(self, len(self.notebooks), self._notebook(None))
+            self.operator.start()
         begin_us = world.now_us
         for plan in self.schedule.clients:
             self._start(self._client(plan))
@@ -119,10 +153,29 @@ class Cluster:
         faults.heal_all(self)
         world.trace.note("healed")
         self._rest(self.clients, REST_BOUND_MS)
+        if self.operator is not None:
+            self.operator.finish()
         self._drain()
         for machine in self.machines:
-            machine.stop()
-            machine.start()
+            self._start_again(machine)
+        self._settle_contracts()
+
+    def _start_again(self, machine: Machine) -> None:
+        machine.stop()
+        bound_us = self.world.now_us + STOP_BOUND_MS * MICROSECONDS_A_MS
+        if machine.is_up:
+            self.world.run(bound_us, lambda: not machine.is_up)
+        if machine.is_up:
+            raise Violation("no-progress", f"{machine.name} did not stop within {STOP_BOUND_MS} ms")
+        machine.start()
+
+    def _settle_contracts(self) -> None:
+        """What several nodes promise depends on how many replicas at once lacked a tail: that is known only now."""
+        if self.witness is None:
+            return
+        measured = {"replicas_losing_unflushed_data": self.witness.most_lost_tails}
+        for notebook in self.notebooks:
+            notebook.contract = notebook.contract.model_copy(update=measured)
 
     def _create_topics(self) -> None:
         notebook = self._notebook(None)
@@ -165,12 +218,30 @@ class Cluster:
 
     # ---- what clients report
 
-    def on_acknowledged(self, key: tuple[str, int], end: int, who: str) -> None:
-        """Only what is in the log may be acknowledged. Errors: Violation."""
+    def on_acknowledged(self, key: tuple[str, int], end: int, who: str, acks: str) -> None:
+        """Only what is in the log may be acknowledged; with acks=all only what is committed. Errors: Violation."""
         highest = max(machine.watch.highest_end.get(key, 0) for machine in self.machines)
         if end > highest:
             text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, and no log ever reached beyond {highest}"
             raise Violation("acknowledged-before-append", text)
+        ledger = self.witness.ledger(key) if self.witness is not None else None
+        if ledger is not None and acks == "all" and end > ledger.committed_end and not ledger.is_excused:
+            text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, committed up to {ledger.committed_end}"
+            raise Violation("acknowledged-before-commit", text)
+
+    def _may_have_lost(self, key: tuple[str, int]) -> bool:
+        """Whether records that a client saw may be gone from a partition."""
+        if self.witness is not None:
+            return self.witness.excuses(key)
+        return not self.schedule.always_flushed and any(machine.power_losses for machine in self.machines)
+
+    def on_out_of_range(self, key: tuple[str, int], who: str) -> None:
+        """An offset that was once given to a client stays, but for retention and lost records. Errors: Violation."""
+        retains = any(topic.name == key[0] and topic.retains for topic in self.schedule.topics)
+        if not retains and not self._may_have_lost(key):
+            raise Violation(
+                "offset-out-of-range", f"{who}: its place in {key[0]}-{key[1]} is gone, and nothing was lost"
+            )
 
     def history_so_far(self) -> tuple[int, int]:
         """How many lives the machines have had, and how often they lost power."""
@@ -188,8 +259,8 @@ class Cluster:
             )
 
     def on_truncation_told(self, key: tuple[str, int], who: str) -> None:
-        """A log is cut only when power was lost. Errors: Violation."""
-        if self.schedule.always_flushed or not any(machine.power_losses for machine in self.machines):
+        """A log is cut below what clients saw only when power was lost. Errors: Violation."""
+        if not self._may_have_lost(key):
             raise Violation(
                 "truncation-told", f"{who}: {key[0]}-{key[1]} is said to have been cut, and nothing was lost"
             )

@@ -1,8 +1,8 @@
 """One simulated machine: a disk, a wall clock, and the node's process that lives and dies on it.
 
 It does for the node what `reference.runtime` does in production: one request of a connection at a time, effects carried
-out in order, a timer for the next deadline. And it is stricter: the bytes of a request are overwritten as soon as the node
-has handled it, and a fetch's slices are read only when the answer leaves.
+out in order, lanes to its peers, a timer for the next deadline. And it is stricter: the bytes of a request are overwritten
+as soon as the node has handled it, and a fetch's slices are read only when the answer leaves.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from linearizability.simulation.invariants import LogRecord, Watch, contents, require_prefix
-from linearizability.simulation.network import Connection, fingerprint
+from linearizability.simulation.lanes import Addresses, LaneName, Lanes
+from linearizability.simulation.network import Connection, Network, fingerprint
 from linearizability.simulation.schedule import Schedule
+from linearizability.simulation.speech import answer_in_words
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.controller.image import Endpoint
-from reference.node.effects import Respond
+from reference.node.effects import Close, HangUp, Respond, Send
 from reference.node.node import Identity, Node
 from reference.protocol.errors import KafkaError
 from reference.protocol.primitives import TimestampMs
+from reference.replication.partition import Partition
+from reference.runtime.clock import Clock
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.errors import StorageError
 
@@ -32,6 +36,8 @@ EPOCH_MS = 1_700_000_000_000
 
 FOLDER = Path("/data")
 MOST_ANSWER_DELAY_US = 300
+NANOSECONDS_A_US = 1_000
+NANOSECONDS_A_MS = 1_000_000
 MAX_IDLE_TICKS = 1_000
 """Ticks in a row at which the node's next deadline was already over; more, and it spins."""
 RESTART_AGAIN_MS = 100
@@ -49,6 +55,50 @@ PROPERTIES = {
 }
 """The configuration of simulated nodes, below that of the schedule."""
 
+CLUSTER_PROPERTIES = {
+    "broker.session.timeout.ms": "600",
+    "broker.heartbeat.interval.ms": "150",
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "400",
+    "controller.quorum.request.timeout.ms": "300",
+    "replica.lag.time.max.ms": "400",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "50",
+    "replica.high.watermark.checkpoint.interval.ms": "250",
+    "controlled.shutdown.retry.backoff.ms": "50",
+    "auto.leader.rebalance.enable": "false",
+    "min.insync.replicas": "2",
+}
+"""What several nodes have besides: everything that waits waits less, for a life is short."""
+
+PLAINTEXT, CONTROLLER = "PLAINTEXT", "CONTROLLER"
+PORTS = {PLAINTEXT: 9092, CONTROLLER: 9093}
+"""Listeners of nodes that are several."""
+
+STOP_WITHIN_MS = 1_000
+"""After this time a clean stop goes on without the controller's leave."""
+
+
+def host_of(number: int) -> str:
+    return f"node-{number}"
+
+
+def properties_of(schedule: Schedule, number: int) -> dict[str, str]:
+    """The configuration of one node."""
+    own = {"node.id": str(number)}
+    if schedule.nodes > 1:
+        voters = [f"{each}@{host_of(each)}:{PORTS[CONTROLLER]}" for each in schedule.node_ids]
+        own |= CLUSTER_PROPERTIES | {
+            "controller.quorum.voters": ",".join(voters),
+            "controller.listener.names": CONTROLLER,
+            "inter.broker.listener.name": PLAINTEXT,
+            "listeners": ",".join(f"{name}://{host_of(number)}:{port}" for name, port in PORTS.items()),
+            "default.replication.factor": str(schedule.replication_factor),
+            "offsets.topic.replication.factor": str(schedule.replication_factor),
+        }
+    return PROPERTIES | own | schedule.properties
+
 
 class Inbox:
     """The machine's end of a connection."""
@@ -62,10 +112,31 @@ class Inbox:
         self.last_departure_us = 0
 
 
+class Witness(Protocol):
+    """Who compares nodes with one another."""
+
+    def on_change(self, number: int, partition: Partition) -> None:
+        """A replica has changed in a step of its node. Errors: Violation."""
+        ...
+
+    def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
+        """A step of the specification happens on a node. Errors: Violation."""
+        ...
+
+    def on_step(self, number: int, node: Node) -> None:
+        """A node has made a step. Errors: Violation."""
+        ...
+
+    def on_end_of_life(self, number: int, node: Node, lost_power: bool) -> None: ...
+
+
 class Machine:
     """A node and what it runs on."""
 
-    def __init__(self, world: World, number: int, schedule: Schedule) -> None:
+    def __init__(
+        self, world: World, number: int, schedule: Schedule, network: Network, addresses: Addresses,
+        witness: Witness | None = None,
+    ) -> None:  # fmt: skip
         self.number = number
         self.name = f"node {number}"
         self.disk = SimulatedDisk()
@@ -75,7 +146,12 @@ class Machine:
         self.clock_offset_ms = 0
         self.power_losses = 0
         self._world = world
-        self._properties = PROPERTIES | {"node.id": str(number)} | schedule.properties
+        self._is_alone = schedule.nodes == 1
+        self._witness = witness
+        self._properties = properties_of(schedule, number)
+        self._clock = self._new_clock()
+        self._lanes = Lanes(self, world, network, addresses)
+        self._is_leaving = False
         self._chance = world.chance(f"machine/{number}")
         self._inboxes: dict[int, Inbox] = {}
         self._ready: deque[Inbox] = deque()
@@ -84,7 +160,9 @@ class Machine:
         self._timer = 0
         self._timer_at_us: int | None = None
         self._idle_ticks = 0
-        self.watch = Watch(self.name, frozenset(topic.name for topic in schedule.topics if topic.retains))
+        retained = frozenset(topic.name for topic in schedule.topics if topic.retains)
+        self.watch = Watch(self.name, retained, number, self._is_alone)
+        self._last_actions: dict[str, str] = {}
         self._before: dict[tuple[str, int], tuple[LogRecord, int]] = {}
         """What each log held when its last life ended, and up to where it must still."""
         self.disk.make_folder(FOLDER)
@@ -92,12 +170,25 @@ class Machine:
 
     @property
     def now(self) -> TimestampMs:
-        """The machine's wall clock."""
-        return EPOCH_MS + self._world.now_ms + self.clock_offset_ms
+        """The time that the node is told."""
+        return self._clock.now()
+
+    def _new_clock(self) -> Clock:
+        """The production's clock for one process, over this machine's."""
+        return Clock(
+            lambda: (EPOCH_MS + self.clock_offset_ms) * NANOSECONDS_A_MS + self._world.now_us * NANOSECONDS_A_US,
+            lambda: self._world.now_us * NANOSECONDS_A_US,
+        )
 
     @property
     def is_up(self) -> bool:
         return self.node is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch in which this node believes to be the active controller; -1 where it does not."""
+        quorum = getattr(self.node, "quorum", None)
+        return quorum.epoch if quorum is not None and quorum.is_leader else -1
 
     # ---- life and death
 
@@ -106,10 +197,13 @@ class Machine:
         if self.node is not None:
             return
         self.lives += 1
+        self._is_leaving = False
+        self._clock = self._new_clock()
         world = self._world
         self.disk.now = self.now
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
-        endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + self.number),)
+        host = "127.0.0.1" if self._is_alone else host_of(self.number)
+        endpoints = (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
         identity = Identity(self.number, "simulated-cluster-id00", incarnation, endpoints)
         chance = cast(Any, world.chance(f"life/{self.number}/{self.lives}"))
         try:
@@ -149,14 +243,16 @@ class Machine:
             if partition is None:
                 continue
             del self._before[key]
+            if partition.topic_id != before.topic_id:
+                continue
             after = contents(partition.log)
             require_prefix(f"{key[0]}-{key[1]} on {self.name}", before, after, least)
             if after.end < before.end:
                 self._world.counts["records lost in power failures"] += before.end - after.end
 
     def _require_all(self) -> None:
-        """With a sound disk, every partition is there as soon as the node is. Errors: Violation."""
-        if self._before and not self._disk_refuses:
+        """With a sound disk, every partition of a node alone is there as soon as the node is. Errors: Violation."""
+        if self._is_alone and self._before and not self._disk_refuses:
             topic, index = next(iter(self._before))
             raise Violation("partition-lost", f"{topic}-{index} is gone from {self.name} after a restart")
 
@@ -164,6 +260,7 @@ class Machine:
         """Kill the process: its memory and connections are gone, its disk is as it was."""
         if self.node is None:
             return
+        self._world.counts["action Crash"] += 1
         self._remember()
         self.node = None
         self._tell("is killed")
@@ -171,7 +268,7 @@ class Machine:
 
     def lose_power(self, chance: Random) -> None:
         """Everything not durable may be gone; clients hear nothing."""
-        self._remember()
+        self._remember(lost_power=True)
         self.node = None
         self.power_losses += 1
         self._before = {key: (log, min(least, log.flushed)) for key, (log, least) in self._before.items()}
@@ -180,35 +277,51 @@ class Machine:
         self.disk.lose_power(chance)
 
     def stop(self) -> None:
-        """A clean stop, as by SIGTERM."""
-        if self.node is None or self.paused:
+        """A clean stop, as by SIGTERM: of several nodes, one asks leave first."""
+        if self.node is None or self.paused or self._is_leaving:
             return
+        leave = getattr(self.node, "leave", None)
+        if self._is_alone or leave is None:
+            self._shut_down(self.lives)
+            return
+        self._is_leaving = True
+        self._tell("asks leave to stop")
+        self._guard(leave, self.now, STOP_WITHIN_MS)
+        self._after_step()
+
+    def _shut_down(self, life: int) -> None:
+        """The end of a clean stop."""
         node = self.node
+        if node is None or life != self.lives:
+            return
         self._remember()
         self._tell("stops cleanly")
         try:
             node.shut_down(self.now)
-            for key in node.partitions:
-                log, least = self._before[key]
-                self._before[key] = (log._replace(flushed=log.end), least)
+            for key, (log, least) in self._before.items():
+                if key in node.partitions:
+                    self._before[key] = (log._replace(flushed=log.end), least)
         except Exception as error:
             if not (self._disk_refuses and isinstance(error, OSError | StorageError | KafkaError)):
                 raise Violation("node-failure", f"{self.name} failed in shut_down: {_where(error)}") from error
         self.node = None
         self._drop_process(silently=False)
 
-    def _remember(self) -> None:
+    def _remember(self, lost_power: bool = False) -> None:
         """What every log holds at the end of a life: what the next life is held against."""
         if self.node is not None:
             for key, partition in self.node.partitions.items():
                 log = contents(partition.log)
                 self._before[key] = (log, log.end)
+            if self._witness is not None:
+                self._witness.on_end_of_life(self.number, self.node, lost_power)
 
     def _drop_process(self, silently: bool) -> None:
         self.paused = False
         self._waiting = []
         self._timer += 1
         self._timer_at_us = None
+        self._lanes.drop_all(silently)
         inboxes, self._inboxes = self._inboxes, {}
         self._ready.clear()
         for inbox in inboxes.values():
@@ -247,10 +360,37 @@ class Machine:
 
     def _accepted(self, connection: Connection) -> None:
         if self.node is not None and connection.id in self._inboxes:
-            self._guard(self.node.connected, connection.id, "127.0.0.1", "PLAINTEXT")
+            self._guard(self.node.connected, connection.id, "127.0.0.1", connection.listener)
 
     def on_bytes(self, connection: Connection, data: bytes) -> None:
         self._do(self._read, connection, data)
+
+    def when_awake(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen to this life of the process: now, or when it goes on after a pause."""
+        self._do(self._in_life, self.lives, action, arguments)
+
+    def _in_life(self, life: int, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self.node is not None and life == self.lives:
+            action(*arguments)
+
+    def on_answer(self, lane: LaneName, frame: bytearray, question: str) -> None:
+        """A peer has answered; `question` is its name, while the story is kept."""
+        trace = self._world.trace
+        trace.note(f"{self.name} <= {lane[0]}/{lane[1]} {fingerprint(frame)}")
+        if trace.keep:
+            trace.tell(f"node {lane[0]}", self.name, answer_in_words(question, frame))
+        assert self.node is not None
+        self.disk.now = self.now
+        self._guard(self.node.answered, lane[0], lane[1], bytes(frame), self.now)
+        self._after_step()
+
+    def on_unreachable(self, lane: LaneName) -> None:
+        """A connection to a peer could not be made, or was lost."""
+        self._world.trace.note(f"{self.name} lost {lane[0]}/{lane[1]}")
+        assert self.node is not None
+        self.disk.now = self.now
+        self._guard(self.node.unreachable, lane[0], lane[1], self.now)
+        self._after_step()
 
     def _read(self, connection: Connection, data: bytes) -> None:
         inbox = self._inboxes.get(connection.id)
@@ -310,23 +450,38 @@ class Machine:
         node = self.node
         if node is None:
             return
-        self.watch.check(node)
+        changed = self.watch.check(node)
+        if self._witness is not None:
+            for partition in changed:
+                self._witness.on_change(self.number, partition)
+            self._witness.on_step(self.number, node)
         if self._before:
             self._compare_with_before(node)
         for effect in node.take_effects():
-            inbox = self._inboxes.get(effect.connection)
-            if isinstance(effect, Respond):
-                if inbox is not None:
-                    self._respond(inbox, effect)
-                else:
-                    _release(effect.parts)
-            elif inbox is not None:
-                del self._inboxes[effect.connection]
-                self._world.trace.note(f"{self.name} closes {effect.connection}: {effect.reason}")
-                self._world.counts["connections closed by the node"] += 1
-                inbox.connection.close_by_machine(effect.reason)
-                self._guard(node.disconnected, effect.connection)
+            self._carry_out(node, effect)
+        if self._is_leaving and getattr(node, "has_left", True):
+            self._world.after(0, self._shut_down, self.lives)
         self._set_timer()
+
+    def _carry_out(self, node: Node, effect: Respond | Close | Send | HangUp) -> None:
+        if isinstance(effect, Send):
+            self._lanes.send(effect)
+            return
+        if isinstance(effect, HangUp):
+            self._lanes.hang_up((effect.peer, effect.lane))
+            return
+        inbox = self._inboxes.get(effect.connection)
+        if isinstance(effect, Respond):
+            if inbox is not None:
+                self._respond(inbox, effect)
+            else:
+                _release(effect.parts)
+        elif inbox is not None:
+            del self._inboxes[effect.connection]
+            self._world.trace.note(f"{self.name} closes {effect.connection}: {effect.reason}")
+            self._world.counts["connections closed by the node"] += 1
+            inbox.connection.close_by_machine(effect.reason)
+            self._guard(node.disconnected, effect.connection)
 
     def _respond(self, inbox: Inbox, effect: Respond) -> None:
         inbox.busy = False
@@ -403,8 +558,15 @@ class Machine:
         if level != "info":
             self._tell(f"{level}: {message}")
 
-    def _on_action(self, action: str, arguments: Any) -> None:
-        self._world.counts[f"action {action}"] += 1
+    def _on_action(self, action: str, row: Mapping[str, Any]) -> None:
+        counts = self._world.counts
+        counts[f"action {action}"] += 1
+        if self._witness is None:
+            return
+        place = str(row.get("partition", ""))
+        counts[f"pair {self._last_actions.get(place, 'Begin')} {action}"] += 1
+        self._last_actions[place] = action
+        self._witness.on_action(self.number, action, row)
 
     def _tell(self, text: str) -> None:
         trace = self._world.trace

@@ -2,13 +2,18 @@
 
 A frame that leaves is split now and then, so that the receiver sees it in parts; when the connection is reset between
 two parts, the receiver keeps half a frame and the end of the stream, as with TCP.
+
+Where nothing passes from one place to another, bytes wait as a kernel's do that are sent again and again: once the way is
+free they arrive late and in order, or the connection has died meanwhile. A place is a node's id; all clients are at one.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from linearizability.simulation.world import World
 
@@ -19,12 +24,25 @@ LEAST_LATENCY_US = 100
 MOST_LATENCY_US = 2_000
 SPLITS = 0.05
 """How many of the messages arrive in more than one piece."""
+DEAD_AFTER_CUT = 0.3
+"""How many of the connections that were held up by a cut have died by its end."""
+
+TO_MACHINE, TO_CLIENT = range(2)
+"""The two directions of a connection."""
+
+Way = tuple[int, int]
+"""From one place to another."""
+
+
+Held = tuple[Callable[..., None], tuple[Any, ...]]
+"""An arrival that waits."""
 
 
 class ClientSide(Protocol):
-    """What a connection needs of the client that opened it."""
+    """What a connection needs of whoever opened it: a client, or another machine."""
 
     name: str
+    place: int
 
     def on_connected(self, connection: Connection) -> None: ...
     def on_bytes(self, connection: Connection, data: bytes) -> None: ...
@@ -34,10 +52,13 @@ class ClientSide(Protocol):
 class Connection:
     """One connection between a client and a machine. Each end knows for itself whether it is still open."""
 
-    def __init__(self, world: World, network: Network, id: int, client: ClientSide, machine: Machine) -> None:
+    def __init__(
+        self, world: World, network: Network, id: int, client: ClientSide, machine: Machine, listener: str
+    ) -> None:
         self.id = id
         self.client = client
         self.machine = machine
+        self.listener = listener
         self.client_open = True
         self.server_open = False
         self._world = world
@@ -45,6 +66,7 @@ class Connection:
         self._chance = world.chance(f"connection/{client.name}/{id}")
         self._last_arrival_us = [0, 0]
         self._to_client_lost = False
+        self._held: tuple[list[Held], list[Held]] = ([], [])
 
     # ---- towards the machine
 
@@ -55,6 +77,8 @@ class Connection:
         self._maybe_cut()
 
     def _arrive_at_machine(self, piece: bytes) -> None:
+        if self._network.blocked and self._is_held(TO_MACHINE, self._arrive_at_machine, piece):
+            return
         if self.server_open:
             self.machine.on_bytes(self, piece)
 
@@ -65,7 +89,14 @@ class Connection:
             self._network.connections.pop(self.id, None)
             self._world.at(self._arrival(0), self._end_at_machine)
 
+    def vanish(self) -> None:
+        """The client's end is gone without a word, as in a power failure; the machine learns nothing."""
+        self.client_open = False
+        self._network.connections.pop(self.id, None)
+
     def _end_at_machine(self) -> None:
+        if self._network.blocked and self._is_held(TO_MACHINE, self._end_at_machine):
+            return
         if self.server_open:
             self.server_open = False
             self.machine.on_closed_by_client(self)
@@ -79,6 +110,8 @@ class Connection:
         self._maybe_cut()
 
     def _arrive_at_client(self, piece: bytes) -> None:
+        if self._network.blocked and self._is_held(TO_CLIENT, self._arrive_at_client, piece):
+            return
         if self.client_open and not self._to_client_lost:
             self.client.on_bytes(self, piece)
 
@@ -101,6 +134,8 @@ class Connection:
         self._world.at(self._arrival(1), self._end_at_client, "reset")
 
     def _end_at_client(self, reason: str) -> None:
+        if self._network.blocked and self._is_held(TO_CLIENT, self._end_at_client, reason):
+            return
         if self.client_open:
             self.client_open = False
             self._network.connections.pop(self.id, None)
@@ -116,6 +151,49 @@ class Connection:
         if self.client_open:
             self.reset()
 
+    # ---- cuts
+
+    def arrive(self) -> None:
+        """The wish to connect reaches the machine."""
+        if self._network.blocked and self._is_held(TO_MACHINE, self.arrive):
+            return
+        if not self.client_open:
+            return
+        if self.machine.accept(self):
+            self.server_open = True
+            self._world.at(self._arrival(TO_CLIENT), self._established)
+        else:
+            self._world.at(self._arrival(TO_CLIENT), self._end_at_client, "refused")
+
+    def _established(self) -> None:
+        if self._network.blocked and self._is_held(TO_CLIENT, self._established):
+            return
+        if self.client_open:
+            self.client.on_connected(self)
+
+    def _is_held(self, direction: int, action: Callable[..., None], *arguments: Any) -> bool:
+        """Whether something must wait, for the way is cut, or for what waits before it."""
+        held = self._held[direction]
+        ends = self.client.place, self.machine.number
+        if not held and (ends if direction == TO_MACHINE else ends[::-1]) not in self._network.blocked:
+            return False
+        held.append((action, arguments))
+        self._network.holding[self.id] = self
+        return True
+
+    def go_on(self) -> None:
+        """A cut is over somewhere: what waited arrives, unless its way is cut still, or the connection has died."""
+        if any(self._held) and self._chance.random() < DEAD_AFTER_CUT:
+            for held in self._held:
+                held.clear()
+            self.reset()
+            return
+        for direction, held in enumerate(self._held):
+            waiting = held[:]
+            held.clear()
+            for action, arguments in waiting:
+                self._world.at(self._arrival(direction), action, *arguments)
+
     # ---- pieces and delays
 
     def _pieces(self, data: bytes) -> list[bytes]:
@@ -126,7 +204,10 @@ class Connection:
 
     def _arrival(self, direction: int) -> int:
         """When what is sent now arrives: later than all that was sent before in this direction."""
-        delay = self._network.delay_us(self._chance)
+        network = self._network
+        delay = network.delay_us(self._chance)
+        if network.slow_places:
+            delay += network.slow_places[self.client.place] + network.slow_places[self.machine.number]
         time = max(self._last_arrival_us[direction] + 1, self._world.now_us + delay)
         self._last_arrival_us[direction] = time
         return time
@@ -142,30 +223,51 @@ class Network:
         self.extra_latency_us = 0
         self.cut_share = 0.0
         """How many of the messages cost their connection its life."""
+        self.slow_places: Counter[int] = Counter()
+        """How many microseconds longer everything to and from a place takes."""
+        self.blocked: Counter[Way] = Counter()
+        """The ways that are cut, and how often; empty where all are free."""
+        self.holding: dict[int, Connection] = {}
+        """The connections on which something waits."""
 
     def delay_us(self, chance: Random) -> int:
         return chance.randrange(LEAST_LATENCY_US, MOST_LATENCY_US) + self.extra_latency_us
 
-    def connect(self, client: ClientSide, machine: Machine) -> Connection:
+    def connect(self, client: ClientSide, machine: Machine, listener: str = "PLAINTEXT") -> Connection:
         """Begin to open a connection: the client hears `on_connected`, or `on_closed` when nobody listens."""
-        connection = Connection(self._world, self, self._next_id, client, machine)
+        connection = Connection(self._world, self, self._next_id, client, machine, listener)
         self._next_id += 1
         self.connections[connection.id] = connection
-        self._world.at(connection._arrival(0), self._arrive, connection)
+        self._world.at(connection._arrival(TO_MACHINE), connection.arrive)
         return connection
 
-    def _arrive(self, connection: Connection) -> None:
-        if not connection.client_open:
-            return
-        if connection.machine.accept(connection):
-            connection.server_open = True
-            self._world.at(connection._arrival(1), self._established, connection)
-        else:
-            self._world.at(connection._arrival(1), connection._end_at_client, "refused")
+    def cut(self, ways: Iterable[Way]) -> None:
+        """From now on nothing passes on these ways, until `heal` was called as often."""
+        self.blocked.update(ways)
 
-    def _established(self, connection: Connection) -> None:
-        if connection.client_open:
-            connection.client.on_connected(connection)
+    def heal(self, ways: Iterable[Way]) -> None:
+        """End a cut."""
+        self.blocked.subtract(ways)
+        self.blocked = +self.blocked
+        self._release()
+
+    def heal_all(self) -> None:
+        """End all cuts and slowness."""
+        self.blocked.clear()
+        self.slow_places.clear()
+        self.extra_latency_us = 0
+        self.cut_share = 0.0
+        self._release()
+
+    def slow_down(self, place: int, by_us: int) -> None:
+        """Make everything to and from a place slower, or with a negative number faster again."""
+        self.slow_places[place] += by_us
+        self.slow_places = +self.slow_places
+
+    def _release(self) -> None:
+        holding, self.holding = self.holding, {}
+        for connection in holding.values():
+            connection.go_on()
 
     def reset_some(self, chance: Random, share: float) -> int:
         """Reset a share of all connections; gives how many."""

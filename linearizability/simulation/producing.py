@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linearizability.history.operations import MicroOperation, send
-from linearizability.simulation.client import BACKOFF_MS, INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
+from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, STALE, SimulatedClient, error_name
+from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Producer
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
@@ -35,7 +36,8 @@ RETRIABLE = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
     }
 )  # fmt: skip
 SESSION_OVER = frozenset(
@@ -56,6 +58,8 @@ class Batch:
     sequence: int = -1
     attempts: int = 0
     under_way: bool = False
+    line: Line | None = None
+    """Where it was sent to last."""
     in_doubt: bool = False
     """It was sent and may have been appended without our knowing."""
     first_history: tuple[int, int] = (0, 0)
@@ -154,30 +158,34 @@ class SimulatedProducer(SimulatedClient):
     def on_metadata(self) -> None:
         self._pump()
 
-    def on_lost(self) -> None:
+    def on_leader_ready(self, line: Line) -> None:
+        self._pump()
+
+    def on_lost(self, line: Line) -> None:
         for batches in self._pending.values():
             for batch in batches:
-                batch.under_way = False
+                if batch.line is line:
+                    batch.under_way = False
 
     # ---- sending
 
     def _pump(self) -> None:
-        """Send what may be sent, the partitions in turn."""
-        while self.is_ready and self.leader_epochs and self.in_flight < self.plan.in_flight:
-            if self.idempotent and self._producer_id < 0:
-                return
-            batch = self._next()
-            if batch is None:
-                return
-            self._send(batch)
+        """Send what may be sent, the partitions in turn, each to its leader."""
+        if self.finished or (self.idempotent and self._producer_id < 0):
+            return
+        while (found := self._next()) is not None:
+            self._send(*found)
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> tuple[Batch, Line] | None:
         for step in range(len(self._partitions)):
             key = self._partitions[(self._turn + step) % len(self._partitions)]
             batch = self._sendable(self._pending[key])
-            if batch is not None:
+            if batch is None:
+                continue
+            line = self.line_to(self.leaders.get(key, -1))
+            if line is not None and line.in_flight < self.plan.in_flight:
                 self._turn += step + 1
-                return batch
+                return batch, line
         return None
 
     def _sendable(self, batches: list[Batch]) -> Batch | None:
@@ -192,24 +200,24 @@ class SimulatedProducer(SimulatedClient):
             return batch
         return None
 
-    def _send(self, batch: Batch) -> None:
+    def _send(self, batch: Batch, line: Line) -> None:
         if self.idempotent and batch.sequence < 0:
             self._number(batch)
         if not batch.attempts:
             batch.first_history = self.cluster.history_so_far()
         batch.attempts += 1
-        batch.under_way = True
+        batch.under_way, batch.line = True, line
         data = self._bytes(batch)
         partition = ProduceRequest.PartitionProduceData(index=batch.key[1], records=data)
         topic = ProduceRequest.TopicProduceData(name=batch.key[0], partition_data=[partition])
         body = ProduceRequest(acks=ACKS[self.plan.acks], timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
         if self.plan.acks == "0":
-            self.ask(PRODUCE, self.plan.version, body, None)
+            self.ask(PRODUCE, self.plan.version, body, None, line=line)
             self._pending[batch.key].remove(batch)
             self.notebook.info(batch.operation, "nobody answers acks=0", self._mops(batch, None))
             self._maybe_finish()
             return
-        self.ask(PRODUCE, self.plan.version, body, self._on_produced, batch, PRODUCE_TIMEOUT_MS * 2)
+        self.ask(PRODUCE, self.plan.version, body, self._on_produced, batch, PRODUCE_TIMEOUT_MS * 2, line)
         batch.in_doubt = True
 
     def _bytes(self, batch: Batch) -> bytearray:
@@ -233,6 +241,8 @@ class SimulatedProducer(SimulatedClient):
         ]  # fmt: skip
         if len(answers) != 1 or answers[0][:2] != batch.key:
             raise Violation("answer-for-another", f"{self.name} produced to {batch.name}, the answer is {body}")
+        if batch not in self._pending[batch.key]:
+            return  # It was given up with its session.
         answer = answers[0][2]
         code = answer.error_code
         self.count("Produce", code)
@@ -246,6 +256,8 @@ class SimulatedProducer(SimulatedClient):
                 self._give_up_session(batch, code)
                 return
         elif code in RETRIABLE:
+            if code in STALE:
+                self.refresh_soon()
             self._back_off()
             return
         else:
@@ -257,7 +269,7 @@ class SimulatedProducer(SimulatedClient):
         self.acknowledged += len(batch.values)
         known = base_offset >= 0
         if known:
-            self.cluster.on_acknowledged(batch.key, base_offset + len(batch.values), self.name)
+            self.cluster.on_acknowledged(batch.key, base_offset + len(batch.values), self.name, self.plan.acks)
         self.notebook.ok(batch.operation, self._mops(batch, base_offset if known else None))
         self._maybe_finish()
 

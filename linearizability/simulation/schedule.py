@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from linearizability.history.contract import Acks, Contract
 
@@ -27,8 +27,26 @@ FAULTS: dict[str, str] = {
     "reset": "`amount` percent of all connections are cut; what is under way on them is lost",
     "flaky": "for `for_ms` every message cuts its connection with a chance of `amount` percent",
     "slow": "for `for_ms` everything on the network takes `amount` ms longer",
+    "cut": "for `for_ms` nothing passes between the node and `others` (all other nodes where none are named)",
+    "cut-out": "for `for_ms` nothing passes from the node to `others`; what they send arrives",
+    "cut-in": "for `for_ms` nothing passes from `others` to the node; what it sends arrives",
+    "isolate": "for `for_ms` nothing passes between the node and anybody, clients too",
+    "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
+    "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
+    "reassign": "an operator gives the partition the replicas `others`",
+    "config": "an operator sets `configs` of the topic",
+    "elect-preferred": "an operator asks that preferred replicas lead again",
 }
-"""Kind of fault -> what it does. The first three end a life of the node's process."""
+"""Kind of fault -> what it does. The first three end a life of the node's process; those from `cut` on need several nodes."""
+
+ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
+
+CLIENTS = -1
+"""Where clients are, in the geography of nodes."""
+
+
+MOST_NODES = 9
+MOST_REPLICAS = 3
 
 
 class Value(BaseModel):
@@ -90,11 +108,20 @@ class Fault(Value):
 
     at_ms: int = Field(ge=0)
     kind: Literal[
-        "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "clock-jump", "reset", "flaky", "slow"
-    ]
+        "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "clock-jump", "reset", "flaky", "slow",
+        "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
+    ]  # fmt: skip
     node: int = Field(default=0, ge=0)
+    """The node that is struck, by its id."""
+    role: Literal["", "controller", "leader"] = ""
+    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all."""
+    topic: str = ""
+    """With `partition`: whose leader, whose replicas, whose settings are meant."""
+    partition: int = Field(default=0, ge=0)
+    others: tuple[int, ...] = ()
     for_ms: int = Field(default=0, ge=0, le=600_000)
     amount: int = 0
+    configs: dict[str, str] = {}
 
 
 class Schedule(Value):
@@ -104,13 +131,48 @@ class Schedule(Value):
     seed: int = 0
     mutant: str | None = None
     """The planted bug that the nodes run with; none for the reference as it is."""
-    nodes: int = Field(default=1, ge=1, le=1)
+    nodes: int = Field(default=1, ge=1, le=MOST_NODES)
+    """One node has the id 0; several have 1, 2, and so on, and are brokers and voters all."""
     duration_ms: int = Field(default=2_000, ge=1, le=3_600_000)
     """How long clients work and faults strike; then everything is healed and read."""
     properties: dict[str, str] = {}
     topics: tuple[Topic, ...] = (Topic(name="orders"),)
     clients: tuple[Client, ...] = ()
     faults: tuple[Fault, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_what_is_there(self) -> Schedule:
+        topics = {topic.name: topic for topic in self.topics}
+        for number, fault in enumerate(self.faults):
+            strangers = {fault.node, *fault.others} - {0, *self.node_ids}
+            if strangers:
+                raise ValueError(f"fault {number} names node {min(strangers)}, and there are {self.nodes} nodes")
+            if fault.topic and fault.partition >= (topics[fault.topic].partitions if fault.topic in topics else 0):
+                raise ValueError(f"fault {number} names {fault.topic}-{fault.partition}, which is not there")
+            if self.nodes == 1 and fault.kind not in ONE_NODE_FAULTS:
+                raise ValueError(f"fault {number}, {fault.kind}, needs several nodes")
+        return self
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        return (0,) if self.nodes == 1 else tuple(range(1, self.nodes + 1))
+
+    @property
+    def replication_factor(self) -> int:
+        return min(self.nodes, MOST_REPLICAS)
+
+    def least_min_isr(self, topic: Topic) -> int:
+        """The least min.insync.replicas that a topic has at any time."""
+        default = self.properties.get("min.insync.replicas", "1")
+        changes = [fault.configs for fault in self.faults if fault.topic == topic.name]
+        first = topic.configs.get("min.insync.replicas", default)
+        return min(int(value) for value in (first, *(each.get("min.insync.replicas", first) for each in changes)))
+
+    @property
+    def elects_uncleanly(self) -> bool:
+        """Whether a replica out of sync may be elected at some time."""
+        settings = [self.properties, *(topic.configs for topic in self.topics), *(each.configs for each in self.faults)]
+        return any(each.get("unclean.leader.election.enable") == "true" for each in settings)
 
     def to_json(self) -> str:
         """All of it, defaults too: what a later version would choose does not change what this one meant."""
@@ -130,18 +192,20 @@ class Schedule(Value):
         """What a client of this schedule may rely on.
 
         One node with `flush.messages=1` may lose nothing, ever; without it a power failure may take what was not yet
-        fsynced. A killed process alone takes nothing.
+        fsynced. A killed process alone takes nothing. Of several nodes it is measured how many at once lacked a lost tail
+        (see `life`); before that, all that lose power count.
         """
-        power_lost = any(fault.kind == "power-loss" for fault in self.faults)
+        power_losses = sum(fault.kind == "power-loss" for fault in self.faults)
         producing = {}
         if isinstance(client, Producer):
             producing = {"acks": client.acks, "idempotence": client.idempotent, "max_in_flight": client.in_flight}
         return Contract(
             **producing,
             isolation="read_uncommitted",
-            replication_factor=1,
-            min_isr=1,
-            replicas_losing_unflushed_data=int(power_lost and not self.always_flushed),
+            replication_factor=self.replication_factor,
+            min_isr=min(self.replication_factor, min((self.least_min_isr(topic) for topic in self.topics), default=1)),
+            unclean_election=self.elects_uncleanly,
+            replicas_losing_unflushed_data=0 if self.always_flushed else min(self.nodes, power_losses),
             cleanup="delete" if self.retains else "keep",
         )
 

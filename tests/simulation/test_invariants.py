@@ -11,7 +11,11 @@ from linearizability.simulation.world import Violation
 
 def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1) -> Any:
     log = SimpleNamespace(log_start_offset=start, log_end_offset=end)
-    partition = SimpleNamespace(log=log, high_watermark=high_watermark, reign=SimpleNamespace(leader_epoch=epoch))
+    partition = SimpleNamespace(
+        log=log,
+        high_watermark=high_watermark,
+        reign=SimpleNamespace(leader_epoch=epoch, partition_epoch=epoch, leader=0),
+    )
     return SimpleNamespace(partitions={("orders", 0): partition})
 
 

@@ -6,7 +6,15 @@ import pytest
 
 from linearizability.pipeline.engine import check
 from linearizability.simulation.life import live
-from linearizability.simulation.schedule import FAULTS, Administrator, Consumer, Fault, Producer, Schedule, Topic
+from linearizability.simulation.schedule import (
+    ONE_NODE_FAULTS,
+    Administrator,
+    Consumer,
+    Fault,
+    Producer,
+    Schedule,
+    Topic,
+)
 
 FLUSHED = {"flush.messages": "1"}
 
@@ -38,7 +46,7 @@ def test_a_quiet_life_is_valid_and_loses_nothing():
     assert outcome.judgement is not None and not outcome.judgement.permitted
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", ONE_NODE_FAULTS)
 def test_no_fault_breaks_a_promise(kind: str):
     outcome, trace = live(schedule(fault(kind)), keep_trace=True)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")

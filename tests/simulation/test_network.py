@@ -4,6 +4,7 @@ from typing import Any
 
 from linearizability.simulation import network as module
 from linearizability.simulation.network import Network
+from linearizability.simulation.schedule import CLIENTS
 from linearizability.simulation.world import World
 
 
@@ -11,6 +12,7 @@ class Listener:
     """A machine that only listens."""
 
     name = "listener"
+    number = 1
 
     def __init__(self, accepts: bool = True) -> None:
         self.accepts = accepts
@@ -31,6 +33,7 @@ class Listener:
 
 class Caller:
     name = "caller"
+    place = CLIENTS
 
     def __init__(self) -> None:
         self.connected = False

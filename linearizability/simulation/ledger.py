@@ -1,0 +1,237 @@
+"""One partition over all nodes: what its replicas may show together, checked as they show it.
+
+Every batch that any replica ever held is written down once, by the epoch and the offset that name it, with the batch that
+came before it: two logs that hold it then agree up to there. What lies below anybody's high watermark is the *committed
+log*; it only grows. Each view of a replica is followed as its log grows and is cut, so that a step costs what it changed.
+
+A replica that loses power with bytes that were not flushed has *lost its tail*: it counts as gone until it has rejoined
+the ISR in a later life. As many of them at once as min.insync.replicas, or an unclean election, and Kafka promises nothing
+more about what was committed: the ledger is then *excused*. Source: `spec/replication/Properties.tla`; KIP-966.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+from linearizability.simulation.invariants import BatchRecord, batches_of
+from linearizability.simulation.world import Violation
+from reference.replication.partition import Partition
+from reference.storage.log import Log
+
+NOBODY = -1
+
+
+class Decided(NamedTuple):
+    """What the newest record of the controller says of the partition, as far as any node knows."""
+
+    partition_epoch: int = -1
+    leader: int = NOBODY
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    """Eligible leader replicas (ELR)."""
+
+
+@dataclass(slots=True)
+class View:
+    """One replica's log, as it was seen last."""
+
+    log: Log | None
+    start: int
+    batches: list[BatchRecord] = field(default_factory=list)
+    checked: int = 0
+    """So many of the batches were found equal to the committed log's."""
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].next_offset if self.batches else self.start
+
+    @property
+    def checked_end(self) -> int:
+        return self.batches[self.checked - 1].next_offset if self.checked else self.start
+
+    def cut(self, end: int) -> None:
+        """The log was truncated."""
+        kept = bisect_right(self.batches, end, key=lambda batch: batch.next_offset)
+        del self.batches[kept:]
+        self.checked = min(self.checked, kept)
+        self.start = min(self.start, end)
+
+
+class Ledger:
+    """What is known of one partition."""
+
+    def __init__(self, name: str, min_isr: int, is_excused: bool) -> None:
+        """`min_isr` is the least that min.insync.replicas ever is; excused from the start where elections are unclean."""
+        self.name = name
+        self.min_isr = min_isr
+        self.decided = Decided()
+        self.leaders: dict[int, int] = {}
+        self.views: dict[int, View] = {}
+        self.lost_tails: dict[int, int] = {}
+        """Who lost its tail, and the broker epoch that it had then."""
+        self.most_lost_tails = 0
+        self.is_excused = is_excused
+        self.committed_end = 0
+        self._committed: dict[int, BatchRecord] = {}
+        self._batches: dict[tuple[int, int], tuple[BatchRecord, BatchRecord | None]] = {}
+        self._led: dict[int, int] = {}
+        """The epoch in which each node was last seen leading."""
+
+    # ---- what replicas show
+
+    def observe(self, number: int, partition: Partition) -> None:
+        """A replica has changed. Errors: Violation."""
+        view = self._follow(number, partition.log)
+        if partition.is_leader:
+            self._observe_leader(number, partition)
+        self._commit(number, view, partition.high_watermark)
+
+    def _follow(self, number: int, log: Log) -> View:
+        """Bring the view of a log up to date, and hold its new batches against all others' logs."""
+        view = self.views.get(number)
+        if view is None or view.log is not log:
+            view = self.views[number] = View(log, log.log_start_offset)
+        elif log.log_end_offset < view.end:
+            view.cut(log.log_end_offset)
+        end = view.end
+        if log.log_start_offset > end:
+            view = self.views[number] = View(log, log.log_start_offset)
+            end = view.end
+        if log.log_end_offset > end:
+            for batch in batches_of(log, end):
+                self._match(number, batch, view.batches[-1] if view.batches else None)
+                view.batches.append(batch)
+        return view
+
+    def _match(self, number: int, batch: BatchRecord, previous: BatchRecord | None) -> None:
+        """Log matching: a batch of one epoch at one offset is one batch, and the same one precedes it everywhere."""
+        known, known_previous = self._batches.setdefault(
+            (batch.leader_epoch, batch.base_offset), (batch, previous)
+        )  # fmt: skip
+        if known != batch:
+            self._broken("logs-differ", f"node {number} holds {batch}, and another replica held {known}")
+        if known_previous is None:
+            self._batches[batch.leader_epoch, batch.base_offset] = (batch, previous)
+        elif previous is not None and previous != known_previous:
+            self._broken("logs-differ", f"before {batch} node {number} holds {previous}, and another {known_previous}")
+
+    def truncated(self, number: int, end: int) -> None:
+        """A replica says that it cuts its log: what it appends in the same step is then read anew."""
+        view = self.views.get(number)
+        if view is not None and end < view.end:
+            view.cut(end)
+
+    # ---- leaders
+
+    def _observe_leader(self, number: int, partition: Partition) -> None:
+        reign = partition.reign
+        epoch = reign.leader_epoch
+        if self._led.get(number) != epoch:
+            other = self.leaders.setdefault(epoch, number)
+            if other != number:
+                self._broken("two-leaders", f"nodes {other} and {number} both lead in epoch {epoch}")
+            self._led[number] = epoch
+            self._require_complete(number, f"node {number}, which leads in epoch {epoch},", "leader-incomplete")
+        if reign.partition_epoch > self.decided.partition_epoch:
+            # The leader has its answer before the record: of the ELR nothing is known then.
+            self.decide(Decided(reign.partition_epoch, number, epoch, reign.replicas, reign.isr))
+
+    def decide(self, decided: Decided) -> None:
+        """The controller has written something newer. Errors: Violation."""
+        before, self.decided = self.decided, decided
+        if decided.leader_epoch < before.leader_epoch:
+            self._broken("leader-epoch-back", f"{before} was followed by {decided}")
+        if decided.leader != NOBODY and decided.leader not in decided.isr:
+            self._broken("leader-not-in-isr", f"{decided}")
+        if {*decided.isr} & {*decided.eligible}:
+            self._broken("isr-and-elr-overlap", f"{decided}")
+        self._require_eligible_complete()
+
+    def advance(self, number: int, partition: Partition, high_watermark: int) -> None:
+        """A leader moves its high watermark, right now. Errors: Violation."""
+        reign = partition.reign
+        required = min(self.min_isr, len(reign.replicas))
+        if len(reign.isr) < required:
+            text = f"node {number} moves its high watermark to {high_watermark} with the ISR {list(reign.isr)}"
+            self._broken("high-watermark-under-min-isr", f"{text}, where {required} are needed")
+        pending = partition.pending.isr if partition.pending is not None else ()
+        for member in {*reign.isr, *pending} - {number, *self.lost_tails}:
+            view = self.views.get(member)
+            end = view.end if view is not None else 0
+            if end < high_watermark:
+                text = f"node {number} moves its high watermark to {high_watermark}, and node {member} ends at {end}"
+                self._broken("high-watermark-too-high", text)
+
+    # ---- what is committed
+
+    def _commit(self, number: int, view: View, high_watermark: int) -> None:
+        """Hold what a replica calls committed against what others did, and add what is new."""
+        grown = self._compare(number, view, high_watermark, may_add=True)
+        if grown:
+            self._require_eligible_complete()
+
+    def _compare(self, number: int, view: View, end: int, may_add: bool = False) -> bool:
+        """Compare a view's batches up to an offset; whether the committed log has grown. Errors: Violation."""
+        batches, committed = view.batches, self._committed
+        grown = False
+        while view.checked < len(batches) and batches[view.checked].next_offset <= end:
+            batch = batches[view.checked]
+            known = committed.get(batch.base_offset)
+            if known is None and batch.base_offset >= self.committed_end:
+                if not may_add:
+                    break
+                committed[batch.base_offset] = batch
+                self.committed_end = batch.next_offset
+                grown = True
+            elif known != batch and not self.is_excused and (known is not None or committed):
+                self._broken("committed-differs", f"node {number} holds {batch} where {known} was committed")
+            view.checked += 1
+        return grown
+
+    def _require_eligible_complete(self) -> None:
+        for member in (*self.decided.isr, *self.decided.eligible):
+            if member not in self.lost_tails:
+                self._require_complete(member, f"node {member}, which may be elected,", "eligible-incomplete")
+
+    def _require_complete(self, number: int, who: str, rule: str) -> None:
+        """A replica has every committed record. Errors: Violation, unless the ledger is excused."""
+        if self.is_excused or not self.committed_end:
+            return
+        view = self.views.get(number)
+        if view is None:
+            self._broken(rule, f"{who} has no log, and records up to {self.committed_end} are committed")
+        self._compare(number, view, self.committed_end)
+        if view.checked_end < self.committed_end:
+            text = f"{who} has the committed log up to {view.checked_end} only, of {self.committed_end}"
+            self._broken(rule, text)
+
+    # ---- misfortune
+
+    def end_of_life(self, number: int, partition: Partition, lost_power: bool, broker_epoch: int) -> None:
+        """A replica's process is gone."""
+        log = partition.log
+        if lost_power and log.recovery_point < log.log_end_offset:
+            self.lost_tails[number] = broker_epoch
+            self._count_lost_tails()
+        view = self.views.get(number)
+        if view is not None:
+            view.log = None
+
+    def _count_lost_tails(self) -> None:
+        count = len(self.lost_tails)
+        self.most_lost_tails = max(self.most_lost_tails, count)
+        replicas = len(self.decided.replicas) or count
+        if count >= min(self.min_isr, replicas):
+            self.is_excused = True
+
+    def rejoined(self, number: int, broker_epoch: int) -> None:
+        """A member of the ISR is registered with this broker epoch: in a later life, its tail is whole again."""
+        if number in self.lost_tails and broker_epoch > self.lost_tails[number]:
+            del self.lost_tails[number]
+
+    def _broken(self, rule: str, text: str) -> NoReturn:
+        raise Violation(rule, f"{self.name}: {text}")

@@ -1,0 +1,108 @@
+"""The operator: whoever changes the cluster while clients work. Reassigns replicas, sets configurations, moves leaders back.
+
+What it asks may be refused or lost, as operators know; it tries a few times. It must never cost a promise.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from linearizability.simulation.client import SimulatedClient
+from linearizability.simulation.line import BACKOFF_MS, Line
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.schedule import Fault
+from linearizability.simulation.world import MICROSECONDS_A_MS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_PARTITION_REASSIGNMENTS = 43, 44, 45
+VERSIONS = {ELECT_LEADERS: 2, INCREMENTAL_ALTER_CONFIGS: 1, ALTER_PARTITION_REASSIGNMENTS: 0}
+PREFERRED = 0
+SET = 0
+TOPIC_RESOURCE = 2
+TRIES = 20
+TIMEOUT_MS = 1_000
+
+NOT_NOW = frozenset(
+    {
+        ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)  # fmt: skip
+"""Refusals that pass."""
+
+
+class Operator(SimulatedClient):
+    """Carries out, one after the other, the faults that are an operator's work."""
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook) -> None:
+        super().__init__(cluster, number, notebook)
+        self._work: deque[tuple[Fault, int]] = deque()
+
+    def take(self, fault: Fault) -> None:
+        """Do this, as soon as it can be done."""
+        self._work.append((fault, TRIES))
+        self._next()
+
+    def on_ready(self) -> None:
+        self._next()
+
+    def on_lost(self, line: Line) -> None:
+        if self._work and self._work[0][1] <= 0:
+            self._work.popleft()
+
+    def _next(self) -> None:
+        if not self._work or not self.is_ready or self.in_flight or self.finished:
+            return
+        fault, tries = self._work[0]
+        self._work[0] = (fault, tries - 1)
+        key, body = _request(fault)
+        self.ask(key, VERSIONS[key], body, self._answered, fault)
+
+    def _answered(self, body: Any, fault: Fault) -> None:
+        code = _error_of(body)
+        self.count(f"operator {fault.kind}", code)
+        if code not in NOT_NOW or self._work[0][1] <= 0:
+            self._work.popleft()
+        self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._next)
+
+
+def _request(fault: Fault) -> tuple[int, Message]:
+    """The request that a fault stands for."""
+    match fault.kind:
+        case "reassign":
+            request = AlterPartitionReassignmentsRequest
+            partition = request.ReassignablePartition(partition_index=fault.partition, replicas=[*fault.others])
+            topic = request.ReassignableTopic(name=fault.topic, partitions=[partition])
+            return ALTER_PARTITION_REASSIGNMENTS, request(timeout_ms=TIMEOUT_MS, topics=[topic])
+        case "config":
+            request = IncrementalAlterConfigsRequest
+            configs = [
+                request.AlterableConfig(name=name, config_operation=SET, value=value)
+                for name, value in fault.configs.items()
+            ]
+            resource = request.AlterConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=fault.topic, configs=configs
+            )
+            return INCREMENTAL_ALTER_CONFIGS, request(resources=[resource])
+        case _:
+            return ELECT_LEADERS, ElectLeadersRequest(
+                election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS
+            )
+
+
+def _error_of(body: Any) -> int:
+    """The first error of an answer, wherever it stands."""
+    codes = [getattr(body, "error_code", 0)]
+    for outer in getattr(body, "responses", None) or getattr(body, "replica_election_results", None) or ():
+        codes.append(getattr(outer, "error_code", 0))
+        inner = getattr(outer, "partitions", None) or getattr(outer, "partition_result", None) or ()
+        codes += [each.error_code for each in inner]
+    return next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE)

@@ -1,0 +1,51 @@
+"""Frames in words, for the story of a life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.protocol.codec import CodecError, decode_from
+from reference.protocol.frames import decode_request, decode_response
+from reference.protocol.schema import Message
+
+MAX_OUTLINE = 160
+
+
+def outline(body: Message) -> str:
+    """A message in one short line: what differs from the defaults, bytes as their number."""
+    text = _outline(body)
+    return text if len(text) <= MAX_OUTLINE else text[:MAX_OUTLINE] + " …"
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, Message):
+        told = [(field.name, getattr(value, field.name)) for field in value.FIELDS]
+        blank = type(value)()
+        return " ".join(f"{name}={_outline(each)}" for name, each in told if each != getattr(blank, name))
+    if isinstance(value, list):
+        return "[" + "; ".join(_outline(each) for each in value) + "]"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value)} bytes"
+    return str(value)
+
+
+def question_in_words(frame: bytes) -> tuple[str, str]:
+    """A request's short name (by which its answer is read), and all of it; `frame` begins with its size."""
+    try:
+        header, form, view, position = decode_request(frame[4:])
+        body, _ = decode_from(form.request, header.request_api_version, view, position)
+    except CodecError as error:
+        return "", f"{len(frame)} bytes that are no request: {error}"
+    key, version = header.request_api_key, header.request_api_version
+    name = type(body).__name__.removesuffix("Request")
+    return f"{key} {version} {name}", f"{name} v{version} {outline(body)}"
+
+
+def answer_in_words(question: str, frame: bytes | bytearray) -> str:
+    """An answer to the question of this short name; `frame` comes without its size."""
+    try:
+        key, version, name = question.split()
+        _, body = decode_response(int(key), int(version), bytes(frame))
+    except (CodecError, ValueError) as error:
+        return f"{len(frame)} bytes that are no answer: {error}"
+    return f"{name} {outline(body)}"

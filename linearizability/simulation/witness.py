@@ -1,0 +1,133 @@
+"""Whoever watches all nodes together: a ledger for each partition, and what the nodes' metadata say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from linearizability.simulation.ledger import Decided, Ledger
+from linearizability.simulation.schedule import Schedule
+from linearizability.simulation.world import Violation
+from reference.controller.image import MetadataImage, PartitionImage, TopicImage
+from reference.node.node import Node
+from reference.replication.partition import Partition
+
+Key = tuple[str, int]
+
+
+class ClusterWitness:
+    """Sees every step of every node."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._min_isrs = {topic.name: schedule.least_min_isr(topic) for topic in schedule.topics}
+        self._default_min_isr = int(schedule.properties.get("min.insync.replicas", "1"))
+        self._ledgers: dict[tuple[UUID, int], Ledger] = {}
+        self._newest: dict[Key, Ledger] = {}
+        self._partitions: dict[int, Mapping[Key, Partition]] = {}
+        self._image_ends: dict[int, int] = {}
+
+    # ---- what others ask
+
+    def ledger(self, key: Key) -> Ledger | None:
+        """The newest topic of this name's."""
+        return self._newest.get(key)
+
+    @property
+    def most_lost_tails(self) -> int:
+        """How many replicas of one partition lacked a lost tail at once."""
+        return max((ledger.most_lost_tails for ledger in self._ledgers.values()), default=0)
+
+    @property
+    def is_excused(self) -> bool:
+        return any(ledger.is_excused for ledger in self._ledgers.values())
+
+    def excuses(self, key: Key) -> bool:
+        """Whether committed records of this partition may be gone."""
+        ledger = self._newest.get(key)
+        return ledger is not None and ledger.is_excused
+
+    # ---- what machines tell
+
+    def on_change(self, number: int, partition: Partition) -> None:
+        """Errors: Violation."""
+        self._ledger_of(partition.topic, partition.topic_id, partition.index).observe(number, partition)
+
+    def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
+        """Errors: Violation."""
+        if action not in ("AdvanceHighWatermark", "Truncate"):
+            return
+        topic, _, index = row["partition"].rpartition("-")
+        partition = self._partitions.get(number, {}).get((topic, int(index)))
+        if partition is None:
+            return
+        ledger = self._ledger_of(topic, partition.topic_id, partition.index)
+        if action == "Truncate":
+            ledger.truncated(number, row["leo"])
+        else:
+            ledger.advance(number, partition, row["hw"])
+
+    def on_step(self, number: int, node: Node) -> None:
+        """Errors: Violation."""
+        self._partitions[number] = node.partitions
+        image = node.image
+        known = self._image_ends.get(number, -1)
+        if image.end_offset != known:
+            self._image_ends[number] = image.end_offset
+            self._read(number, image)
+
+    def on_end_of_life(self, number: int, node: Node, lost_power: bool) -> None:
+        registered = node.image.brokers.get(number)
+        broker_epoch = registered.epoch if registered is not None else -1
+        for partition in node.partitions.values():
+            ledger = self._ledger_of(partition.topic, partition.topic_id, partition.index)
+            ledger.end_of_life(number, partition, lost_power, broker_epoch)
+        self._image_ends.pop(number, None)
+        self._partitions.pop(number, None)
+
+    # ---- metadata
+
+    def _read(self, number: int, image: MetadataImage) -> None:
+        for topic in image.topics.values():
+            for index, partition in topic.partitions.items():
+                ledger = self._ledger_of(topic.name, topic.id, index)
+                if partition.partition_epoch > ledger.decided.partition_epoch or (
+                    partition.partition_epoch == ledger.decided.partition_epoch
+                    and tuple(partition.eligible_leader_replicas) != ledger.decided.eligible
+                ):
+                    self._require_unfenced(number, image, topic, index, partition)
+                    for member in partition.isr:
+                        broker = image.brokers.get(member)
+                        if broker is not None:
+                            ledger.rejoined(member, broker.epoch)
+                    ledger.decide(decided_of(partition))
+
+    def _require_unfenced(
+        self, number: int, image: MetadataImage, topic: TopicImage, index: int, partition: PartitionImage
+    ) -> None:
+        for member in partition.isr:
+            broker = image.brokers.get(member)
+            if broker is None or broker.fenced:
+                text = f"{topic.name}-{index}: node {number} knows node {member} in the ISR {partition.isr}, and fenced"
+                raise Violation("fenced-member-in-isr", text)
+
+    def _ledger_of(self, name: str, topic_id: UUID, index: int) -> Ledger:
+        ledger = self._ledgers.get((topic_id, index))
+        if ledger is None:
+            min_isr = self._min_isrs.get(name, self._default_min_isr)
+            ledger = Ledger(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
+            self._ledgers[topic_id, index] = ledger
+            self._newest[name, index] = ledger
+        return ledger
+
+
+def decided_of(partition: PartitionImage) -> Decided:
+    return Decided(
+        partition.partition_epoch,
+        partition.leader,
+        partition.leader_epoch,
+        tuple(partition.replicas),
+        tuple(partition.isr),
+        tuple(partition.eligible_leader_replicas),
+    )

@@ -17,7 +17,8 @@ from reference.protocol.records.control import ControlType, control_key
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
 from reference.protocol.schema import Message
-from reference.storage.log import Log
+from reference.storage.errors import StorageError
+from reference.storage.log import AppendInfo, Log
 
 MAX_RECORDS_IN_BATCH = 10_000
 READ_BYTES = 1 << 20
@@ -29,17 +30,27 @@ class MetadataLog:
     def __init__(self, log: Log) -> None:
         self.log = log
 
-    def begin_epoch(self, epoch: Epoch, leader: NodeId, voters: Sequence[NodeId], now: TimestampMs) -> None:
-        """The first record of a leader's epoch says who leads (KIP-595)."""
+    def begin_epoch(
+        self,
+        epoch: Epoch,
+        leader: NodeId,
+        voters: Sequence[NodeId],
+        now: TimestampMs,
+        granting: Sequence[NodeId] | None = None,
+    ) -> None:
+        """The first record of a leader's epoch says who leads, and who voted for it (all if not given; KIP-595).
+
+        Errors: StorageError, and nothing was appended.
+        """
         message = LeaderChangeMessage(
             leader_id=leader,
             voters=[LeaderChangeMessage.Voter(voter_id=voter) for voter in voters],
-            granting_voters=[LeaderChangeMessage.Voter(voter_id=voter) for voter in voters],
+            granting_voters=[
+                LeaderChangeMessage.Voter(voter_id=voter) for voter in (voters if granting is None else granting)
+            ],
         )
-        self.log.assign_epoch_start(epoch, self.log.log_end_offset)
         record = Record(0, now, control_key(ControlType.LEADER_CHANGE), encode(message, 0))
-        self.log.append_as_leader(build([record], control=True), epoch, now, Origin.RAFT_LEADER)
-        self.log.flush()
+        self._append_durably(build([record], control=True), epoch, now)
 
     def append(self, records: Sequence[Message], epoch: Epoch, now: TimestampMs) -> Offset:
         """Append records durably; gives the offset of the first.
@@ -48,25 +59,36 @@ class MetadataLog:
         """
         assert 0 < len(records) <= MAX_RECORDS_IN_BATCH
         batch = build([Record(index, now, None, encode_metadata_record(each)) for index, each in enumerate(records)])
-        info = self.log.append_as_leader(batch, epoch, now, Origin.RAFT_LEADER)
-        self.log.flush()
-        return info.first_offset
+        return self._append_durably(batch, epoch, now).first_offset
 
-    def replay(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
-        """The records from an offset on, with their offsets; control records and unknown types are left out.
+    def _append_durably(self, batch: bytearray, epoch: Epoch, now: TimestampMs) -> AppendInfo:
+        end = self.log.log_end_offset
+        try:
+            info = self.log.append_as_leader(batch, epoch, now, Origin.RAFT_LEADER)
+            self.log.flush()
+        except StorageError:
+            # What is not durable must not be counted, and the epoch that the failed write noted must not be believed.
+            self.log.truncate_to(end)
+            raise
+        return info
 
+    def replay(self, start: Offset, end: Offset | None = None) -> Iterator[tuple[Offset, Message]]:
+        """The records from an offset on, with their offsets, below `end` (the log's end if None).
+
+        Control records and unknown types are left out.
         Errors: CodecError, RecordsError when the log holds what is no metadata.
         """
         offset = start
-        while offset < self.log.log_end_offset:
-            found = self.log.read(offset, READ_BYTES).records
+        bound = self.log.log_end_offset if end is None else end
+        while offset < bound:
+            found = self.log.read(offset, READ_BYTES, bound).records
             data = found if isinstance(found, bytes) else found.read()
             if not isinstance(found, bytes):
                 found.release()
             for batch in read_batches(data):
                 if not batch.header.is_control:
                     for record in records_of(batch.data):
-                        if record.offset >= offset and record.value is not None:
+                        if start <= record.offset < bound and record.value is not None:
                             message = decode_metadata_record(record.value)
                             if message is not None:
                                 yield record.offset, message

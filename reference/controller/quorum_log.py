@@ -1,0 +1,271 @@
+"""The history that the quorum agrees on: a log, and snapshots that stand for its beginning.
+
+Every record is known by its offset and epoch, and two histories that have one record in common are equal up to it. A
+history's *end* is its last record's epoch and the offset behind it; ends compare by epoch first. A follower tells its end
+with each fetch, and `compare` says what the leader has for it: records, the place where they part, or a snapshot.
+Source: KIP-595, KIP-630; org.apache.kafka.raft.ReplicatedLog, KafkaMetadataLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import pairwise
+from typing import NamedTuple
+
+from reference.controller.metadata_log import MetadataLog
+from reference.controller.quorum_rules import truncation_offset
+from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId, SnapshotReceipt, Snapshots
+from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset, TimestampMs
+from reference.protocol.records.batch import header_at, read_batches
+from reference.protocol.schema import Message
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.log import Log, LogSlice
+
+CLEANING_INTERVAL_MS = 60_000
+"""How often old snapshots and segments are looked for (org.apache.kafka.raft.KafkaRaftClient, RaftMetadataLogCleaner)."""
+
+
+class Verdict(Enum):
+    """What a leader has for a follower's end."""
+
+    IN_LINE = "in line"
+    DIVERGING = "diverging"
+    SNAPSHOT = "snapshot"
+
+
+class Comparison(NamedTuple):
+    """A verdict; the largest epoch up to the follower's and its end, or the snapshot to fetch."""
+
+    verdict: Verdict
+    epoch: Epoch = -1
+    end_offset: Offset = -1
+
+
+IN_LINE = Comparison(Verdict.IN_LINE)
+
+
+class QuorumLog:
+    """One member's copy of the history. What it has, it has durably, but for an observer's."""
+
+    def __init__(self, disk: Disk, log: Log, now: TimestampMs) -> None:
+        """Make log and snapshots agree after whatever the last end left.
+
+        Errors: StorageError; CorruptFile when the log begins where no snapshot ends.
+        """
+        self.log = log
+        self._records = MetadataLog(log)
+        self.snapshots = Snapshots(disk, log.folder, log.log_start_offset)
+        latest = self.snapshots.latest
+        if latest is not None and latest > (self.last_epoch, self.end):
+            # The last end came between a snapshot's arrival and the log's new beginning.
+            log.truncate_fully_and_start_at(latest.end_offset, now)
+        self._take_up_start()
+        # A crash of the process alone leaves records that were never flushed: a voter must not count them as they are.
+        log.flush()
+        self._next_cleaning = now + CLEANING_INTERVAL_MS
+
+    def _take_up_start(self) -> None:
+        """Begin the log where a snapshot ends, unless it goes back to offset 0.
+
+        A power loss may bring back segments that were deleted, but not the epochs of their records: they are gone for good.
+        """
+        for id in self.snapshots.ids:
+            if self._start_is_sound():
+                break
+            if self.start < id.end_offset <= self.end:
+                self.log.advance_log_start_offset(id.end_offset)
+        self.snapshots.forget_below(self.start)
+        earliest = self.snapshots.earliest
+        if self.start > 0 and earliest is None:
+            raise CorruptFile(f"{self.log.folder}: the log begins at {self.start}, and no snapshot reaches there")
+
+    def _start_is_sound(self) -> bool:
+        """Whether something stands for all before the log's start, and the epoch there is known."""
+        replaced = self.start == 0 or any(id.end_offset == self.start for id in self.snapshots.ids)
+        return replaced and (self.start == self.end or self.log.epoch_at(self.start) >= 0)
+
+    # ---- questions
+
+    @property
+    def start(self) -> Offset:
+        return self.log.log_start_offset
+
+    @property
+    def end(self) -> Offset:
+        return self.log.log_end_offset
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """The epoch of the last record, in the log or in the snapshot before it; 0 where there is none."""
+        known = self.log.epoch_at(self.end - 1) if self.end > self.start else -1
+        if known >= 0:
+            return known
+        latest = self.snapshots.latest
+        return latest.epoch if latest is not None and latest.end_offset == self.end else 0
+
+    @property
+    def durable_end(self) -> Offset:
+        """Up to where a power loss takes nothing."""
+        return min(self.end, self.log.recovery_point)
+
+    @property
+    def known_committed(self) -> Offset:
+        """What a start may take for committed: all that a snapshot stands for."""
+        latest = self.snapshots.latest
+        return max(self.start, latest.end_offset if latest is not None else 0)
+
+    def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        """The largest epoch up to this one and the offset where it ended; of what is newer than all, the log's end."""
+        found = self.log.end_offset_for_epoch(epoch)
+        if found.end_offset < 0:
+            return self.last_epoch, self.end
+        earliest = self.snapshots.earliest
+        if earliest is not None and found.end_offset == earliest.end_offset and found.leader_epoch == epoch:
+            # The epoch is older than the log: what is left of it is the snapshot.
+            return earliest.epoch, earliest.end_offset
+        return found.leader_epoch, found.end_offset
+
+    def compare(self, offset: Offset, epoch: Epoch) -> Comparison:
+        """What this history has for one that ends before `offset` with a record of `epoch`."""
+        latest, earliest = self.snapshots.latest, self.snapshots.earliest
+        if latest is not None and offset == 0 and latest != BOOTSTRAP:
+            return Comparison(Verdict.SNAPSHOT, *latest)
+        if offset == 0 and self.start == 0:
+            return IN_LINE
+        if (
+            latest is not None
+            and earliest is not None
+            and (
+                offset < self.start
+                or (offset == self.start and epoch != earliest.epoch)
+                or epoch < earliest.epoch
+            )
+        ):  # fmt: skip
+            return Comparison(Verdict.SNAPSHOT, *latest)
+        own_epoch, own_end = self.epoch_end(epoch)
+        if own_epoch != epoch or own_end < offset:
+            return Comparison(Verdict.DIVERGING, own_epoch, own_end)
+        return IN_LINE
+
+    def read(self, offset: Offset, max_bytes: int) -> bytes:
+        """Batches from an offset on, in memory: a file that is cut later must not change an answer on its way.
+
+        Errors: StorageError.
+        """
+        found = self.log.read(offset, max_bytes).records
+        if isinstance(found, bytes):
+            return found
+        return _taken(found)
+
+    def records(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, Message]]:
+        """The metadata records from `start` up to `end`. Errors: OffsetOutOfRange, CodecError, RecordsError, StorageError."""
+        return self._records.replay(start, end)
+
+    # ---- growing
+
+    def begin_epoch(
+        self, epoch: Epoch, leader: NodeId, voters: Sequence[NodeId], granting: Sequence[NodeId], now: TimestampMs
+    ) -> None:
+        """Append the first record of a leader's epoch, durably. Errors: StorageError."""
+        self._records.begin_epoch(epoch, leader, voters, now, granting)
+
+    def append(self, records: Sequence[Message], epoch: Epoch, now: TimestampMs) -> Offset:
+        """Append records as the leader, durably; gives the first one's offset. Errors: StorageError, RecordsError."""
+        return self._records.append(records, epoch, now)
+
+    def append_fetched(self, data: Buffer, epoch: Epoch, now: TimestampMs, *, durably: bool) -> None:
+        """Append what the leader of an epoch sent; batches of a newer epoch are left for its own leader to send.
+
+        Errors: RecordsError, LogError (StorageError among them): batches before the bad one stay.
+        """
+        sound = 0
+        for batch in read_batches(data):
+            if batch.header.leader_epoch > epoch:
+                break
+            sound = batch.position + len(batch.data)
+        try:
+            self.log.append_as_follower(memoryview(data)[:sound], now)
+        finally:
+            self._forget_unwritten_epoch()
+        if durably:
+            self.log.flush()
+
+    def _forget_unwritten_epoch(self) -> None:
+        """A batch that could not be written has left its epoch's beginning behind: drop it."""
+        self.log.truncate_to(self.end)
+
+    # ---- cutting
+
+    def truncation_offset(self, epoch: Epoch, end_offset: Offset) -> Offset:
+        """Where to cut when the leader's largest epoch up to ours is `epoch` and ended at `end_offset`."""
+        own_epoch, own_end = self.epoch_end(epoch)
+        return truncation_offset(epoch, end_offset, own_epoch, own_end) if epoch > 0 else min(end_offset, self.end)
+
+    def truncate(self, offset: Offset, now: TimestampMs) -> None:
+        """Drop what lies from an offset on, durably. Errors: StorageError."""
+        self.log.truncate_to(offset, now)
+
+    # ---- snapshots
+
+    def write_snapshot(self, end_offset: Offset, records: Iterable[Message], now: TimestampMs) -> SnapshotId | None:
+        """Write a snapshot of what the log amounts to below an offset; None where there is one, or nothing to replace.
+
+        Errors: ValueError for an offset inside of a batch or behind the log's end; StorageError.
+        """
+        if not 0 <= end_offset <= self.end:
+            raise ValueError(f"a snapshot up to {end_offset} of a log that ends at {self.end}")
+        latest = self.snapshots.latest
+        if end_offset <= self.start or (latest is not None and end_offset <= latest.end_offset):
+            return None
+        if end_offset < self.end and header_at(self.read(end_offset, 0), 0).base_offset != end_offset:
+            raise ValueError(f"a snapshot up to {end_offset}, which is inside of a batch")
+        id = SnapshotId(self.log.epoch_at(end_offset - 1), end_offset)
+        last_timestamp = header_at(self.read(end_offset - 1, 0), 0).max_timestamp
+        self.snapshots.write(id, records, last_timestamp, now)
+        return id
+
+    def install(self, receipt: SnapshotReceipt, now: TimestampMs) -> None:
+        """Begin anew from a snapshot that the leader sent.
+
+        Errors: CorruptFile when it is damaged; ValueError when the log goes further; StorageError.
+        """
+        receipt.check()
+        if receipt.id <= (self.last_epoch, self.end):
+            raise ValueError(f"snapshot {receipt.id.file_name} ends before the log does, at {self.end}")
+        self.snapshots.take(receipt)
+        self.log.truncate_fully_and_start_at(receipt.id.end_offset, now)
+        self.snapshots.forget_below(receipt.id.end_offset)
+
+    def clean(self, now: TimestampMs, high_watermark: Offset, retention_bytes: int, retention_ms: int) -> None:
+        """Drop the oldest snapshots that are too old or too much, and the log up to the next one; the newest stays.
+
+        Errors: StorageError, CorruptFile.
+        """
+        self._next_cleaning = now + CLEANING_INTERVAL_MS
+        ids = list(self.snapshots.ids)
+        snapshot_bytes = sum(self.snapshots.size_bytes(id) for id in ids) if retention_bytes >= 0 else 0
+        for oldest, following in pairwise(ids):
+            too_much = 0 <= retention_bytes < self.log.size_bytes + snapshot_bytes
+            too_old = 0 <= retention_ms < now - self.snapshots.last_contained_timestamp(oldest)
+            if not (too_much or too_old):
+                return
+            snapshot_bytes -= self.snapshots.size_bytes(oldest) if retention_bytes >= 0 else 0
+            self.log.advance_log_start_offset(following.end_offset)
+            self.log.delete_old_segments(now, high_watermark)
+            self.snapshots.forget_below(following.end_offset)
+
+    @property
+    def next_cleaning(self) -> TimestampMs:
+        """When `clean` is due."""
+        return self._next_cleaning
+
+
+def _taken(slice_: LogSlice) -> bytes:
+    try:
+        return slice_.read()
+    except OSError as error:
+        raise StorageError(f"__cluster_metadata-0: {error.strerror or error}") from error
+    finally:
+        slice_.release()

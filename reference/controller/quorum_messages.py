@@ -1,0 +1,203 @@
+"""The messages between members of the quorum: each names one topic with one partition, `__cluster_metadata-0`.
+
+Built here, and read here: a message about anything else is nobody's. Source: org.apache.kafka.raft.RaftUtil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+from uuid import UUID
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
+from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from reference.protocol.messages.vote import VoteRequest, VoteResponse
+from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset
+from reference.protocol.schema import Records
+from reference.storage.log_manager import METADATA_TOPIC, METADATA_TOPIC_ID
+
+PARTITION = 0
+NO_NODE: NodeId = -1
+
+
+# ---- the one partition
+
+
+def of_metadata(topics: Sequence[Any]) -> Any | None:
+    """The entry for the metadata partition in a message's topics; None when they are not just that."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    name = getattr(topic, "topic_name", None)
+    if name is None:
+        name = topic.name
+    return partition if name == METADATA_TOPIC and _index(partition) == PARTITION else None
+
+
+def of_metadata_by_id(topics: Sequence[Any]) -> Any | None:
+    """As `of_metadata` for fetches, which name the topic by its id (since v13) or its name."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    known = topic.topic_id == METADATA_TOPIC_ID or (topic.topic_id.int == 0 and topic.topic == METADATA_TOPIC)
+    return partition if known and _index(partition) == PARTITION else None
+
+
+def bytes_of(field: Records) -> Buffer:
+    """The bytes of a records field that came in a message; none for null."""
+    return cast(Buffer, field) if isinstance(field, bytes | bytearray | memoryview) else b""
+
+
+def _index(partition: Any) -> int:
+    for name in ("partition_index", "partition", "index"):
+        found = getattr(partition, name, None)
+        if found is not None:
+            return found
+    return NO_NODE
+
+
+# ---- Vote
+
+
+def vote_request(
+    cluster_id: str, voter: NodeId, candidate: NodeId, directory: UUID, epoch: Epoch, last: tuple[Epoch, Offset],
+    *, pre_vote: bool,
+) -> VoteRequest:  # fmt: skip
+    """Ask a voter for its vote, or whether it would give it. `last` is the candidate's last epoch and its log's end."""
+    partition = VoteRequest.PartitionData(
+        replica_epoch=epoch, replica_id=candidate, replica_directory_id=directory, last_offset_epoch=last[0],
+        last_offset=last[1], pre_vote=pre_vote,
+    )  # fmt: skip
+    topic = VoteRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return VoteRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
+
+
+def vote_response(error: ErrorCode, epoch: Epoch, leader: NodeId, *, granted: bool) -> VoteResponse:
+    """A voter's answer, with the epoch and leader that it knows."""
+    partition = VoteResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch, vote_granted=granted)
+    return VoteResponse(topics=[VoteResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])])
+
+
+# ---- BeginQuorumEpoch and EndQuorumEpoch
+
+
+def begin_request(cluster_id: str, voter: NodeId, leader: NodeId, epoch: Epoch) -> BeginQuorumEpochRequest:
+    """Tell a voter who leads."""
+    partition = BeginQuorumEpochRequest.PartitionData(leader_id=leader, leader_epoch=epoch)
+    topic = BeginQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return BeginQuorumEpochRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
+
+
+def begin_response(error: ErrorCode, epoch: Epoch, leader: NodeId) -> BeginQuorumEpochResponse:
+    """A voter's answer, with the epoch and leader that it knows."""
+    partition = BeginQuorumEpochResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
+    topic = BeginQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return BeginQuorumEpochResponse(topics=[topic])
+
+
+def end_request(cluster_id: str, leader: NodeId, epoch: Epoch, successors: Sequence[NodeId]) -> EndQuorumEpochRequest:
+    """Tell a voter that the leader has resigned, and who should follow it, the best first."""
+    partition = EndQuorumEpochRequest.PartitionData(
+        leader_id=leader, leader_epoch=epoch, preferred_successors=list(successors),
+        preferred_candidates=[EndQuorumEpochRequest.ReplicaInfo(candidate_id=each) for each in successors],
+    )  # fmt: skip
+    topic = EndQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
+
+
+def successors_in(partition: EndQuorumEpochRequest.PartitionData) -> list[NodeId]:
+    """The preferred successors, by the field of either version."""
+    return [each.candidate_id for each in partition.preferred_candidates] or list(partition.preferred_successors)
+
+
+def end_response(error: ErrorCode, epoch: Epoch, leader: NodeId) -> EndQuorumEpochResponse:
+    """A voter's answer, with the epoch and leader that it knows."""
+    partition = EndQuorumEpochResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
+    topic = EndQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return EndQuorumEpochResponse(topics=[topic])
+
+
+# ---- Fetch
+
+
+def fetch_request(
+    cluster_id: str, replica: NodeId, directory: UUID, epoch: Epoch, last: tuple[Epoch, Offset],
+    high_watermark: Offset, *, max_wait_ms: int, max_bytes: int,
+) -> FetchRequest:  # fmt: skip
+    """Ask for what follows a log's end; `high_watermark` is what the follower knows of it (KIP-1166)."""
+    partition = FetchRequest.FetchPartition(
+        partition=PARTITION, current_leader_epoch=epoch, fetch_offset=last[1], last_fetched_epoch=last[0],
+        replica_directory_id=directory, high_watermark=high_watermark,
+    )  # fmt: skip
+    return FetchRequest(
+        cluster_id=cluster_id, replica_state=FetchRequest.ReplicaState(replica_id=replica),
+        max_wait_ms=max_wait_ms, max_bytes=max_bytes,
+        topics=[FetchRequest.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )  # fmt: skip
+
+
+def replica_of(request: FetchRequest) -> NodeId:
+    """Who fetches, by the field of either version; -1 for a consumer."""
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+def fetch_response(
+    error: ErrorCode, epoch: Epoch, leader: NodeId, *, high_watermark: Offset = -1, log_start: Offset = -1,
+    records: bytes = b"", diverging: tuple[Epoch, Offset] | None = None, snapshot: tuple[Epoch, Offset] | None = None,
+) -> FetchResponse:  # fmt: skip
+    """A leader's answer, or a refusal that names the epoch and leader that the member knows."""
+    partition = FetchResponse.PartitionData(
+        partition_index=PARTITION, error_code=error, high_watermark=high_watermark, log_start_offset=log_start,
+        current_leader=FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch), records=records,
+    )  # fmt: skip
+    if diverging is not None:
+        partition.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    if snapshot is not None:
+        partition.snapshot_id = FetchResponse.SnapshotId(epoch=snapshot[0], end_offset=snapshot[1])
+    topic = FetchResponse.FetchableTopicResponse(
+        topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
+    )
+    return FetchResponse(responses=[topic])
+
+
+# ---- FetchSnapshot
+
+
+def fetch_snapshot_request(
+    cluster_id: str, replica: NodeId, directory: UUID, epoch: Epoch, id: tuple[Epoch, Offset], position: int,
+    max_bytes: int,
+) -> FetchSnapshotRequest:  # fmt: skip
+    """Ask for the next piece of a snapshot."""
+    partition = FetchSnapshotRequest.PartitionSnapshot(
+        partition=PARTITION, current_leader_epoch=epoch, position=position, replica_directory_id=directory,
+        snapshot_id=FetchSnapshotRequest.SnapshotId(epoch=id[0], end_offset=id[1]),
+    )  # fmt: skip
+    topic = FetchSnapshotRequest.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+    return FetchSnapshotRequest(cluster_id=cluster_id, replica_id=replica, max_bytes=max_bytes, topics=[topic])
+
+
+def fetch_snapshot_response(
+    error: ErrorCode, epoch: Epoch, leader: NodeId, *, id: tuple[Epoch, Offset] = (0, 0), size: int = 0,
+    position: int = 0, data: bytes = b"",
+) -> FetchSnapshotResponse:  # fmt: skip
+    """A piece of a snapshot, or a refusal that names the epoch and leader that the member knows."""
+    partition = FetchSnapshotResponse.PartitionSnapshot(
+        index=PARTITION, error_code=error, size=size, position=position, unaligned_records=data,
+        snapshot_id=FetchSnapshotResponse.SnapshotId(epoch=id[0], end_offset=id[1]),
+        current_leader=FetchSnapshotResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
+    )  # fmt: skip
+    topic = FetchSnapshotResponse.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+    return FetchSnapshotResponse(topics=[topic])
+
+
+# ---- DescribeQuorum
+
+
+def describe_response(partition: DescribeQuorumResponse.PartitionData) -> DescribeQuorumResponse:
+    """What the leader says of the quorum; the nodes' addresses are for the caller to add."""
+    topic = DescribeQuorumResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return DescribeQuorumResponse(topics=[topic])

@@ -1,0 +1,289 @@
+"""Snapshots of the cluster's metadata: files `OFFSET-EPOCH.checkpoint` beside the log.
+
+A snapshot holds what the log below OFFSET amounts to; EPOCH is that of the last record in it. The file is a row of record
+batches: first a control batch with the header (the time of the last record in it), then metadata records, last a control
+batch with the footer. It is written under another name (`.checkpoint.part`), flushed and renamed, so that whatever bears
+the name is whole; it never changes after that.
+Source: KIP-630; org.apache.kafka.snapshot.Snapshots, RecordsSnapshotWriter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
+from reference.protocol.codec import CodecError, decode, encode
+from reference.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
+from reference.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
+from reference.protocol.primitives import Buffer, Epoch, Offset, TimestampMs
+from reference.protocol.records.batch import (
+    HEADER_BYTES,
+    Batch,
+    build,
+    check_crc,
+    read_batches,
+    records_of,
+    whole_batch_size,
+)
+from reference.protocol.records.control import ControlType, control_key, control_type
+from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.record import Record
+from reference.protocol.schema import Message
+from reference.storage.disk import Disk, File
+from reference.storage.errors import CorruptFile, StorageError
+
+SUFFIX = ".checkpoint"
+PARTIAL_SUFFIX = ".checkpoint.part"
+NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
+BATCH_RECORDS = 1000
+"""How many records one batch of a snapshot holds."""
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+"""A batch of a snapshot that says to be longer is damaged: metadata are written in batches of 8 MiB at most."""
+
+
+class SnapshotId(NamedTuple):
+    """Up to where a snapshot reaches; ids compare as logs do, by epoch first."""
+
+    epoch: Epoch
+    end_offset: Offset
+
+    @property
+    def file_name(self) -> str:
+        """Kafka's name of the file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+BOOTSTRAP = SnapshotId(0, 0)
+"""What a node was formatted with. It is not sent to others: the first leader puts its records into the log."""
+
+
+class SnapshotReceipt:
+    """A snapshot that is being fetched, piece by piece."""
+
+    def __init__(self, disk: Disk, folder: Path, id: SnapshotId) -> None:
+        """Errors: StorageError."""
+        self.id = id
+        self._disk = disk
+        self._path = folder / id.file_name.replace(SUFFIX, PARTIAL_SUFFIX)
+        try:
+            disk.remove(self._path)
+            self._file = disk.open_file(self._path)
+        except OSError as error:
+            raise _storage_error(self._path, error) from error
+
+    @property
+    def size(self) -> int:
+        """How many bytes have come."""
+        return self._file.size
+
+    def append(self, data: Buffer) -> None:
+        """Take the next piece. Errors: StorageError."""
+        try:
+            self._file.append(data)
+        except OSError as error:
+            raise _storage_error(self._path, error) from error
+
+    def check(self) -> None:
+        """Prove that what has come is a whole snapshot. Errors: CorruptFile that names the file."""
+        for _ in records_in(self._file, self._path):
+            pass
+
+    def abandon(self) -> None:
+        """Remove what has come; what the disk does not let go is rubbish that the next start removes."""
+        with suppress(OSError):
+            self._disk.remove(self._path)
+
+    def freeze(self) -> None:
+        """Make it a snapshot, durably. Errors: StorageError."""
+        try:
+            self._file.flush()
+            self._disk.rename(self._path, self._path.with_name(self.id.file_name))
+            self._disk.sync_folder(self._path.parent)
+        except OSError as error:
+            raise _storage_error(self._path, error) from error
+
+
+class Snapshots:
+    """The snapshots of one folder, by age."""
+
+    def __init__(self, disk: Disk, folder: Path, log_start: Offset) -> None:
+        """Find them; those that end before the log starts, and unfinished ones, are removed. Errors: StorageError."""
+        self._disk = disk
+        self._folder = folder
+        self.ids: list[SnapshotId] = []
+        try:
+            for name in disk.list_folder(folder):
+                found = NAME.fullmatch(name)
+                if found is not None and int(found[1]) >= log_start:
+                    self.ids.append(SnapshotId(int(found[2]), int(found[1])))
+                elif found is not None or name.endswith(PARTIAL_SUFFIX):
+                    disk.remove(folder / name)
+        except OSError as error:
+            raise _storage_error(folder, error) from error
+        self.ids.sort()
+
+    @property
+    def earliest(self) -> SnapshotId | None:
+        return self.ids[0] if self.ids else None
+
+    @property
+    def latest(self) -> SnapshotId | None:
+        return self.ids[-1] if self.ids else None
+
+    def path(self, id: SnapshotId) -> Path:
+        """Where a snapshot lies."""
+        return self._folder / id.file_name
+
+    def size_bytes(self, id: SnapshotId) -> int:
+        """Bytes of a snapshot. Errors: StorageError."""
+        try:
+            return self._disk.size_of(self.path(id))
+        except OSError as error:
+            raise _storage_error(self.path(id), error) from error
+
+    def read(self, id: SnapshotId, position: int, size: int) -> bytes:
+        """A piece of a snapshot. Errors: StorageError."""
+        try:
+            return self._disk.open_file(self.path(id)).read(position, size)
+        except OSError as error:
+            raise _storage_error(self.path(id), error) from error
+
+    def records(self, id: SnapshotId) -> Iterator[Message]:
+        """The metadata records of a snapshot; types that this node does not know are left out.
+
+        Errors: CorruptFile that names the file; StorageError.
+        """
+        try:
+            for record in records_in(self._disk.open_file(self.path(id)), self.path(id)):
+                if record is not None:
+                    yield record
+        except OSError as error:
+            raise _storage_error(self.path(id), error) from error
+
+    def last_contained_timestamp(self, id: SnapshotId) -> TimestampMs:
+        """The time of the last record that a snapshot stands for. Errors: CorruptFile, StorageError."""
+        path = self.path(id)
+        try:
+            first = next(_batches(self._disk.open_file(path), path), None)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        if first is None:
+            raise CorruptFile(f"{path}: no snapshot: it is empty")
+        return _read_header(first, path).last_contained_log_timestamp
+
+    def write(self, id: SnapshotId, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs) -> None:
+        """Write a snapshot durably. Errors: StorageError, and there is none."""
+        receipt = SnapshotReceipt(self._disk, self._folder, id)
+        try:
+            for batch in _snapshot_batches(id.epoch, records, last_timestamp, now):
+                receipt.append(batch)
+            self.take(receipt)
+        except StorageError:
+            receipt.abandon()
+            raise
+
+    def receive(self, id: SnapshotId) -> SnapshotReceipt:
+        """Begin to fetch a snapshot. Errors: StorageError."""
+        return SnapshotReceipt(self._disk, self._folder, id)
+
+    def take(self, receipt: SnapshotReceipt) -> None:
+        """A snapshot is all there. Errors: StorageError."""
+        receipt.freeze()
+        if receipt.id not in self.ids:
+            self.ids.append(receipt.id)
+            self.ids.sort()
+
+    def forget_below(self, end_offset: Offset) -> int:
+        """Remove the snapshots that end before an offset; gives how many there were. Errors: StorageError."""
+        gone = [each for each in self.ids if each.end_offset < end_offset]
+        for each in gone:
+            try:
+                self._disk.remove(self.path(each))
+            except OSError as error:
+                raise _storage_error(self.path(each), error) from error
+            self.ids.remove(each)
+        return len(gone)
+
+
+def records_in(file: File, path: Path) -> Iterator[Message | None]:
+    """The metadata records of a snapshot's file, None for a type that is not known. Errors: CorruptFile, OSError."""
+    footer = False
+    try:
+        for index, batch in enumerate(_batches(file, path)):
+            if footer:
+                raise CorruptFile(f"{path}: no snapshot: it goes on behind its footer")
+            if index == 0:
+                _read_header(batch, path)
+            elif batch.header.is_control:
+                footer = any(control_type(record) == ControlType.SNAPSHOT_FOOTER for record in records_of(batch.data))
+            else:
+                for record in records_of(batch.data):
+                    yield decode_metadata_record(record.value or b"")
+    except (RecordsError, CodecError) as error:
+        raise CorruptFile(f"{path}: no snapshot: {error}") from error
+    if not footer:
+        raise CorruptFile(f"{path}: no snapshot: it ends without a footer")
+
+
+def _batches(file: File, path: Path) -> Iterator[Batch]:
+    position = 0
+    while position < file.size:
+        size = _batch_size(file.read(position, HEADER_BYTES), path, position)
+        batch = next(read_batches(file.read(position, size)), None)
+        if batch is None:
+            raise CorruptFile(f"{path}: no snapshot: it is cut off in the batch at {position}")
+        check_crc(batch.data, batch.header)
+        yield batch
+        position += size
+
+
+def _batch_size(head: bytes, path: Path, position: int) -> int:
+    whole_batch_size(head, 0)  # refuses lengths and formats that cannot be
+    size = 12 + int.from_bytes(head[8:12], "big", signed=True)
+    if len(head) < HEADER_BYTES or not HEADER_BYTES <= size <= MAX_BATCH_BYTES:
+        raise CorruptFile(f"{path}: no snapshot: no batch at {position}")
+    return size
+
+
+def _read_header(batch: Batch, path: Path) -> SnapshotHeaderRecord:
+    if batch.header.is_control:
+        record = next(iter(records_of(batch.data)))
+        if control_type(record) == ControlType.SNAPSHOT_HEADER:
+            return decode(SnapshotHeaderRecord, 0, record.value or b"")
+    raise CorruptFile(f"{path}: no snapshot: it does not begin with a header")
+
+
+def _snapshot_batches(
+    epoch: Epoch, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs
+) -> Iterator[bytearray]:
+    header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp)
+    yield _control_batch(ControlType.SNAPSHOT_HEADER, header, 0, epoch, now)
+    offset = 1
+    pending: list[Message] = []
+    for record in records:
+        pending.append(record)
+        if len(pending) == BATCH_RECORDS:
+            yield _data_batch(pending, offset, epoch, now)
+            offset += len(pending)
+            pending = []
+    if pending:
+        yield _data_batch(pending, offset, epoch, now)
+    yield _control_batch(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(), offset + len(pending), epoch, now)
+
+
+def _control_batch(kind: ControlType, message: Message, offset: Offset, epoch: Epoch, now: TimestampMs) -> bytearray:
+    record = Record(offset, now, control_key(kind), encode(message, 0))
+    return build([record], control=True, leader_epoch=epoch)
+
+
+def _data_batch(records: Sequence[Message], offset: Offset, epoch: Epoch, now: TimestampMs) -> bytearray:
+    values = [encode_metadata_record(record) for record in records]
+    return build([Record(offset + index, now, None, value) for index, value in enumerate(values)], leader_epoch=epoch)
+
+
+def _storage_error(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path}: {error.strerror or error}")

@@ -14,8 +14,8 @@ from reference.protocol.messages.register_broker_record import RegisterBrokerRec
 from tests.controller.cluster import SESSION_MS, TOPIC, Cluster, directory_of
 
 
-def three_brokers(**options: bool) -> Cluster:
-    cluster = Cluster(**options)
+def three_brokers(*, has_elr: bool = True) -> Cluster:
+    cluster = Cluster(has_elr=has_elr)
     cluster.start(0, 1, 2)
     cluster.create(TOPIC, [0, 1, 2])
     return cluster
@@ -76,7 +76,10 @@ def test_another_life_is_refused_while_the_first_has_a_session() -> None:
 )
 def test_registrations_that_cannot_be_are_refused(changes: dict[str, object], code: ErrorCode, says: str) -> None:
     cluster = three_brokers()
-    error = refusal(cluster, cluster.registration(7, **changes))
+    request = cluster.registration(7)
+    for name, value in changes.items():
+        setattr(request, name, value)
+    error = refusal(cluster, request)
     assert error.code == code
     assert says in str(error)
 

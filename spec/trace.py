@@ -9,10 +9,11 @@ line begins it, each other line is one step of ACTIONS.md, written before the st
      "leo": 5, "hw": 3, "leaderEpoch": 0, "isr": [1, 2, 3], "cause": [2, 6]}
     {"node": 0, "seq": 3, "action": "FenceBroker", "args": {"broker": 1}, "partition": {"leader": 2, …}}
 
-`node` 0 is the controller, whose steps tell the partition's record afterwards; all others tell the node's log end offset,
-high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by, and may
-be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge and
-Consume carry `end`, the offset after the last record that was promised or read.
+The controller's steps tell the partition's record afterwards, whatever their `node` says; all others tell the node's log end
+offset, high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by,
+and may be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge
+and Consume carry `end`, the offset after the last record that was promised or read. A trace that begins in the middle of a
+life says in Begin what the logs hold, as runs of one epoch: `"logs": {"1": [[epoch, end offset], …]}`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from spec.models import SPEC
 
 FOLDER = SPEC / "replication"
 NAMES = {action.name for action in ACTIONS}
-CONTROLLER = 0
+CONTROLLER = "controller"
+CONTROLLERS = {action.name for action in ACTIONS if action.actor == CONTROLLER}
 
 Event = dict[str, Any]
 
@@ -49,6 +51,8 @@ class Trace:
     min_isr: int
     first: dict[str, Any]
     events: tuple[Event, ...]
+    logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,13 @@ def read_trace(lines: Sequence[str], name: str) -> Trace:
         _check_event(row, f"{name}:{number}")
     try:
         begin = rows[0]
-        return Trace(name, tuple(begin["brokers"]), int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]))
-    except (KeyError, TypeError, ValueError) as error:
+        logs = {
+            int(broker): [(int(epoch), int(end)) for epoch, end in runs]
+            for broker, runs in begin.get("logs", {}).items()
+        }
+        brokers = tuple(int(broker) for broker in begin["brokers"])
+        return Trace(name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{name}:1: Begin lacks {error}") from error
 
 
@@ -128,7 +137,7 @@ def _check_event(event: Event, where: str) -> None:
     missing = [name for name in ARGUMENTS[action] if name not in event.get("args", {})]
     if "node" not in event:
         missing.append("node")
-    needed = ("partition",) if event.get("node") == CONTROLLER else STATE_FIELDS
+    needed = ("partition",) if action in CONTROLLERS else STATE_FIELDS
     missing += [name for name in needed if name not in event]
     if missing:
         raise TraceError(f"{where}: {action} lacks {', '.join(missing)}")
@@ -149,6 +158,15 @@ def _tla(value: Any) -> str:
     raise TraceError(f"{value!r} cannot stand in a trace")
 
 
+def _broker(number: int) -> str:
+    """A broker's name in the module: 0 is a node's number, too, and no number is a word."""
+    return f'"n{number}"'
+
+
+def _brokers(numbers: Iterable[int]) -> str:
+    return "{" + ", ".join(_broker(number) for number in numbers) + "}"
+
+
 def _record(fields: dict[str, str]) -> str:
     return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
 
@@ -158,29 +176,46 @@ def _partition(record: dict[str, Any]) -> str:
     leader = record["leader"]
     return _record(
         {
-            "leader": "None" if leader in (-1, None) else str(leader),
+            "leader": "None" if leader in (-1, None) else _broker(leader),
             "leaderEpoch": str(record["leaderEpoch"] + 1),
             "partitionEpoch": str(record["partitionEpoch"] + 1),
-            "isr": _tla(record["isr"]),
-            "elr": _tla(record.get("elr") or []),
+            "isr": _brokers(record["isr"]),
+            "elr": _brokers(record.get("elr") or []),
         }
     )
 
 
 EPOCHS = {"leaderEpoch", "partitionEpoch"}
+PEOPLE = {"broker", "leader", "follower"}
+
+
+def _argument(name: str, value: Any) -> str:
+    if name in PEOPLE:
+        return _broker(value)
+    return _tla(value + 1 if name in EPOCHS else value)
 
 
 def _event(event: Event) -> str:
-    arguments = {name: value + 1 if name in EPOCHS else value for name, value in event.get("args", {}).items()}
-    fields = {"node": str(event["node"]), "action": _tla(event["action"])}
-    fields |= {name: _tla(arguments[name]) for name in ARGUMENTS[event["action"]]}
-    if event["node"] == CONTROLLER:
+    action, arguments = event["action"], event.get("args", {})
+    is_controllers = action in CONTROLLERS
+    fields = {"node": _tla(CONTROLLER) if is_controllers else _broker(event["node"]), "action": _tla(action)}
+    fields |= {name: _argument(name, arguments[name]) for name in ARGUMENTS[action]}
+    if is_controllers:
         fields["partition"] = _partition(event["partition"])
     else:
         fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "reign": str(event["leaderEpoch"] + 1)}
         if "isr" in event:
-            fields["members"] = _tla(event["isr"])
+            fields["members"] = _brokers(event["isr"])
     return _record(fields)
+
+
+def _logs(trace: Trace) -> str:
+    """The first logs: a function from brokers to runs."""
+    runs = {
+        broker: ", ".join(f"[epoch |-> {epoch + 1}, end |-> {end}]" for epoch, end in trace.logs.get(broker, []))
+        for broker in trace.brokers
+    }
+    return " @@ ".join(f"({_broker(broker)} :> <<{text}>>)" for broker, text in runs.items())
 
 
 def data_module(traces: Sequence[Trace]) -> str:
@@ -188,7 +223,8 @@ def data_module(traces: Sequence[Trace]) -> str:
     lines = ["---- MODULE TraceData ----", "EXTENDS Cluster", ""]
     for number, trace in enumerate(traces, 1):
         events = ",\n  ".join(_event(event) for event in trace.events)
-        lines.append(f"Trace{number} == [first |-> {_partition(trace.first)}, events |-> <<\n  {events}>>]")
+        first = f"first |-> {_partition(trace.first)}, logs |-> {_logs(trace)}"
+        lines.append(f"Trace{number} == [{first}, events |-> <<\n  {events}>>]")
     names = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
     return "\n".join([*lines, f"Traces == <<{names}>>", "===="]) + "\n"
 
@@ -199,7 +235,7 @@ def configuration(brokers: Sequence[int], min_isr: int, deadlock: bool = False, 
 SPECIFICATION TraceSpec
 CONSTANTS
   None = None
-  Brokers = {{{", ".join(str(broker) for broker in brokers)}}}
+  Brokers = {_brokers(brokers)}
   MinIsr = {min_isr}
   Records = 0
   Reads = 0

@@ -27,9 +27,9 @@ TraceInit ==
        IN  /\ partition = first
            /\ published = {first}
            /\ metadata  = [b \in Brokers |-> NoMetadata]
+           /\ log       = Traces[trace].logs
     /\ registry      = [b \in Brokers |-> [brokerEpoch |-> 1, fenced |-> FALSE]]
     /\ status        = [b \in Brokers |-> "running"]
-    /\ log           = [b \in Brokers |-> <<>>]
     /\ highWatermark = [b \in Brokers |-> 0]
     /\ progress      = [b \in Brokers |-> NoProgress]
     /\ pending       = [b \in Brokers |-> None]
@@ -93,7 +93,7 @@ StepOf(e) ==
 
 \* What the node, or the controller, says of itself after the step.
 Agrees(e) ==
-    IF e.node = 0
+    IF e.node = "controller"
     THEN partition' = e.partition
     ELSE /\ EndOffset(log'[e.node]) = e.leo
          /\ highWatermark'[e.node] = e.hw

@@ -82,7 +82,7 @@ class Connection:
         self.busy = False
         self.closed = False
         self.last_active_ms = server.monotonic_ms()
-        self._pending: bytearray | None = None
+        self._pending: memoryview | None = None
         """Received and not yet handled: the beginning of a frame, or whatever came while the connection was busy."""
         self._filled = 0
         """Bytes of `_pending` that have been received."""
@@ -138,7 +138,10 @@ class Connection:
         if self.closed:
             return
         if position < end:
-            self._pending = bytearray(data[position:])
+            # The shared buffer is needed by others. A buffer of our own is kept as it is: copying the rest of it for each
+            # frame that has to wait would cost a client with many small requests in flight the square of their number.
+            rest = data[position:]
+            self._pending = memoryview(bytearray(rest)) if data.obj is self._server.receive_buffer.obj else rest
             self._filled = end - position
         if self.busy:
             self._pause()
@@ -149,15 +152,15 @@ class Connection:
         self.close(f"a request of {size} bytes, where 0 to {self._server.max_request_bytes} are allowed")
         return False
 
-    def _room(self, pending: bytearray) -> memoryview:
+    def _room(self, pending: memoryview) -> memoryview:
         """Where the next bytes of the frame in `_pending` go: it grows with what has come, and never past the frame."""
         filled = self._filled
         wanted = 4 if filled < 4 else 4 + int.from_bytes(pending[:4], "big", signed=True)
         if filled == len(pending):
-            self._pending = grown = bytearray(min(wanted, max(LEAST_FRAME_BUFFER, 4 * filled)))
+            self._pending = grown = memoryview(bytearray(min(wanted, max(LEAST_FRAME_BUFFER, 4 * filled))))
             grown[:filled] = pending
             pending = grown
-        return memoryview(pending)[filled : min(len(pending), wanted)]
+        return pending[filled : min(len(pending), wanted)]
 
     def _take_pending(self) -> None:
         """Handle the frame in `_pending` when all of it has come."""
@@ -168,7 +171,7 @@ class Connection:
         size = int.from_bytes(pending[:4], "big", signed=True)
         if self._acceptable(size) and self._filled >= 4 + size:
             self._pending = None
-            self._take_frames(memoryview(pending)[: self._filled])
+            self._take_frames(pending[: self._filled])
 
     # ---- sending
 
@@ -194,7 +197,7 @@ class Connection:
         """Go on with what had come while the connection was busy."""
         if self.closed or self.busy or self._pending is None:
             return
-        waiting = memoryview(self._pending)[: self._filled]
+        waiting = self._pending[: self._filled]
         self._pending = None
         self._take_frames(waiting)
         if not self.busy:

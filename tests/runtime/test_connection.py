@@ -126,6 +126,25 @@ def test_the_next_request_waits_for_the_answer_before() -> None:
     run(test)
 
 
+def test_frames_that_wait_are_not_copied_again_for_each_answer() -> None:
+    """A thousand small requests in flight would otherwise cost a thousand copies of what is left of them."""
+
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold = True
+        await asyncio.get_running_loop().sock_sendall(client, b"".join(framed(b"%d" % number) for number in range(300)))
+        await eventually(lambda: len(server.frames) == 1)
+        buffers: set[int] = set()
+        for number in range(300):
+            await eventually(lambda number=number: len(server.frames) == number + 1)
+            assert server.frames[-1] == b"%d" % number
+            if connection._pending is not None:
+                buffers.add(id(connection._pending.obj))
+            connection.respond(None)
+        assert len(buffers) <= 3
+
+    run(test)
+
+
 @pytest.mark.parametrize("size", [-1, -(1 << 31), 1001, (1 << 31) - 1])
 def test_impossible_sizes_close_the_connection(size: int) -> None:
     async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:

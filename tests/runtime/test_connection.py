@@ -133,12 +133,12 @@ def test_frames_that_wait_are_not_copied_again_for_each_answer() -> None:
         server.hold = True
         await asyncio.get_running_loop().sock_sendall(client, b"".join(framed(b"%d" % number) for number in range(300)))
         await eventually(lambda: len(server.frames) == 1)
-        buffers: set[int] = set()
+        buffers: dict[int, object] = {}
         for number in range(300):
             await eventually(lambda number=number: len(server.frames) == number + 1)
             assert server.frames[-1] == b"%d" % number
             if connection._pending is not None:
-                buffers.add(id(connection._pending.obj))
+                buffers[id(connection._pending.obj)] = connection._pending.obj
             connection.respond(None)
         assert len(buffers) <= 3
 

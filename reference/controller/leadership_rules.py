@@ -18,20 +18,30 @@ def may_be_elected(is_alive: bool, is_in_isr: bool, is_isr_empty: bool, is_eligi
 
 
 def stays_eligible(
-    isr_size: int, min_isr: int, was_in_isr: bool, was_eligible: bool, is_in_isr: bool, lost_its_tail: bool
+    isr_size: int,
+    min_isr: int,
+    was_in_isr: bool,
+    was_eligible: bool,
+    is_in_isr: bool,
+    lost_its_tail: bool,
+    has_replica: bool,
 ) -> bool:
     """Whether a replica outside of the new ISR is in the new ELR.
 
     While the ISR is smaller than min.insync.replicas the high watermark stands still: who leaves it then has all that is
-    committed, unless it may have lost its tail.
+    committed, unless it may have lost its tail. Whom a reassignment drops is not eligible any more: what is committed after
+    it has left, with the smaller min.insync.replicas of fewer replicas, it does not get. Kafka 4.3 keeps it in the ELR, and
+    may elect it when another reassignment brings it back: a known deviation, for the sake of the records.
 
     pre: isr_size >= 0 and min_isr >= 1
     post: not (__return__ and is_in_isr)
     post: not (__return__ and lost_its_tail)
+    post: not __return__ or has_replica
     post: not (__return__ and isr_size >= min_isr)
     post: not __return__ or was_in_isr or was_eligible
     """
-    return isr_size < min_isr and (was_in_isr or was_eligible) and not is_in_isr and not lost_its_tail
+    has_all = isr_size < min_isr and (was_in_isr or was_eligible) and not lost_its_tail
+    return has_all and has_replica and not is_in_isr
 
 
 def begins_reign(names_leader: bool, drops_replica: bool) -> bool:

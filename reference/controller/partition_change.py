@@ -124,6 +124,7 @@ def _eligible_after(partition: PartitionImage, target: Target, terms: Terms) -> 
             was_eligible=each in target.eligible_leader_replicas,
             is_in_isr=each in target.isr,
             lost_its_tail=each == terms.lost_its_tail,
+            has_replica=each in target.replicas,
         )
     ]
 

@@ -43,6 +43,8 @@ class Decisions(RuleBasedStateMachine):
         self.epochs = {broker: self.cluster.image.brokers[broker].epoch for broker in BROKERS}
         self.complete = {0, 1, 2}
         """Who has every record that may be committed: members of ISR and ELR must be among them."""
+        self.joined: set[int] = set()
+        """Who has joined the ISR in this step."""
         self.stopping: set[int] = set()
         """Who asked leave to stop: it asks again in each heartbeat of that life."""
 
@@ -50,15 +52,13 @@ class Decisions(RuleBasedStateMachine):
     def partition(self) -> PartitionImage:
         return self.cluster.partition()
 
-    @property
-    def eligible(self) -> list[int]:
-        """Of the ELR, those that have a replica: Kafka keeps there whom a reassignment dropped, but elects replicas only."""
-        return [each for each in self.partition.eligible_leader_replicas if each in self.partition.replicas]
-
     def settle(self) -> None:
-        """After a step: who joined the ISR by a proposal, or leads uncleanly, is complete by definition."""
-        if self.partition.leader_recovery_state == RECOVERING and self.before.leader_recovery_state != RECOVERING:
-            self.complete = {*self.partition.isr}
+        """Who leads without having been eligible decides what is committed: from then on only it is complete."""
+        eligible = {*self.before.isr, *self.before.eligible_leader_replicas, NO_LEADER} | self.joined
+        if self.partition.leader not in eligible:
+            assert self.partition.leader_recovery_state == RECOVERING
+            self.complete = {self.partition.leader}
+        self.joined = set[int]()
 
     # ---- brokers
 
@@ -107,6 +107,7 @@ class Decisions(RuleBasedStateMachine):
             assert before.leader in isr and {*isr} <= {*before.replicas} and not lag
             assert all(self.cluster.image.is_active(each) for each in isr)
             self.complete |= {*isr}
+            self.joined = {*isr}
         else:
             assert self.partition == before
 
@@ -165,18 +166,18 @@ class Decisions(RuleBasedStateMachine):
 
     @invariant()
     def a_partition_has_a_leader_while_a_member_of_the_isr_or_the_elr_lives(self) -> None:
-        electable = self.partition.isr or self.eligible
+        electable = self.partition.isr or self.partition.eligible_leader_replicas
         if self.partition.leader == NO_LEADER:
             assert not [each for each in electable if self.cluster.image.is_active(each)]
 
     @invariant()
     def nobody_is_eligible_once_the_isr_is_large_enough(self) -> None:
         smallest = min(MIN_ISR, len(self.partition.replicas))
-        assert len(self.partition.isr) < smallest or not self.eligible
+        assert len(self.partition.isr) < smallest or not self.partition.eligible_leader_replicas
 
     @invariant()
     def who_may_lead_is_complete(self) -> None:
-        may_lead = {*self.partition.isr, *self.eligible}
+        may_lead = {*self.partition.isr, *self.partition.eligible_leader_replicas}
         if self.has_elr:
             assert may_lead <= self.complete
             assert may_lead or self.partition.last_known_elr
@@ -186,7 +187,9 @@ class Decisions(RuleBasedStateMachine):
         partition = self.partition
         replicas = {*partition.replicas}
         assert len(replicas) == len(partition.replicas) == len(partition.directories) > 0
-        assert {*partition.isr} <= replicas and len({*partition.isr}) == len(partition.isr)
+        assert {*partition.isr, *partition.eligible_leader_replicas} <= replicas and len({*partition.isr}) == len(
+            partition.isr
+        )
         assert {*partition.adding_replicas} <= replicas and {*partition.removing_replicas} <= replicas
 
 

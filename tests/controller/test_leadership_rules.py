@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 RULES = "reference/controller/leadership_rules.py"
-POSTCONDITIONS = 8
+POSTCONDITIONS = 9
 
 
 def test_crosshair_confirms_the_rules_over_all_paths() -> None:

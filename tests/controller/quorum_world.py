@@ -98,7 +98,7 @@ class Member:
         self.epoch = 0
         """The largest epoch that it ever had, in any of its lives."""
         self.was_leader_of = -1
-        self.stored = QuorumState()
+        self.promised = (QuorumState(), 0)
         self.sayings: list[str] = []
         self._wake_at = -1
         self._forget()
@@ -154,11 +154,11 @@ class World:
             fetch_max_bytes=1 if storm else chance.choice((1, 400)), snapshot_chunk_bytes=300, retention_bytes=1500,
         )  # fmt: skip
         self.most_latency_ms = 30 if storm else chance.choice((4, 12, 40))
-        self.promise_crashes = 0.35 if storm else chance.choice((0, 0.1))
+        self.promise_crashes = 0.2 if storm else chance.choice((0, 0.1))
         """How often a member crashes right after it has stored an epoch, a vote or a leader."""
         self.members = [Member(self, id) for id in range(voters + observers)]
         self.cut: set[tuple[int, int]] = set()
-        self.loss = 0.02
+        self.loss = 0.15 if storm else 0.02
         self.leaders: dict[int, int] = {}
         self.entries: dict[Key, tuple[str | None, Key | None]] = {}
         """Of each record ever seen: its content, and the record before it."""
@@ -203,7 +203,8 @@ class World:
 
     def _come_back(self, member: Member) -> None:
         """Sooner or later: soon enough to meet the election in which it went, or too late for it."""
-        most = 30 if self.chance.random() < 0.5 else 400
+        soon = 8 if self.storm else 30
+        most = soon if self.chance.random() < 0.6 else 400
         self.at(self.now + self.chance.randrange(2, most), lambda: self.start(member))
 
     def step(self, member: Member, action: Callable[[Quorum], None], *, starting: bool = False) -> None:
@@ -225,17 +226,20 @@ class World:
         for token, answer in quorum.take_answers():
             assert callable(token)
             token(answer)
-        if quorum._stored != member.stored:
-            # The moment after something was promised is when a crash shows whether it was kept.
-            member.stored = quorum._stored
-            if self.is_hurting and self.chance.random() < self.promise_crashes:
-                self.crash(member, power=True)
-                return
+        if self._has_promised(member, quorum) and self.chance.random() < self.promise_crashes:
+            self.crash(member, power=True)
+            return
         deadline = quorum.next_deadline()
         if deadline is not None and deadline != member._wake_at:
             member._wake_at = deadline
             life = member.life
             self.at(max(deadline, self.now + 1), lambda: self._wake(member, life, deadline))
+
+    def _has_promised(self, member: Member, quorum: Quorum) -> bool:
+        """Whether the step has stored an epoch or vote, or (in a storm) committed: a crash now shows if that is kept."""
+        promised = (quorum._stored, quorum.high_watermark if self.storm and quorum.is_leader else 0)
+        before, member.promised = member.promised, promised
+        return self.is_hurting and promised != before
 
     def _wake(self, member: Member, life: int, deadline: int) -> None:
         if member.life != life or member._wake_at != deadline:

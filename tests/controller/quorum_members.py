@@ -1,0 +1,162 @@
+"""Quorum members that a test holds in its hands: it says which messages arrive, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from reference.controller.quorum import Quorum
+from reference.controller.quorum_roles import Role
+from reference.controller.quorum_settings import QuorumSettings
+from reference.protocol.codec import decode, encode
+from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.messages.vote import VoteRequest
+from reference.protocol.schema import Message
+from reference.storage.config import LogConfig
+from reference.storage.disk import SimulatedDisk
+from reference.storage.log_manager import METADATA_TOPIC, METADATA_TOPIC_ID, LogManager
+
+CLUSTER = "a-cluster"
+FOLDER = Path("/data")
+LOG_FOLDER = FOLDER / f"{METADATA_TOPIC}-0"
+CONFIG = LogConfig(retention_ms=-1, max_message_bytes=1 << 20, segment_bytes=600, segment_index_bytes=240)
+
+
+def topic(number: int) -> TopicRecord:
+    """A metadata record that can be told from others."""
+    return TopicRecord(name=f"t{number}", topic_id=UUID(int=number))
+
+
+def copied(message: Message) -> Any:
+    """The message as it comes out of the wire."""
+    version = type(message).VERSIONS.highest
+    return decode(type(message), version, encode(message, version))
+
+
+class Turns:
+    """A chance by which members stand for election in the order of their ids."""
+
+    def __init__(self, id: int) -> None:
+        self._id = id
+
+    def randrange(self, start: int, stop: int, /) -> int:
+        return start + (stop - start) * self._id // 10
+
+
+class Members:
+    """Voters 0 to n - 1, and observers behind them; none is started by itself."""
+
+    def __init__(self, voters: int = 3, observers: int = 0, **settings: Any) -> None:
+        self.now = 1_000_000
+        self.settings = QuorumSettings(tuple(range(voters)), **settings)
+        self.ids = range(voters + observers)
+        self.disks = [SimulatedDisk() for _ in self.ids]
+        self.quorums: dict[int, Quorum] = {}
+        self.answers: list[tuple[object, Message]] = []
+        self.traces: list[tuple[int, str]] = []
+        self.sayings: list[str] = []
+        self.reaches: Callable[[int, int], bool] = lambda sender, receiver: True
+        for disk in self.disks:
+            disk.make_folder(FOLDER)
+            disk.sync_folder(FOLDER.parent)
+
+    def __getitem__(self, id: int) -> Quorum:
+        return self.quorums[id]
+
+    def start(self, *ids: int) -> None:
+        """Start members on what their disks have."""
+        for id in ids:
+            logs = LogManager(self.disks[id], FOLDER)
+            logs.load(self.now)
+            log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, CONFIG, self.now)
+            self.quorums[id] = Quorum(
+                id, CLUSTER, self.settings, self.disks[id], log, Turns(id), self.now,
+                say=lambda level, message: self.sayings.append(f"{level}: {message}"),
+                trace=lambda action, fields, id=id: self.traces.append((id, action)),
+            )  # fmt: skip
+
+    def lose_power(self, *ids: int) -> None:
+        """Members fall, and with them what was not flushed."""
+        for id in ids:
+            del self.quorums[id]
+            self.disks[id].lose_power(Random(7))
+
+    def deliver(self, rounds: int = 200) -> None:
+        """Carry messages until none is left; a fetch that waits is left to wait."""
+        for _ in range(rounds):
+            moved = [self._carry(id) for id in list(self.quorums)]
+            if not any(moved):
+                return
+        raise AssertionError("messages without end")
+
+    def _carry(self, id: int) -> bool:
+        sends = self.quorums[id].take_sends()
+        for peer, request in sends:
+            if peer not in self.quorums or not self.reaches(id, peer):
+                self.quorums[id].unreachable(peer, request, self.now)
+                continue
+            response = self.ask(peer, copied(request), (id, peer, request))
+            if response is not None:
+                self.quorums[id].receive(peer, request, copied(response), self.now)
+        answers = self.quorums[id].take_answers()
+        for token, response in answers:
+            if isinstance(token, tuple):
+                asker, peer, request = token
+                if asker in self.quorums and self.reaches(peer, asker):
+                    self.quorums[asker].receive(peer, request, copied(response), self.now)
+            else:
+                self.answers.append((token, response))
+        return bool(sends or answers)
+
+    def ask(self, id: int, request: Message, token: object = None) -> Any:
+        """A member's answer; None for a fetch, whose answer comes by its token."""
+        quorum = self.quorums[id]
+        handlers: Mapping[type[Message], Callable[[Any, int], Message]] = {
+            VoteRequest: quorum.handle_vote,
+            BeginQuorumEpochRequest: quorum.handle_begin_quorum_epoch,
+            EndQuorumEpochRequest: quorum.handle_end_quorum_epoch,
+            FetchSnapshotRequest: quorum.handle_fetch_snapshot,
+        }
+        if isinstance(request, FetchRequest):
+            quorum.handle_fetch(request, token, self.now)
+            return None
+        return handlers[type(request)](request, self.now)
+
+    def fetch(self, id: int, request: FetchRequest) -> Any:
+        """The answer to a fetch that need not wait. Errors: AssertionError when it does."""
+        token = object()
+        self.quorums[id].handle_fetch(request, token, self.now)
+        found = [response for given, response in self.quorums[id].take_answers() if given is token]
+        assert len(found) == 1, found
+        return found[0]
+
+    def pass_time(self, ms: int, step: int = 10) -> None:
+        """Time goes by, and messages arrive at once."""
+        for _ in range(0, ms, step):
+            self.now += step
+            for quorum in list(self.quorums.values()):
+                quorum.tick(self.now)
+            self.deliver()
+
+    def elect(self, id: int) -> Quorum:
+        """Let time pass for one member alone until it stands, and the others vote."""
+        quorum = self.quorums[id]
+        for _ in range(1000):
+            self.now += 10
+            quorum.tick(self.now)
+            self.deliver()
+            if quorum.role is Role.LEADER:
+                return quorum
+        raise AssertionError(f"member {id} is {quorum.role.value}")
+
+    def names(self, id: int) -> list[str]:
+        """The committed records of a member, by their names."""
+        start = self.quorums[id].log_start_offset
+        return [record.name for _, record in self.quorums[id].committed(start) if isinstance(record, TopicRecord)]

@@ -1,0 +1,532 @@
+"""The quorum's rules, one by one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from reference.controller import quorum as quorum_module
+from reference.controller import quorum_messages as messages
+from reference.controller.quorum import MAX_EPOCH
+from reference.controller.quorum_roles import OBSERVER_ROLES, TRANSITIONS, Role
+from reference.controller.quorum_settings import QuorumSettings
+from reference.controller.quorum_state import read_quorum_state
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.vote import VoteRequest
+from reference.protocol.primitives import NO_UUID
+from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, Members, topic
+
+SPECIFICATION = Path(__file__).parent.parent.parent / "spec" / "quorum" / "Quorum.tla"
+
+
+def vote(
+    candidate: int = 1, epoch: int = 5, *, voter: int = 0, last: tuple[int, int] = (4, 100), pre_vote: bool = False,
+    cluster: str = CLUSTER,
+) -> VoteRequest:  # fmt: skip
+    return messages.vote_request(cluster, voter, candidate, NO_UUID, epoch, last, pre_vote=pre_vote)
+
+
+def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
+    """Error and whether the vote was granted, by member 0."""
+    partition = members.ask(0, request).topics[0].partitions[0]
+    return partition.error_code, partition.vote_granted
+
+
+def fetch(
+    replica: int = 1, epoch: int = 1, *, last: tuple[int, int] = (0, 0), known: int = 2**62, wait_ms: int = 0
+) -> FetchRequest:  # fmt: skip
+    return messages.fetch_request(
+        CLUSTER, replica, NO_UUID, epoch, last, known, max_wait_ms=wait_ms, max_bytes=1 << 20
+    )  # fmt: skip
+
+
+def part(response: Any) -> Any:
+    return response.responses[0].partitions[0]
+
+
+@pytest.fixture
+def three() -> Members:
+    """Member 0 leads 1 and 2 in epoch 1."""
+    members = Members()
+    members.start(0, 1, 2)
+    members.elect(0)
+    return members
+
+
+# ---- one voter
+
+
+def test_the_only_voter_leads_at_once_and_commits_at_once() -> None:
+    members = Members(voters=1)
+    members.start(0)
+    quorum = members[0]
+    assert quorum.is_ready
+    assert (quorum.epoch, quorum.leader, quorum.high_watermark) == (1, 0, 1)
+    assert quorum.append([topic(1), topic(2)], members.now) == 1
+    assert quorum.high_watermark == 3
+    assert members.names(0) == ["t1", "t2"]
+    assert quorum.take_sends() == []
+    assert quorum.next_deadline() is None
+
+
+def test_what_the_only_voter_has_appended_survives_a_power_loss() -> None:
+    members = Members(voters=1)
+    members.start(0)
+    members[0].append([topic(1)], members.now)
+    members.lose_power(0)
+    members.start(0)
+    assert members.names(0) == ["t1"]
+    assert members[0].epoch == 2
+
+
+# ---- votes
+
+
+def test_a_vote_is_durable_before_it_is_answered() -> None:
+    members = Members()
+    members.start(0)
+    assert asked_vote(members, vote(1)) == (ErrorCode.NONE, True)
+    members.lose_power(0)
+    members.start(0)
+    assert asked_vote(members, vote(2)) == (ErrorCode.NONE, False)
+    assert asked_vote(members, vote(1)) == (ErrorCode.NONE, True)
+    assert asked_vote(members, vote(2, epoch=6)) == (ErrorCode.NONE, True)
+
+
+def test_a_pre_vote_promises_nothing() -> None:
+    members = Members()
+    members.start(0)
+    for candidate in (1, 2):
+        assert asked_vote(members, vote(candidate, epoch=0, last=(0, 0), pre_vote=True)) == (ErrorCode.NONE, True)
+    assert members[0].epoch == 0
+    assert read_quorum_state(members.disks[0], LOG_FOLDER).voted == -1
+
+
+def test_followers_of_a_living_leader_and_the_leader_grant_no_pre_vote(three: Members) -> None:
+    for id in (0, 2):
+        request = vote(1, epoch=1, voter=id, last=(1, 99), pre_vote=True)
+        assert three.ask(id, request).topics[0].partitions[0].vote_granted is False
+    assert three[0].is_leader
+
+
+@pytest.mark.parametrize(
+    ("last", "granted"), [((1, 1), True), ((1, 2), True), ((1, 0), False), ((0, 9), False), ((2, 0), True)]
+)
+def test_only_a_log_that_is_up_to_date_gets_a_vote(three: Members, last: tuple[int, int], granted: bool) -> None:
+    three.lose_power(1, 2)
+    assert asked_vote(three, vote(1, epoch=3, last=last)) == (ErrorCode.NONE, granted)
+    assert three[0].epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (vote(cluster="another"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (VoteRequest(cluster_id=CLUSTER), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_votes_that_are_refused_as_a_whole(three: Members, request_: VoteRequest, code: ErrorCode) -> None:
+    assert three.ask(0, request_).error_code == code
+    assert three[0].is_leader
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (vote(7), ErrorCode.INCONSISTENT_VOTER_SET),
+        (vote(-1), ErrorCode.INCONSISTENT_VOTER_SET),
+        (vote(0), ErrorCode.INVALID_REQUEST),
+        (vote(epoch=0, last=(0, 1)), ErrorCode.INVALID_REQUEST),
+        (vote(epoch=MAX_EPOCH), ErrorCode.INVALID_REQUEST),
+        (vote(last=(5, 1)), ErrorCode.INVALID_REQUEST),
+        (vote(last=(-1, 1)), ErrorCode.INVALID_REQUEST),
+        (vote(last=(1, -1)), ErrorCode.INVALID_REQUEST),
+        (vote(epoch=0, last=(0, 1), pre_vote=True), ErrorCode.FENCED_LEADER_EPOCH),
+    ],
+)
+def test_votes_that_are_refused_leave_the_leader_alone(three: Members, request_: VoteRequest, code: ErrorCode) -> None:
+    assert asked_vote(three, request_) == (code, False)
+    assert (three[0].is_leader, three[0].epoch) == (True, 1)
+
+
+def test_a_vote_for_somebody_else_is_not_given() -> None:
+    members = Members()
+    members.start(0)
+    assert asked_vote(members, vote(voter=2)) == (ErrorCode.INVALID_VOTER_KEY, False)
+    request = vote()
+    request.topics[0].partitions[0].voter_directory_id = UUID(int=99)
+    assert asked_vote(members, request) == (ErrorCode.INVALID_VOTER_KEY, False)
+
+
+def test_a_vote_that_cannot_be_stored_is_not_given() -> None:
+    members = Members()
+    members.start(0)
+    members.disks[0].read_only = True
+    assert asked_vote(members, vote()) == (ErrorCode.KAFKA_STORAGE_ERROR, False)
+    assert members[0].epoch == 0
+    assert "read-only" in members.sayings[-1]
+    members.disks[0].read_only = False
+    assert asked_vote(members, vote()) == (ErrorCode.NONE, True)
+
+
+# ---- elections
+
+
+def test_three_voters_elect_one_and_it_is_ready(three: Members) -> None:
+    assert three[0].is_ready
+    assert [three[id].leader for id in (0, 1, 2)] == [0, 0, 0]
+    assert [three[id].role for id in (1, 2)] == [Role.FOLLOWER, Role.FOLLOWER]
+
+
+def test_a_member_alone_spends_no_epoch() -> None:
+    members = Members()
+    members.start(0)
+    members.pass_time(20_000, step=50)
+    assert members[0].epoch == 0
+    assert not members[0].is_leader
+
+
+def test_a_leader_that_is_cut_off_resigns_and_the_others_elect_another(three: Members) -> None:
+    three.reaches = lambda sender, receiver: 0 not in (sender, receiver)
+    three.pass_time(10_000, step=20)
+    assert not three[0].is_leader
+    assert three[0].epoch <= 2
+    leaders = [id for id in (1, 2) if three[id].is_ready]
+    assert len(leaders) == 1
+    three.reaches = lambda sender, receiver: True
+    three.pass_time(3_000, step=20)
+    assert three[0].leader == leaders[0]
+
+
+def test_a_pause_makes_a_leader_resign(three: Members) -> None:
+    three.now += 3001
+    three[0].tick(three.now)
+    assert three[0].role is Role.RESIGNED
+    assert three[0].leader == -1
+    with pytest.raises(KafkaError) as refused:
+        three[0].append([topic(1)], three.now)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_a_former_leader_does_not_lead_its_epoch_again(three: Members) -> None:
+    three.lose_power(0)
+    three.start(0)
+    assert three[0].role is Role.RESIGNED
+    assert three[0].epoch == 1
+
+
+def test_a_clean_end_hands_over_to_the_best_successor(three: Members) -> None:
+    three.reaches = lambda sender, receiver: 1 not in (sender, receiver)
+    three[0].append([topic(1)], three.now)
+    three.deliver()
+    three.reaches = lambda sender, receiver: True
+    three[0].resign(three.now)
+    assert three[0].role is Role.RESIGNED
+    sends = dict(three[0].take_sends())
+    assert sorted(sends) == [1, 2]
+    assert [messages.successors_in(request.topics[0].partitions[0]) for request in sends.values()] == [[2, 1], [2, 1]]
+    for peer in (1, 2):
+        three.ask(peer, sends[peer])
+    three.deliver()
+    assert three[2].is_ready
+    three.pass_time(2_000, step=20)
+    assert three[0].role in (Role.FOLLOWER, Role.UNATTACHED)
+    assert three[2].is_leader
+
+
+def test_an_old_leader_hears_of_the_new_epoch(three: Members) -> None:
+    three.reaches = lambda sender, receiver: False
+    three.now += 1000
+    three[0].tick(three.now)
+    peer, request = three[0].take_sends()[0]
+    answer = messages.begin_response(ErrorCode.FENCED_LEADER_EPOCH, 7, 2)
+    three[0].receive(peer, request, answer, three.now)
+    assert (three[0].role, three[0].epoch, three[0].leader) == (Role.FOLLOWER, 7, 2)
+
+
+def test_two_leaders_of_one_epoch_are_not_believed(three: Members) -> None:
+    answer = three.ask(1, messages.begin_request(CLUSTER, 1, 2, 1)).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert three[1].leader == 0
+
+
+def test_answers_to_questions_that_were_not_asked_are_ignored(three: Members) -> None:
+    before = (three[1].role, three[1].epoch)
+    for request, response in (
+        (vote(), messages.vote_response(ErrorCode.NONE, 9, 2, granted=True)),
+        (fetch(), messages.fetch_response(ErrorCode.FENCED_LEADER_EPOCH, 9, 2)),
+    ):
+        three[1].receive(2, request, response, three.now)
+    assert (three[1].role, three[1].epoch) == before
+
+
+# ---- fetching
+
+
+def test_a_fetch_waits_for_records(three: Members) -> None:
+    three.deliver()
+    leader = three[0]
+    leader.handle_fetch(fetch(1, last=(1, 1), wait_ms=500), "a token", three.now)
+    assert all(token != "a token" for token, _ in leader.take_answers())
+    leader.append([topic(1)], three.now)
+    answers = {token: answer for token, answer in leader.take_answers() if token == "a token"}
+    assert len(part(answers["a token"]).records) > 0
+
+
+def test_a_fetch_that_has_waited_enough_is_answered_with_nothing(three: Members) -> None:
+    leader = three[0]
+    leader.handle_fetch(fetch(9, last=(1, 1), wait_ms=500), "late", three.now)
+    leader.handle_fetch(fetch(8, last=(1, 1), wait_ms=500), "gone", three.now)
+    leader.forget("gone")
+    three.now += 500
+    leader.tick(three.now)
+    answers = [(token, answer) for token, answer in leader.take_answers() if isinstance(token, str)]
+    assert [token for token, _ in answers] == ["late"]
+    assert (part(answers[0][1]).error_code, len(part(answers[0][1]).records)) == (0, 0)
+
+
+def test_a_fetch_is_told_of_a_newer_high_watermark_at_once(three: Members) -> None:
+    request = fetch(1, last=(1, 1), known=0, wait_ms=500)
+    assert part(three.fetch(0, request)).high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("id", "request_", "code"),
+    [
+        (0, fetch(epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
+        (0, fetch(epoch=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (1, fetch(2, epoch=1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (0, fetch(0), ErrorCode.INVALID_REQUEST),
+        (0, fetch(last=(2, 0)), ErrorCode.INVALID_REQUEST),
+        (0, fetch(last=(0, -1)), ErrorCode.INVALID_REQUEST),
+        (0, fetch(last=(-1, 0)), ErrorCode.INVALID_REQUEST),
+        (0, fetch(wait_ms=-1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_fetches_that_are_refused_say_who_leads(
+    three: Members, id: int, request_: FetchRequest, code: ErrorCode
+) -> None:
+    answer = part(three.fetch(id, request_))
+    assert answer.error_code == code
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (0, 1)
+
+
+def test_fetches_that_are_refused_as_a_whole(three: Members) -> None:
+    stranger = fetch()
+    stranger.cluster_id = "another"
+    assert three.fetch(0, stranger).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert three.fetch(0, FetchRequest(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_leader_that_is_deposed_refuses_who_waits(three: Members) -> None:
+    three[0].handle_fetch(fetch(9, last=(1, 1), wait_ms=500), "waits", three.now)
+    assert asked_vote(three, vote(1, epoch=2, last=(1, 1))) == (ErrorCode.NONE, True)
+    answers = {token: answer for token, answer in three[0].take_answers() if token == "waits"}
+    assert part(answers["waits"]).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_log_that_parts_is_cut_where_it_parts(three: Members) -> None:
+    three[0].append([topic(1)], three.now)
+    three.deliver()
+    three.reaches = lambda sender, receiver: False
+    three[0].append([topic(2), topic(3)], three.now)
+    assert three[0].log_end_offset == 4
+    three.reaches = lambda sender, receiver: 0 not in (sender, receiver)
+    three.pass_time(6_000, step=20)
+    leader = next(id for id in (1, 2) if three[id].is_ready)
+    three[leader].append([topic(4)], three.now)
+    assert part(three.fetch(leader, fetch(0, three[leader].epoch, last=(1, 4)))).diverging_epoch.end_offset == 2
+    three.reaches = lambda sender, receiver: True
+    three.pass_time(3_000, step=20)
+    assert [three.names(id) for id in (0, 1, 2)] == [["t1", "t4"]] * 3
+
+
+def test_a_leader_cannot_make_a_member_drop_what_is_committed(three: Members) -> None:
+    three[0].append([topic(1)], three.now)
+    three.deliver()
+    three.pass_time(1_000)
+    three.now += 600
+    three[0].tick(three.now)
+    three[0].take_answers()
+    three[1].tick(three.now + 2_000)
+    three[1].handle_begin_quorum_epoch(messages.begin_request(CLUSTER, 1, 2, 9), three.now)
+    peer, request = next(each for each in three[1].take_sends() if isinstance(each[1], FetchRequest) and each[0] == 2)
+    response = messages.fetch_response(ErrorCode.NONE, 9, 2, high_watermark=0, diverging=(1, 0))
+    three[1].receive(peer, request, response, three.now)
+    assert three.names(1) == ["t1"]
+    assert "below what is committed" in three.sayings[-1]
+
+
+# ---- committing
+
+
+def test_a_majority_commits_and_less_does_not(three: Members) -> None:
+    three.reaches = lambda sender, receiver: False
+    three[0].append([topic(1)], three.now)
+    assert three.names(0) == []
+    assert [record.name for _, record in three[0].appended(0)] == ["t1"]
+    three.reaches = lambda sender, receiver: 2 not in (sender, receiver)
+    three.pass_time(600)
+    assert three.names(0) == three.names(1) == ["t1"]
+
+
+def figure_8() -> tuple[Members, int]:
+    """Raft's figure 8: a record of epoch 1 reaches a majority only while its leader leads epoch 3.
+
+    Member 0 leads epoch 1 and is alone with its first record; member 1 leads epoch 2 and is alone with that; member 0
+    leads epoch 3 and gets the record of epoch 1, and nothing more, to member 2. Gives its high watermark then.
+    """
+    members = Members(fetch_max_bytes=1)
+    members.start(0, 1, 2)
+    for leader_id in (0, 1):
+        stand(members, leader_id, voter=2)
+        assert members[leader_id].log_end_offset == 1
+        members.lose_power(leader_id)
+        members.start(leader_id)
+    members.lose_power(1)
+    stand(members, 0, voter=2)
+    leader = members[0]
+    assert leader.log_end_offset == 2
+    one = fetch(2, leader.epoch, last=(0, 0))
+    one.max_bytes = 1
+    assert len(part(members.fetch(0, one)).records) > 0
+    members.fetch(0, fetch(2, leader.epoch, last=(1, 1)))
+    return members, leader.high_watermark
+
+
+def stand(members: Members, id: int, *, voter: int) -> None:
+    """A member is elected by one other; nobody has fetched from it then."""
+    quorum = members[id]
+    for _ in range(2000):
+        members.now += 5
+        quorum.tick(members.now)
+        for peer, request in quorum.take_sends():
+            if peer == voter and not isinstance(request, FetchRequest) and not quorum.is_leader:
+                quorum.receive(peer, request, members.ask(voter, request), members.now)
+        if quorum.is_leader:
+            return
+    raise AssertionError(f"member {id} was not elected")
+
+
+def test_a_majority_does_not_commit_a_record_of_an_old_epoch() -> None:
+    members, high_watermark = figure_8()
+    assert high_watermark == 0
+    leader = members[0]
+    members.fetch(0, fetch(2, leader.epoch, last=(leader.epoch, 2)))
+    assert leader.high_watermark == 2
+
+
+def test_without_the_rule_the_figure_would_commit_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_module, "next_commit", lambda current, reached, start: max(current, reached))
+    assert figure_8()[1] == 1
+
+
+# ---- appending
+
+
+def test_only_a_ready_leader_appends(three: Members) -> None:
+    with pytest.raises(KafkaError) as refused:
+        three[1].append([topic(1)], three.now)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    fresh = Members()
+    fresh.start(0, 1, 2)
+    stand(fresh, 0, voter=1)
+    assert not fresh[0].is_ready
+    with pytest.raises(KafkaError):
+        fresh[0].append([topic(1)], fresh.now)
+
+
+def test_a_disk_that_refuses_leaves_nothing_behind() -> None:
+    members = Members(voters=1)
+    members.start(0)
+    members.disks[0].read_only = True
+    with pytest.raises(KafkaError) as refused:
+        members[0].append([topic(1)], members.now)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    members.disks[0].read_only = False
+    assert (members[0].log_end_offset, members[0].high_watermark) == (1, 1)
+    assert members[0].append([topic(2)], members.now) == 1
+    assert members.names(0) == ["t2"]
+
+
+# ---- observers
+
+
+def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None:
+    members = Members(observers=1)
+    members.start(0, 1, 2, 3)
+    members.elect(0)
+    members.pass_time(1_000)
+    members[0].append([topic(1)], members.now)
+    members.deliver()
+    assert members.names(3) == ["t1"]
+    assert members[3].role is Role.FOLLOWER
+    answer = members.ask(3, vote(1, epoch=2, voter=3, last=(1, 50))).topics[0].partitions[0]
+    assert (answer.error_code, answer.vote_granted) == (ErrorCode.INCONSISTENT_VOTER_SET, False)
+    members.lose_power(0, 1, 2)
+    members.pass_time(10_000, step=50)
+    assert members[3].role in OBSERVER_ROLES
+
+
+# ---- describing
+
+
+def test_the_leader_describes_the_quorum(three: Members) -> None:
+    three[0].append([topic(1)], three.now)
+    three.deliver()
+    three.fetch(0, fetch(9, last=(1, 1), known=0))
+    partition = three[0].handle_describe_quorum(three.now).topics[0].partitions[0]
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (0, 1, 2)
+    assert [(each.replica_id, each.log_end_offset) for each in partition.current_voters] == [(0, 2), (1, 2), (2, 2)]
+    assert [each.replica_id for each in partition.observers] == [9]
+    assert all(each.last_fetch_timestamp == three.now for each in partition.current_voters)
+    other = three[1].handle_describe_quorum(three.now).topics[0].partitions[0]
+    assert other.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    later = three.now + 300_000
+    assert three[0].handle_describe_quorum(later).topics[0].partitions[0].observers == []
+
+
+# ---- tables
+
+
+def test_every_role_can_be_reached_and_left() -> None:
+    assert {before for before, _ in TRANSITIONS} == {after for _, after in TRANSITIONS} == set(Role)
+    assert all(reason for reason in TRANSITIONS.values())
+
+
+def test_a_step_that_the_table_does_not_know_is_a_mistake(three: Members) -> None:
+    with pytest.raises(AssertionError, match="follower to candidate"):
+        three[1]._become_candidate(three.now)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_steps_bear_the_specifications_names() -> None:
+    members = Members()
+    members.start(0, 1, 2)
+    members.elect(0).append([topic(1)], members.now)
+    members.deliver()
+    actions = set(re.findall(r'Step\("(\w+)"', SPECIFICATION.read_text()))
+    told = {action for _, action in members.traces}
+    assert told <= actions
+    assert told == actions, actions - told
+
+
+@pytest.mark.parametrize("voters", [(), (1, 1), (-1, 2)])
+def test_voters_that_cannot_be(voters: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"controller\.quorum\.voters"):
+        QuorumSettings(voters)
+
+
+def test_settings_come_from_the_configuration() -> None:
+    from reference.controller.config_table import BROKER
+
+    def integer(name: str) -> int:
+        default = BROKER[name].default
+        assert default is not None
+        return int(default)
+
+    assert QuorumSettings.of(integer, [1, 2]) == QuorumSettings((1, 2))

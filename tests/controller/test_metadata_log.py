@@ -1,0 +1,62 @@
+"""The metadata log on its own: what is appended is replayed, and what failed has left nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.controller.metadata_log import MAX_RECORDS_IN_BATCH, MetadataLog
+from reference.protocol.codec import decode
+from reference.protocol.messages.leader_change_message import LeaderChangeMessage
+from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.records.batch import read_all_records
+from reference.storage.disk import SimulatedDisk
+from reference.storage.errors import StorageError
+from tests.controller.quorum_members import topic
+from tests.storage.logs import NOW, open_log
+
+
+def names(log: MetadataLog, start: int = 0, end: int | None = None) -> list[tuple[int, str]]:
+    return [(offset, each.name) for offset, each in log.replay(start, end) if isinstance(each, TopicRecord)]
+
+
+def test_records_of_a_decision_are_replayed_in_their_order() -> None:
+    log = MetadataLog(open_log())
+    log.begin_epoch(1, 0, [0, 1], NOW)
+    assert log.append([topic(1), topic(2)], 1, NOW) == 1
+    assert log.append([topic(3)], 1, NOW) == 3
+    assert names(log) == [(1, "t1"), (2, "t2"), (3, "t3")]
+    assert names(log, start=2) == [(2, "t2"), (3, "t3")]
+    assert names(log, start=0, end=3) == [(1, "t1"), (2, "t2")]
+    assert names(log, start=4) == []
+
+
+def test_the_first_record_of_an_epoch_says_who_leads_and_who_voted() -> None:
+    log = MetadataLog(open_log())
+    log.begin_epoch(4, 2, [0, 1, 2], NOW, granting=[1, 2])
+    data = log.log.read(0, 1000).records
+    (record,) = read_all_records(data if isinstance(data, bytes) else data.read())
+    message = decode(LeaderChangeMessage, 0, record.value or b"")
+    assert message.leader_id == 2
+    assert [each.voter_id for each in message.voters] == [0, 1, 2]
+    assert [each.voter_id for each in message.granting_voters] == [1, 2]
+    assert log.log.recovery_point == 1
+
+
+def test_a_write_that_fails_leaves_neither_record_nor_epoch() -> None:
+    disk = SimulatedDisk()
+    log = MetadataLog(open_log(disk))
+    log.begin_epoch(1, 0, [0], NOW)
+    disk.capacity_bytes = disk.used_bytes + 150
+    with pytest.raises(StorageError):
+        log.append([topic(number) for number in range(100)], 2, NOW)
+    disk.capacity_bytes = None
+    assert log.log.log_end_offset == 1
+    assert log.log.leader_epoch == 1
+    log.append([topic(1)], 3, NOW)
+    assert (log.log.epoch_at(0), log.log.epoch_at(1)) == (1, 3)
+
+
+def test_no_decision_is_larger_than_a_batch() -> None:
+    log = MetadataLog(open_log())
+    with pytest.raises(AssertionError):
+        log.append([topic(1)] * (MAX_RECORDS_IN_BATCH + 1), 1, NOW)

@@ -184,10 +184,17 @@ def unregister_broker(image: MetadataImage, configuration: Configuration, broker
 
 
 def fence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """The broker was not heard from, or asks for it: it leaves the ISRs, others lead, and it may not come back by itself."""
-    change = _change_of(image.brokers[broker])
-    change.fenced = FENCE
-    return [*_leave_isrs(image, configuration, broker), change]
+    """The broker was not heard from, or asks for it: it leaves the ISRs, and others lead.
+
+    Kafka writes again that it is fenced where it was; here that is no record.
+    """
+    found = image.brokers[broker]
+    records = _leave_isrs(image, configuration, broker)
+    if not found.fenced:
+        change = _change_of(found)
+        change.fenced = FENCE
+        records.append(change)
+    return records
 
 
 def unfence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:

@@ -177,10 +177,10 @@ def elect_leader(
     """
     topic, partition = _find(image, name, index)
     if partition.has_preferred_leader:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     record = _elected(image, configuration, topic, index, Election.PREFERRED)
     if record is None:
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     return record
 
 
@@ -194,10 +194,12 @@ def elect_unclean_leader(
     """
     topic, partition = _find(image, name, index)
     if partition.leader != NO_LEADER:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     record = _elected(image, configuration, topic, index, Election.UNCLEAN)
     if record is None:
-        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+        )
     return record
 
 

@@ -21,10 +21,11 @@ from reference.controller.decision import Decision
 from reference.controller.elections import leads_any
 from reference.controller.image import BrokerImage, MetadataImage
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.primitives import NodeId, Offset, TimestampMs
-from reference.protocol.schema import Message
 
 NOTHING_REPLAYED: Offset = -1
+"""How far a broker is that has not said so since its registration has changed: as Kafka, its next heartbeat is waited for."""
 
 Life = tuple[NodeId, int]
 """A broker and its epoch: a broker that comes back is heard from anew."""
@@ -141,10 +142,12 @@ class Heartbeats:
             leads=leads_any(image, broker.id),
             is_known_to_have_left=self._is_known_to_have_left(image, broker),
         )
-        records = _become(image, configuration, broker, after) if after is not state else []
+        records = _STEPS[after](image, configuration, broker.id) if after is not state else []
         records += lose_directories(image, configuration, broker.id, request.offline_log_dirs)
         records += cordon_directories(image, broker.id, request.cordoned_log_dirs)
-        self._note(broker, after, request.current_metadata_offset, offset + len(records) - 1)
+        is_changed = any(isinstance(each, BrokerRegistrationChangeRecord) for each in records)
+        replayed = NOTHING_REPLAYED if is_changed else request.current_metadata_offset
+        self._note(broker, after, replayed, offset + len(records) - 1)
         response = BrokerHeartbeatResponse(
             is_caught_up=is_caught_up,
             is_fenced=after.is_fenced,
@@ -174,15 +177,6 @@ class Heartbeats:
             self._shutdown_offsets.setdefault(life, last_offset)
         else:
             self._shutdown_offsets.pop(life, None)
-
-
-def _become(
-    image: MetadataImage, configuration: Configuration, broker: BrokerImage, state: BrokerState
-) -> list[Message]:
-    step = _STEPS[state]
-    if broker.fenced and state.is_fenced:
-        return []
-    return step(image, configuration, broker.id)
 
 
 _STEPS = {

@@ -102,13 +102,16 @@ def change_partition(
 
 
 def _complete_reassignment(target: Target) -> None:
-    """Once all that stay are in sync, those that go are dropped (KIP-455)."""
-    if not target.removing_replicas and not target.adding_replicas:
-        return
-    isr = [each for each in target.isr if each not in target.removing_replicas]
-    replicas = [each for each in target.replicas if each not in target.removing_replicas]
-    gone = bool(target.removing_replicas) and not (isr and replicas)
-    if not gone and set(replicas) <= set(isr):
+    """Once all that come are in sync, those that go are dropped (KIP-455).
+
+    Where fewer come than go, all that stay must be in sync too: the partition gets by with fewer replicas from then on.
+    """
+    adding, removing = target.adding_replicas, target.removing_replicas
+    isr = [each for each in target.isr if each not in removing]
+    replicas = [each for each in target.replicas if each not in removing]
+    leaves_nobody = bool(removing) and not (isr and replicas)
+    needed = adding if len(adding) >= len(removing) else [*adding, *replicas]
+    if (adding or removing) and not leaves_nobody and {*needed} <= {*isr}:
         target.isr, target.replicas = isr, replicas
         target.removing_replicas, target.adding_replicas = [], []
 

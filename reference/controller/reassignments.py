@@ -113,7 +113,7 @@ def _call_off(
     Errors: KafkaError NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT where that election is not allowed.
     """
     if not partition.is_reassigning:
-        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     target = Target.unchanged(partition)
     target.replicas = [each for each in partition.replicas if each not in partition.adding_replicas]
     target.isr = [each for each in partition.isr if each not in partition.adding_replicas]

@@ -212,20 +212,21 @@ def validate_assignment(image: MetadataImage, replicas: Sequence[NodeId], factor
     Errors: KafkaError INVALID_REPLICA_ASSIGNMENT for none, doubled or unknown brokers, or another factor (TOP-07).
     """
     if not replicas:
-        problem = "The manual partition assignment includes an empty replica list."
-    elif len(set(replicas)) != len(replicas):
-        double = next(replica for replica, times in Counter(replicas).items() if times > 1)
-        problem = f"The manual partition assignment includes the broker {double} more than once."
-    elif unknown := [replica for replica in replicas if replica not in image.brokers]:
-        problem = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
-    elif factor is not None and len(replicas) != factor:
-        problem = (
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-            f"consistent with previous partitions, which have {factor} replica(s)."
+        raise _wrong_assignment("includes an empty replica list.")
+    for replica, times in sorted(Counter(replicas).items()):
+        if replica not in image.brokers:
+            raise _wrong_assignment(f"includes broker {replica}, but no such broker is registered.")
+        if times > 1:
+            raise _wrong_assignment(f"includes the broker {replica} more than once.")
+    if factor is not None and len(replicas) != factor:
+        raise _wrong_assignment(
+            f"includes a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, "
+            f"which have {factor} replica(s)."
         )
-    else:
-        return
-    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _wrong_assignment(problem: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {problem}")
 
 
 def create_partitions(

@@ -58,7 +58,7 @@ def random_target(chance: random.Random, partition: PartitionImage) -> Target:
         target.removing_replicas = sorted({*partition.replicas} - {*wanted})
         target.adding_replicas = sorted({*wanted} - {*partition.replicas})
         target.replicas = [*wanted, *target.removing_replicas]
-    elif partition.is_reassigning and {*partition.replicas} - {*partition.adding_replicas}:
+    elif {*partition.replicas} - {*partition.adding_replicas} and chance.random() < 0.1:
         target.replicas = [each for each in partition.replicas if each not in partition.adding_replicas]
         target.removing_replicas, target.adding_replicas = [], []
     if chance.random() < 0.1:

@@ -175,6 +175,12 @@ class MetadataImage:
         if isinstance(record, RegisterBrokerRecord):
             self.brokers[record.broker_id].registered_at = record.broker_epoch if offset is None else offset
 
+    def clear(self) -> None:
+        """Forget everything: a snapshot takes the place of what was replayed."""
+        for table in (self.topics, self.topics_by_id, self.brokers, self.configs, self.features):
+            table.clear()
+        self.end_offset, self.next_producer_id = 0, 0
+
     def copy(self) -> MetadataImage:
         """An image of its own: what is applied to it does not show in this one."""
         topics = {name: replace(topic, partitions=dict(topic.partitions)) for name, topic in self.topics.items()}

@@ -7,7 +7,7 @@ the records first. Source: requirements COO-*, GRP-*, OFF-*; org.apache.kafka.co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,7 +32,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.group_metadata_key import GroupMetadataKey
 from reference.protocol.messages.group_metadata_value import GroupMetadataValue
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_commit_key import OffsetCommitKey
@@ -294,6 +294,18 @@ class GroupCoordinator:
                 record = offset_record(OffsetCommitKey(group=group, topic=key[0], partition=key[1]), None)
                 tombstones.setdefault(group, []).append(record)
         return tombstones
+
+    def unload(self, concerned: Callable[[GroupId], bool]) -> None:
+        """Another node coordinates these groups now: who waits is told, and what is known of them is forgotten (COO-06)."""
+        for group in [group for id, group in self.groups.items() if concerned(id)]:
+            del self.groups[group.id]
+            for member in group.members.values():
+                if member.joining is not None:
+                    self._answer(group.id, member.joining, JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+                if member.syncing is not None:
+                    self._answer(group.id, member.syncing, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+        for id in [id for id in self.offsets if concerned(id)]:
+            del self.offsets[id]
 
     # ---- time, answers, the log
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reference.node import configs, fetch, groups, log_dirs, metadata, offsets, produce, producers, topics
-from reference.node.release import versions_of
+from reference.node import configs, controlling, fetch, groups, log_dirs, metadata, offsets, produce, producers, topics
+from reference.node.controller import is_controllers_own
+from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Request
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
@@ -21,8 +23,11 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS, CREATE_TOPICS, DEL
 DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 21, 22, 23, 32, 33
 DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 35, 37, 44, 60
 DESCRIBE_PRODUCERS, DESCRIBE_TOPIC_PARTITIONS = 61, 75
+ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, UNREGISTER_BROKER = 43, 45, 46, 64
+VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ALTER_PARTITION, ENVELOPE = 52, 53, 54, 55, 56, 58
+FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
 
-HANDLERS: dict[int, Handler] = {
+BROKER_HANDLERS: dict[int, Handler] = {
     PRODUCE: produce.produce,
     FETCH: fetch.fetch,
     LIST_OFFSETS: offsets.list_offsets,
@@ -35,34 +40,76 @@ HANDLERS: dict[int, Handler] = {
     LEAVE_GROUP: groups.leave_group,
     SYNC_GROUP: groups.sync_group,
     API_VERSIONS: metadata.api_versions,
-    CREATE_TOPICS: topics.create_topics,
-    DELETE_TOPICS: topics.delete_topics,
     DELETE_RECORDS: topics.delete_records,
     INIT_PRODUCER_ID: producers.init_producer_id,
     OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
     DESCRIBE_CONFIGS: configs.describe_configs,
-    ALTER_CONFIGS: configs.alter_configs,
     DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
-    CREATE_PARTITIONS: topics.create_partitions,
-    INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
     DESCRIBE_CLUSTER: metadata.describe_cluster,
     DESCRIBE_PRODUCERS: producers.describe_producers,
     DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
 }
-"""Every API that this node serves. An API that is not here is not advertised, and asking for it closes the connection."""
+"""What a broker answers itself."""
+
+CONTROLLER_HANDLERS: dict[int, Handler] = {
+    FETCH: controlling.fetch_metadata,
+    API_VERSIONS: metadata.api_versions,
+    DESCRIBE_CONFIGS: configs.describe_configs,
+    VOTE: controlling.vote,
+    BEGIN_QUORUM_EPOCH: controlling.begin_quorum_epoch,
+    END_QUORUM_EPOCH: controlling.end_quorum_epoch,
+    FETCH_SNAPSHOT: controlling.fetch_snapshot,
+    DESCRIBE_CLUSTER: metadata.describe_cluster,
+    ENVELOPE: controlling.envelope,
+}
+"""What a voter answers itself, on the controllers' listeners."""
+
+DECIDED_HANDLERS: dict[int, Handler] = {
+    CREATE_TOPICS: topics.create_topics,
+    DELETE_TOPICS: topics.delete_topics,
+    ALTER_CONFIGS: configs.alter_configs,
+    CREATE_PARTITIONS: topics.create_partitions,
+    ELECT_LEADERS: controlling.decide,
+    INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+    ALTER_PARTITION_REASSIGNMENTS: controlling.decide,
+    LIST_PARTITION_REASSIGNMENTS: controlling.decide,
+    DESCRIBE_QUORUM: controlling.describe_quorum,
+    ALTER_PARTITION: controlling.decide,
+    BROKER_REGISTRATION: controlling.decide,
+    BROKER_HEARTBEAT: controlling.decide,
+    UNREGISTER_BROKER: controlling.decide,
+    ALLOCATE_PRODUCER_IDS: controlling.decide,
+}
+"""What only the active controller answers: brokers carry it there (KIP-590)."""
 
 ADVERTISED_BELOW_SERVED = {PRODUCE: 0}
 """Kafka 4 advertises Produce from version 0 on though it serves 3 and later: old librdkafka gives up otherwise (KAFKA-18659)."""
 
 
-def advertised_apis() -> dict[int, tuple[int, int]]:
-    """API key -> the lowest and highest version told to clients."""
-    found: dict[int, tuple[int, int]] = {}
-    for key, (lowest, highest) in served_apis().items():
-        found[key] = (ADVERTISED_BELOW_SERVED.get(key, lowest), highest)
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API on one kind of listener. A version that is not served, or an API that is not here, closes the connection."""
+
+    handler: Handler
+    lowest: int
+    highest: int
+    advertised_from: int
+
+
+def apis_of(listener: str) -> dict[int, Api]:
+    """What a kind of listener serves, by API key."""
+    own = BROKER_HANDLERS if listener is BROKER else CONTROLLER_HANDLERS
+    decided = {key: handler for key, handler in DECIDED_HANDLERS.items() if is_served_on(key, listener)}
+    found: dict[int, Api] = {}
+    for key, handler in sorted({**own, **decided}.items()):
+        lowest, highest = versions_of(key)
+        found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest))
     return found
 
 
-def served_apis() -> dict[int, tuple[int, int]]:
-    """API key -> the lowest and highest version that is answered."""
-    return {key: versions_of(key) for key in sorted(HANDLERS)}
+def is_decided(key: int) -> bool:
+    """Whether only the active controller answers it."""
+    return key in DECIDED_HANDLERS
+
+
+assert all(is_controllers_own(key) for key, handler in DECIDED_HANDLERS.items() if handler is controlling.decide)

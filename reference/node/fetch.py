@@ -11,6 +11,7 @@ from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.primitives import TimestampMs, TopicName
+from reference.replication.partition import Partition, Read
 from reference.storage.errors import LogError
 from reference.storage.log import LogSlice
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from reference.node.node import Node
 
 READ_COMMITTED = 1
+FIRST_VERSION_FROM_ANY_REPLICA = 11
+FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 PartitionData = FetchResponse.PartitionData
 
 
 def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
-    """Serve a consumer's fetch (FET-01 to FET-21).
+    """Serve a consumer's fetch (FET-01 to FET-21), or a follower's (REP-*).
 
     It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, or when it
     does not want to wait; else it is parked until an append wakes it or its time is over.
@@ -33,7 +36,7 @@ def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) ->
     if context.error is not ErrorCode.NONE:
         return FetchResponse(error_code=context.error)
     serving = Serving(node, request, body, context)
-    results, size, urgent = serving.read(now)
+    results, size, urgent = serving.read(now, is_first=True)
     if urgent or size >= body.min_bytes or body.max_wait_ms <= 0:
         return node.fetch_sessions.finish(context, request.version, results, now)
     release(results)
@@ -44,13 +47,17 @@ def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) ->
 class Serving:
     """One fetch request, read as often as needed until it is answered."""
 
-    __slots__ = ("_body", "_context", "_node", "_request")
+    __slots__ = ("_body", "_context", "_epoch", "_follower", "_node", "_request")
 
     def __init__(self, node: Node, request: Request, body: FetchRequest, context: FetchContext) -> None:
         self._node = node
         self._request = request
         self._body = body
         self._context = context
+        state = body.replica_state
+        self._follower = state.replica_id if request.version >= FIRST_VERSION_WITH_REPLICA_STATE else body.replica_id
+        self._epoch = state.replica_epoch
+        """Which broker follows, and in which life; below 0 for a consumer."""
 
     @property
     def connection(self) -> ConnectionId:
@@ -64,10 +71,11 @@ class Serving:
         by_id = self._request.version >= FIRST_VERSION_WITH_TOPIC_IDS
         return self._node.topic_name(wanted.topic_id) if by_id else wanted.topic
 
-    def read(self, now: TimestampMs) -> tuple[list[PartitionData], int, bool]:
+    def read(self, now: TimestampMs, is_first: bool = False) -> tuple[list[PartitionData], int, bool]:
         """Read all partitions in order: the results, the bytes of their records, and whether to answer at once.
 
-        The first partition that has records gives at least one whole batch, whatever the limits (FET-08, KIP-74).
+        The first partition that has records gives at least one whole batch, whatever the limits (FET-08, KIP-74). Only
+        the first read of a follower's fetch is news of where it stands.
         """
         body = self._body
         left = min(body.max_bytes, self._node.fetch_max_bytes)
@@ -75,11 +83,15 @@ class Serving:
         size, urgent, waiting = 0, False, False
         results: list[PartitionData] = []
         for wanted in self._context.wanted:
-            result = self._read_one(wanted, min(wanted.max_bytes, left), size == 0, committed)
+            result = self._read_one(wanted, min(wanted.max_bytes, left), size == 0, committed, is_first, now)
             results.append(result)
             if result.error_code in UNKNOWN:
                 pass  # the others go on waiting (FET-21)
-            elif result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0:
+            elif (
+                result.error_code != ErrorCode.NONE
+                or result.diverging_epoch.epoch >= 0
+                or self._is_behind(wanted, result)
+            ):
                 urgent = True
             else:
                 waiting = True
@@ -89,21 +101,31 @@ class Serving:
                 left = max(0, left - len(records))
         return results, size, urgent or not waiting
 
-    def _read_one(self, wanted: Wanted, max_bytes: int, minimum_one: bool, committed: bool) -> PartitionData:
+    def _is_behind(self, wanted: Wanted, result: PartitionData) -> bool:
+        """Whether a follower is to hear at once how far its leader has committed (KIP-1166)."""
+        return self._follower >= 0 and wanted.high_watermark < result.high_watermark
+
+    def _read_one(
+        self, wanted: Wanted, max_bytes: int, minimum_one: bool, committed: bool, is_first: bool, now: TimestampMs
+    ) -> PartitionData:
         result = PartitionData(partition_index=wanted.partition, records=b"")
         name = self._name_of(wanted)
         try:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             partition = self._node.partition(name, wanted.partition)
-            read = partition.read(
-                wanted.fetch_offset,
-                max_bytes=max_bytes,
-                minimum_one=minimum_one,
-                committed=committed,
-                asked_epoch=wanted.current_leader_epoch,
-                last_epoch=wanted.last_fetched_epoch,
-            )
+            if self._follower >= 0:
+                read = self._read_as_follower(partition, wanted, max_bytes, minimum_one, is_first, now)
+            else:
+                read = partition.read(
+                    wanted.fetch_offset,
+                    max_bytes=max_bytes,
+                    minimum_one=minimum_one,
+                    committed=committed,
+                    asked_epoch=wanted.current_leader_epoch,
+                    last_epoch=wanted.last_fetched_epoch,
+                    from_any_replica=self._request.version >= FIRST_VERSION_FROM_ANY_REPLICA,
+                )
         except (KafkaError, LogError) as error:
             return self._refuse(name, result, error)
         result.high_watermark = read.high_watermark
@@ -120,6 +142,25 @@ class Serving:
             epoch, end = read.diverging
             result.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
         return result
+
+    def _read_as_follower(
+        self, partition: Partition, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs
+    ) -> Read:
+        """Records up to the log's end; the leader learns how far the follower is, and may commit or propose by it."""
+        if not is_first:
+            return partition.read_as_follower(
+                self._follower, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, max_bytes,
+                minimum_one,
+            )  # fmt: skip
+        before = partition.high_watermark, partition.pending
+        read = partition.answer_fetch(
+            self._follower, self._epoch, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, now,
+            max_bytes, minimum_one, wanted.log_start_offset,
+        )  # fmt: skip
+        if (partition.high_watermark, partition.pending) != before:
+            self._node.replication.may_propose(partition)
+            self._node.on_moved(partition, now)
+        return read
 
     def _refuse(self, name: TopicName | None, result: PartitionData, error: KafkaError | LogError) -> PartitionData:
         """An error's result: where the log is, is not told, as Kafka does not (FET-02)."""

@@ -45,6 +45,8 @@ class Wanted:
     current_leader_epoch: Epoch
     last_fetched_epoch: Epoch
     log_start_offset: Offset
+    high_watermark: Offset
+    """What a follower has for its high watermark; consumers do not say one, and the default is beyond all."""
     told_high_watermark: Offset = -1
     told_log_start_offset: Offset = -1
 
@@ -110,6 +112,7 @@ class FetchSessions:
                 known.current_leader_epoch = each.current_leader_epoch
                 known.last_fetched_epoch = each.last_fetched_epoch
                 known.log_start_offset = each.log_start_offset
+                known.high_watermark = each.high_watermark
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 session.partitions.pop((topic.topic, topic.topic_id, partition), None)
@@ -193,4 +196,5 @@ def _wanted(request: FetchRequest) -> Iterable[Wanted]:
                 each.current_leader_epoch,
                 each.last_fetched_epoch,
                 each.log_start_offset,
+                each.high_watermark,
             )

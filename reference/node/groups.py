@@ -23,16 +23,18 @@ from reference.protocol.messages.offset_commit_value import OffsetCommitValue
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from reference.protocol.primitives import NO_UUID, GroupId, TimestampMs, TopicName
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
+from reference.replication.partition import Partition
 from reference.storage.errors import LogError
 
 if TYPE_CHECKING:
     from reference.node.node import Node
 
 OFFSETS_TOPIC = "__consumer_offsets"
+REPLAY_BYTES = 1 << 20
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 """JoinGroup: before, no protocol is the empty text."""
 
@@ -161,7 +163,7 @@ def write_records(node: Node, group: GroupId, records: list[KeyValue], now: Time
         return ErrorCode.UNKNOWN_SERVER_ERROR
     except KafkaError:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    node.on_append(partition, now)
+    node.on_moved(partition, now)
     return ErrorCode.NONE
 
 
@@ -289,6 +291,33 @@ def _committed(committed: dict[OffsetKey, OffsetCommitValue], name: TopicName, i
     """Offset, leader epoch and metadata; -1, -1 and nothing where none was committed (OFF-02)."""
     value = committed.get((name, index))
     return (value.offset, value.leader_epoch, value.metadata) if value is not None else (-1, -1, "")
+
+
+def on_role(node: Node, partition: Partition, now: TimestampMs) -> None:
+    """This node coordinates the groups of the partitions of `__consumer_offsets` that it leads, and no others (COO-06)."""
+    count = len(node.image.topics[OFFSETS_TOPIC].partitions)
+    node.groups.unload(lambda group: partition_of(group, count) == partition.index)
+    if partition.is_leader:
+        _replay(node, partition, now)
+
+
+def _replay(node: Node, partition: Partition, now: TimestampMs) -> None:
+    log = partition.log
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.read(offset, REPLAY_BYTES).records
+        data = found if isinstance(found, bytes) else found.read()
+        if not isinstance(found, bytes):
+            found.release()
+        before = offset
+        for batch in read_batches(data):
+            offset = batch.header.next_offset
+            if not batch.header.is_control:
+                for record in records_of(batch.data):
+                    if record.key is not None:
+                        node.groups.replay(record.key, record.value, now)
+        if offset == before:
+            break  # an end without records: nothing below it is missing
 
 
 def forget_topic(node: Node, topic: TopicName, now: TimestampMs) -> None:

@@ -41,22 +41,22 @@ def api_versions(node: Node, request: Request, body: ApiVersionsRequest, now: Ti
         if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.client.software = " ".join(names)
-    return api_versions_response(node, request.version, ErrorCode.NONE)
+    return api_versions_response(node, request, ErrorCode.NONE)
 
 
-def api_versions_response(node: Node, version: int, error: ErrorCode) -> ApiVersionsResponse:
+def api_versions_response(node: Node, request: Request, error: ErrorCode) -> ApiVersionsResponse:
     """The list itself; features whose least level is 0 are told from version 4 on (API-10)."""
     image = node.image
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
-            ApiVersionsResponse.ApiVersion(api_key=key, min_version=lowest, max_version=highest)
-            for key, (lowest, highest) in node.advertised_apis.items()
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=api.advertised_from, max_version=api.highest)
+            for key, api in node.apis_for(request.client).items()
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in node.supported_features.items()
-            if lowest > 0 or version >= 4
+            if lowest > 0 or request.version >= 4
         ],
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
@@ -177,9 +177,7 @@ def _create_automatically(node: Node, name: str, now: TimestampMs) -> None:
     if name in INTERNAL_TOPICS:
         node.create_internal_topic(name, now)
         return
-    node.create_topic(
-        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1), now, quietly=True
-    )
+    node.create_topic(CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1), now)
 
 
 def _describe(node: Node, topic: TopicImage) -> TopicResponse:

@@ -1,8 +1,14 @@
 """One node: messages and ticks in, effects out.
 
-Inputs are `receive` (a frame from a client's connection), `disconnected`, and `tick`; each comes with the time in
-milliseconds. Outputs are effects, taken by `take_effects`, and what is on the disk. The same inputs on the same disk give
-the same outputs: there is no clock, no chance but the seeded generator, and no waiting in here.
+Inputs are `receive` (a frame from a connection), `disconnected`, `answered` and `unreachable` (of what was sent to other
+nodes), and `tick`; each comes with the time in milliseconds. Outputs are effects, taken by `take_effects`, and what is on
+the disk. The same inputs on the same disk give the same outputs: there is no clock, no chance but the seeded generator, and
+no waiting in here.
+
+A node is a broker, a controller, or both (process.roles). Each has a replica of the metadata log (`quorum`), whose committed
+records make the one image that everything else acts by: as a broker it registers (`membership`), takes up its partitions
+(`replicas`) and replicates them (`replication`); as a voter it may come to be the active controller (`controller`), and what
+only that can answer is carried to it (`forwarding`).
 
 Frames are read in place: whatever a handler keeps after it returns, it has copied.
 """
@@ -18,43 +24,54 @@ from uuid import UUID
 from reference.controller import topics as topic_plans
 from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint, MetadataImage
-from reference.controller.metadata_log import MetadataLog
-from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
+from reference.controller.quorum import Quorum
+from reference.controller.quorum_settings import QuorumSettings
 from reference.coordinator.group_coordinator import GroupCoordinator
 from reference.node import groups, metadata
-from reference.node.apis import API_VERSIONS, HANDLERS, advertised_apis, served_apis
-from reference.node.effects import Close, ConnectionId, Effect, Respond
+from reference.node.apis import API_VERSIONS, Api, apis_of, is_decided
+from reference.node.controller import SUPPORTED_FEATURES, Controller
+from reference.node.effects import Close, ConnectionId, Effect, HangUp, Respond
 from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
+from reference.node.forwarding import Forwarding
+from reference.node.membership import Membership, State
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
+from reference.node.refusals import refusal
+from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
+from reference.node.replication import Replication
 from reference.node.requests import Client, ParkingLot, Request
-from reference.protocol.codec import CodecError, decode_from
+from reference.node.voters import Address, voters_of
+from reference.protocol.codec import CodecError, Part, decode_from
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.frames import UnknownVersion, decode_request, encode_response
-from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.feature_level_record import FeatureLevelRecord
-from reference.protocol.messages.partition_change_record import PartitionChangeRecord
-from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
-from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.primitives import Buffer, NodeId, ProducerId, TimestampMs, TopicId, TopicName
-from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.schema import Message
+from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
+from reference.replication.reign import Peer
 from reference.storage.disk import Disk
-from reference.storage.errors import StorageError
 from reference.storage.log_manager import LogManager
 
-PRODUCER_ID_BLOCK = 1000
-"""Producer ids that the controller gives out at a time (KIP-730)."""
+MAX_HELD = 10_000
+"""Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
 
-METADATA_VERSION = ("metadata.version", 30)
-"""4.3-IV0, the level that Apache Kafka 4.3.1 finalizes."""
+STEPS_TO_BE_UNFENCED = 2
+"""A registration and a heartbeat, where the controller is this very node."""
 
-SUPPORTED_FEATURES = {"metadata.version": (7, 30)}
+QUORUM_LANE, QUORUM_FETCH_LANE = "quorum", "quorum-fetch"
+METADATA_FETCHES = frozenset({1, 59})
+"""Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
+
+CONTROLLER_TIMEOUT_MS = 30_000
+"""request.timeout.ms' default: how long the active controller may take for an answer."""
 
 Chance = topic_plans.Chance
+Answered = Callable[[Message | None, TimestampMs], None]
 
 
 class SeededChance(Protocol):
@@ -73,6 +90,12 @@ class Identity:
     incarnation: UUID
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    directory: UUID | None = None
+    """The id of the data folder; without one, one that follows from the node's."""
+
+    @property
+    def directory_id(self) -> UUID:
+        return self.directory or UUID(int=(1 << 64) + self.node)
 
 
 Logger = Callable[[str, str], None]
@@ -80,7 +103,7 @@ Logger = Callable[[str, str], None]
 
 
 class Node:
-    """A broker and the controller of its own cluster of one."""
+    """A broker, a controller, or both."""
 
     def __init__(
         self,
@@ -93,9 +116,10 @@ class Node:
         log: Logger = lambda level, message: None,
         tracer: Trace | None = None,
     ) -> None:
-        """Start on a folder: load the logs, replay the metadata, register, take up the reign of each partition.
+        """Start on a folder: load the logs, join the quorum; alone in it, register and take up each partition at once.
 
-        Errors: StorageError, CorruptFile, CodecError and RecordsError for a folder that cannot be served.
+        Errors: StorageError, CorruptFile, CodecError and RecordsError for a folder that cannot be served; KafkaError
+        where the disk refuses what a first start must write.
         """
         self.id = identity.node
         self.cluster_id = identity.cluster_id
@@ -104,7 +128,6 @@ class Node:
         self.log = log
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
-        self.advertised_apis = advertised_apis()
         self.supported_features = SUPPORTED_FEATURES
         self.produces: ParkingLot[ParkedProduce] = ParkingLot()
         self.fetches: ParkingLot[Serving] = ParkingLot()
@@ -112,95 +135,63 @@ class Node:
         self.fetch_sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.fetch_max_bytes = integer("fetch.max.bytes")
         self.groups = GroupCoordinator(groups.settings_of(self), chance)
-        self._served = served_apis()
+        self._apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
+        self.controller_listeners = _names(properties.get("controller.listener.names", ""))
+        self._own_listener = properties.get("inter.broker.listener.name", "").upper()
         self._disk = disk
         self._effects: list[Effect] = []
-        self.peers = Peers(identity.node, self._emit)
         self._clients: dict[ConnectionId, Client] = {}
+        self._held: list[tuple[ConnectionId, bytes]] = []
         self._min_isrs: dict[TopicName, int] = {}
         self._producer_ids = range(0)
-        self._epoch = 0
+        self._is_asking_for_ids = False
+        self._is_pumping = False
+        self._followed_controller: NodeId = -1
+        self.peers = Peers(identity.node, self._emit)
+        self.voters = voters_of(properties, identity.node)
+        self.is_broker = "broker" in _roles(properties)
         self.logs = LogManager(disk, folder, log)
         self.logs.producer_expiration_ms = integer("producer.id.expiration.ms")
         self.logs.expiry_check_ms = integer("producer.id.expiration.check.interval.ms")
         self.logs.load(now)
         self.replicas = Replicas(
-            identity.node, self.image, self.configuration, self.logs, now,
-            given_up=self._on_given_up, failed=self.storage_failed, trace=tracer,
+            identity.node, self.image, self.configuration, self.logs, self, now, brokers=self.peer_of, trace=tracer,
         )  # fmt: skip
         self.partitions = self.replicas.partitions
-        self._metadata_log = MetadataLog(self.logs.metadata_log(now))
-        self._start(identity, now)
-
-    # ---- starting
-
-    def _start(self, identity: Identity, now: TimestampMs) -> None:
-        for _, record in self._metadata_log.replay(0):
-            self.image.apply(record)
-        folder = Path(self.folder) / "__cluster_metadata-0"
-        self._epoch = read_quorum_state(self._disk, folder).leader_epoch + 1
-        write_quorum_state(self._disk, folder, QuorumState(self.id, self._epoch, self.id))
-        self._metadata_log.begin_epoch(self._epoch, self.id, [self.id], now)
-        self.image.end_offset = self._metadata_log.log.log_end_offset
-        records: list[Message] = []
-        name, level = METADATA_VERSION
-        if self.image.features.get(name) != level:
-            records.append(FeatureLevelRecord(name=name, feature_level=level))
-        records.append(self._registration(identity, self.image.end_offset + len(records)))
-        records += self._new_reigns()
-        self._append_metadata(records, now)
-        self._reconcile(now)
-        self._load_groups(now)
-
-    def _registration(self, identity: Identity, offset: int) -> RegisterBrokerRecord:
-        """This broker's registration; its epoch is the record's own offset, so every start has another."""
-        return RegisterBrokerRecord(
-            broker_id=self.id,
-            incarnation_id=identity.incarnation,
-            broker_epoch=offset,
-            end_points=[
-                RegisterBrokerRecord.BrokerEndpoint(
-                    name=each.listener, host=each.host, port=each.port, security_protocol=0
-                )
-                for each in identity.endpoints
-            ],
-            features=[
-                RegisterBrokerRecord.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in SUPPORTED_FEATURES.items()
-            ],
-            rack=identity.rack,
-            fenced=False,
+        fetching = FetchSettings(
+            integer("replica.fetch.wait.max.ms"), integer("replica.fetch.min.bytes"),
+            integer("replica.fetch.response.max.bytes"), integer("replica.fetch.max.bytes"),
+            integer("replica.fetch.backoff.ms"),
+        )  # fmt: skip
+        lag_max_ms = integer("replica.lag.time.max.ms")
+        self.replication = Replication(identity.node, self.partitions, self, fetching, lag_max_ms, now)
+        self.quorum = Quorum(
+            identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), disk,
+            self.logs.metadata_log(now), chance, now, directory=identity.directory_id, say=log, trace=tracer,
+        )  # fmt: skip
+        self.controller = Controller(
+            self.quorum,
+            self.image,
+            self.configuration,
+            identity.cluster_id,
+            identity.incarnation,
+            self._apply_committed,
         )
-
-    def _new_reigns(self) -> list[Message]:
-        """After a restart this node leads its partitions in a new epoch: whoever held on to the old one is fenced."""
-        return [
-            PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=self.id)
-            for topic in self.image.topics.values()
-            for index, partition in topic.partitions.items()
-            if self.id in partition.replicas
-        ]
-
-    def _load_groups(self, now: TimestampMs) -> None:
-        """Replay what this node's partitions of `__consumer_offsets` hold."""
-        for (topic, _), partition in sorted(self.partitions.items()):
-            if topic == groups.OFFSETS_TOPIC:
-                self._replay_group_log(partition, now)
-
-    def _replay_group_log(self, partition: Partition, now: TimestampMs) -> None:
-        log = partition.log
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            found = log.read(offset, 1 << 20).records
-            data = found if isinstance(found, bytes) else found.read()
-            for batch in read_batches(data):
-                offset = batch.header.next_offset
-                if not batch.header.is_control:
-                    for record in records_of(batch.data):
-                        if record.key is not None:
-                            self.groups.replay(record.key, record.value, now)
-            if not isinstance(found, bytes):
-                found.release()
+        self.forwarding = Forwarding(self, self.respond, self.respond_raw)
+        self.membership = Membership(
+            _registration(identity, self.logs.last_broker_epoch),
+            heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
+            applied=lambda: self.image.end_offset,
+            ask=lambda body, answered, then: self.ask_controller("heartbeat", body, answered, then),
+            log=log,
+            now=now,
+        )
+        self._pump(now)
+        if self.is_broker and len(self.voters) == 1:
+            # Alone in the quorum a node registers, replays and is unfenced before anybody can ask it for anything.
+            for _ in range(STEPS_TO_BE_UNFENCED):
+                self.membership.tick(now)
+                self._pump(now)
 
     # ---- inputs
 
@@ -217,11 +208,16 @@ class Node:
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
         client = self._clients[connection]
+        kind = CONTROLLER if client.listener in self.controller_listeners else BROKER
+        if kind is BROKER and not self.is_serving:
+            self._hold(connection, frame)
+            return
+        apis = self._apis[kind]
         try:
             header, form, view, position = decode_request(frame)
             key, version = header.request_api_key, header.request_api_version
-            lowest, highest = self._served.get(key, (0, -1))
-            if not lowest <= version <= highest:
+            api = apis.get(key)
+            if api is None or not api.lowest <= version <= api.highest:
                 if key == API_VERSIONS:
                     self._refuse_api_versions(client, header.correlation_id)
                 else:
@@ -238,24 +234,53 @@ class Node:
             self._effects.append(Close(connection, str(error)))
             return
         request = Request(client, key, version, header.correlation_id, header.client_id)
-        response = HANDLERS[key](self, request, body, now)
-        if response is not None:
-            self.respond(request, response)
+        if is_decided(key):
+            self._decide_or_forward(request, api, body, kind, frame, now)
+        else:
+            response = api.handler(self, request, body, now)
+            if response is not None:
+                self.respond(request, response)
+        self._pump(now)
 
     def _refuse_api_versions(self, client: Client, correlation_id: int) -> None:
         """A version too new is answered in version 0 with the list, so that the client can ask again (API-02, KIP-511)."""
         request = Request(client, API_VERSIONS, 0, correlation_id, None)
-        self.respond(request, metadata.api_versions_response(self, 0, ErrorCode.UNSUPPORTED_VERSION))
+        self.respond(request, metadata.api_versions_response(self, request, ErrorCode.UNSUPPORTED_VERSION))
+
+    def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
+        """Before the metadata are replayed nothing true can be said: whoever asks waits."""
+        if len(self._held) < MAX_HELD:
+            self._held.append((connection, bytes(frame)))
+        else:
+            self._effects.append(Close(connection, "too many requests before the broker has caught up"))
+
+    def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
+        """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
+        self.peers.answered(peer, lane, frame, now)
+        self._pump(now)
+
+    def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+        """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
+        self.peers.unreachable(peer, lane, now)
+        self._pump(now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due: parked requests, groups, retention, flushes, checkpoints."""
+        """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
         self.produces.tick(now)
         self.fetches.tick(now)
         self.peers.tick(now)
-        self.groups.tick(now)
-        groups.send_answers(self, now)
-        self.replicas.tick(now)
+        self.quorum.tick(now)
+        self.controller.tick(now)
+        if self.is_broker:
+            self.membership.tick(now)
+            self.forwarding.tick(now)
+            if self.is_serving:
+                self.groups.tick(now)
+                groups.send_answers(self, now)
+                self.replicas.tick(now)
+                self.replication.tick(now)
         self.logs.tick(now)
+        self._pump(now)
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
@@ -263,19 +288,15 @@ class Node:
             self.produces.next_deadline(),
             self.fetches.next_deadline(),
             self.peers.next_deadline(),
-            self.groups.next_deadline(),
+            self.quorum.next_deadline(),
+            *self.controller.deadlines(),
             self.logs.next_deadline(),
-            *self.replicas.deadlines(),
         ]
+        if self.is_broker:
+            times += [self.membership.next_deadline(), self.forwarding.next_deadline()]
+            if self.is_serving:
+                times += [self.groups.next_deadline(), *self.replicas.deadlines(), *self.replication.deadlines()]
         return min(time for time in times if time is not None)
-
-    def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
-        """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
-        self.peers.answered(peer, lane, frame, now)
-
-    def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
-        """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
-        self.peers.unreachable(peer, lane, now)
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -285,15 +306,213 @@ class Node:
         effects, self._effects = self._effects, []
         return effects
 
+    def leave(self, now: TimestampMs, timeout_ms: int) -> None:
+        """A clean end is wanted: ask the controller to move leaderships away; `may_stop` tells when it has."""
+        if self.is_broker:
+            self.membership.leave(now, timeout_ms)
+            self._pump(now)
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether `shut_down` would surprise nobody. Alone in the quorum, nobody is there to take over."""
+        return not self.is_broker or len(self.voters) == 1 or self.membership.state is State.GONE
+
     def shut_down(self, now: TimestampMs) -> None:
         """A clean stop: everything flushed, checkpoints and snapshots written, the clean-shutdown file left."""
-        self.logs.shut_down(self.replicas.high_watermarks(), now)
+        self.quorum.resign(now)
+        self._exchange(now)
+        self.logs.broker_epoch = self.membership.broker_epoch
+        high_watermarks = self.replicas.high_watermarks()
+        for partition in self.partitions.values():
+            partition.shut_down()
+        self.logs.shut_down(high_watermarks, now)
+
+    # ---- the quorum
+
+    def _pump(self, now: TimestampMs) -> None:
+        """After anything that may have moved the quorum: send what it asks, answer, apply what is committed, decide on."""
+        if self._is_pumping:
+            return
+        self._is_pumping = True
+        try:
+            self._exchange(now)
+            self.controller.advance(now)
+            self._exchange(now)
+            self._follow_controller(now)
+            if self.is_broker and self.is_serving:
+                self.replication.propose(now)
+                self.replication.fetch(now)
+                self._exchange(now)
+        finally:
+            self._is_pumping = False
+
+    def _exchange(self, now: TimestampMs) -> None:
+        for peer, body in self.quorum.take_sends():
+            self._ask_voter(peer, body, now)
+        for token, response in self.quorum.take_answers():
+            assert isinstance(token, Request)
+            self.respond(token, response)
+        self._apply_committed(now)
+
+    def _ask_voter(self, peer: NodeId, body: Message, now: TimestampMs) -> None:
+        def answered(answer: Message | None, then: TimestampMs) -> None:
+            if answer is None:
+                self.quorum.unreachable(peer, body, then)
+            else:
+                self.quorum.receive(peer, body, answer, then)
+
+        lane = QUORUM_FETCH_LANE if body.KEY in METADATA_FETCHES else QUORUM_LANE
+        self.peers.ask(peer, self.voters[peer], lane, body, now, CONTROLLER_TIMEOUT_MS, answered)
+
+    def _apply_committed(self, now: TimestampMs) -> None:
+        """Make the image what is committed, and everything else what the image says."""
+        quorum, image = self.quorum, self.image
+        if quorum.take_snapshot_notice() and quorum.latest_snapshot is not None:
+            image.clear()
+            for record in quorum.snapshot_records():
+                image.apply(record)
+            image.end_offset = quorum.latest_snapshot.end_offset
+        elif image.end_offset >= quorum.high_watermark:
+            return
+        for offset, record in quorum.committed(image.end_offset):
+            image.apply(record, offset)
+        image.end_offset = max(image.end_offset, quorum.high_watermark)
+        self._min_isrs.clear()
+        if self.is_broker:
+            was_serving = self.is_serving
+            self.membership.metadata_applied(now)
+            if self.is_serving:
+                self.replicas.reconcile(now)
+                if not was_serving:
+                    self._serve_held(now)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether the metadata are replayed up to this broker's registration: before, it says nothing to clients."""
+        return self.membership.has_caught_up
+
+    def _serve_held(self, now: TimestampMs) -> None:
+        held, self._held = self._held, []
+        for connection, frame in held:
+            if connection in self._clients:
+                self.receive(connection, frame, now)
+
+    def _follow_controller(self, now: TimestampMs) -> None:
+        """Another node leads the quorum: what was asked of the one before is asked again."""
+        leader = self.quorum.leader
+        if leader == self._followed_controller:
+            return
+        former, self._followed_controller = self._followed_controller, leader
+        if former >= 0:
+            for lane in self.peers.lanes_to(former):
+                if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE, "fetch"):
+                    self._emit(HangUp(former, lane))
+                    self.peers.unreachable(former, lane, now)
+
+    # ---- the active controller, wherever it is
+
+    def _decide_or_forward(
+        self, request: Request, api: Api, body: Message, kind: str, frame: Buffer, now: TimestampMs
+    ) -> None:
+        if self.controller.is_active:
+            self.decide(
+                request, api, body, now,
+                lambda answer, then: self.respond(request, answer) if answer is not None else None,
+                lambda then: self._not_controller(request, body, kind, bytes(frame), then),
+            )  # fmt: skip
+        else:
+            self._not_controller(request, body, kind, bytes(frame), now)
+
+    def _not_controller(self, request: Request, body: Message, kind: str, frame: bytes, now: TimestampMs) -> None:
+        if kind is CONTROLLER:
+            self.respond(request, refusal(request.key, body, ErrorCode.NOT_CONTROLLER))
+        else:
+            self.forwarding.forward(request, body, frame, now)
+
+    def decide(
+        self, request: Request, api: Api, body: Message, now: TimestampMs, answer: Answered,
+        abandon: Callable[[TimestampMs], None],
+    ) -> None:  # fmt: skip
+        """Let the controller that this node is decide on a request."""
+        self.controller.hears(body, now)
+        self.controller.submit(lambda then: api.handler(self, request, body, then), answer, abandon, now)
+
+    def ask_controller(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
+        """Ask the active controller, which may be this node; None is the answer where there is none."""
+        if self.controller.is_active:
+            api = self._apis[CONTROLLER][body.KEY]
+            request = Request(Client(-1, "", ""), body.KEY, api.highest, 0, f"node-{self.id}")
+            self.decide(request, api, body, now, answered, lambda then: answered(None, then))
+        elif (leader := self.quorum.leader) >= 0 and leader != self.id:
+            self.peers.ask(leader, self.voters[leader], lane, body, now, CONTROLLER_TIMEOUT_MS, answered)
+        else:
+            answered(None, now)
+
+    def ask(self, body: Message, answered: Answered, now: TimestampMs) -> None:
+        """Carry an envelope: see `Forwarding`."""
+        self.ask_controller("forward", body, answered, now)
+
+    def ask_broker(
+        self, broker: NodeId, lane: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
+    ) -> None:
+        """Ask another broker; one whose address is not known is asked at an address that nobody has."""
+        self.peers.ask(broker, self._address_of(broker), lane, body, now, timeout_ms, answered)
+
+    def _address_of(self, broker: NodeId) -> Address:
+        found = self.image.brokers.get(broker)
+        if found is not None:
+            for endpoint in found.endpoints:
+                if self._own_listener in ("", endpoint.listener):
+                    return endpoint.host, endpoint.port
+        return NOWHERE
+
+    # ---- what replicas tell
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.membership.broker_epoch
+
+    def peer_of(self, broker: NodeId) -> Peer | None:
+        """A broker's registration, for leaders to judge followers by; of this broker, the one that it knows to be its own."""
+        found = self.image.brokers.get(broker)
+        if found is None:
+            return None
+        epoch = self.membership.broker_epoch if broker == self.id else found.epoch
+        return Peer(epoch, found.fenced, found.in_controlled_shutdown)
+
+    def on_role(self, partition: Partition, is_new_reign: bool, now: TimestampMs) -> None:
+        """A replica leads or follows anew: its fetcher, its group coordinator and who waits for it are told."""
+        self.replication.on_role(partition)
+        if is_new_reign and partition.topic == groups.OFFSETS_TOPIC:
+            groups.on_role(self, partition, now)
+        self.on_moved(partition, now)
+
+    def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
+        """A replica is no more: who waits for it is told."""
+        self.replication.on_given_up(partition)
+        self.on_moved(partition, now)
+        if partition.topic not in self.image.topics and groups.OFFSETS_TOPIC in self.image.topics:
+            groups.forget_topic(self, partition.topic, now)
+
+    def on_moved(self, partition: Partition, now: TimestampMs) -> None:
+        """Records, high watermark or ISR have moved: wake who waits for this partition."""
+        key = (partition.topic, partition.index)
+        self.fetches.wake(key, now)
+        self.produces.wake(key, now)
+
+    def storage_failed(self, name: str, error: Exception) -> None:
+        """Say why a write or read was refused; clients get KAFKA_STORAGE_ERROR."""
+        self.log("error", f"{name}: {error}")
 
     # ---- answering
 
     def respond(self, request: Request, response: Message) -> None:
         """Answer a request; an answer to a connection that is gone lets go of its slices."""
         parts = encode_response(request.key, request.version, request.correlation_id, response)
+        self._effects.append(Respond(request.client.connection, parts))
+
+    def respond_raw(self, request: Request, parts: list[Part]) -> None:
+        """Answer with a frame that somebody else has encoded."""
         self._effects.append(Respond(request.client.connection, parts))
 
     def say_nothing(self, request: Request) -> None:
@@ -342,7 +561,17 @@ class Node:
 
     def controller_for_clients(self) -> NodeId:
         """Whom clients are told to be the controller: a live broker, which forwards (KIP-500)."""
-        return self.id
+        if self.image.brokers.get(self.id) is not None:
+            return self.id
+        return next((broker.id for broker in self.image.live_brokers()), -1)
+
+    def apis_for(self, client: Client) -> dict[int, Api]:
+        """The APIs of the listener that a client is connected to."""
+        return self._apis[CONTROLLER if client.listener in self.controller_listeners else BROKER]
+
+    def decided_api(self, key: int) -> Api | None:
+        """An API that only the active controller answers, for a request that comes in an envelope."""
+        return self._apis[BROKER].get(key) if is_decided(key) else None
 
     def endpoint_of(self, broker: NodeId, listener: str) -> Endpoint | None:
         found = self.image.brokers.get(broker)
@@ -358,18 +587,6 @@ class Node:
         """Bytes of the disk and bytes still free; -1 where the disk does not say."""
         return self._disk.space(Path(self.folder))
 
-    # ---- after an append
-
-    def on_append(self, partition: Partition, now: TimestampMs) -> None:
-        """Wake who waits for this partition: fetches for its records, produces for its high watermark."""
-        key = (partition.topic, partition.index)
-        self.fetches.wake(key, now)
-        self.produces.wake(key, now)
-
-    def storage_failed(self, name: str, error: Exception) -> None:
-        """Say why a write or read was refused; clients get KAFKA_STORAGE_ERROR."""
-        self.log("error", f"{name}: {error}")
-
     # ---- metadata
 
     def plan_topic(self, topic: CreateTopicsRequest.CreatableTopic) -> topic_plans.Created:
@@ -382,14 +599,24 @@ class Node:
             chance=self.chance,
         )
 
-    def create_topic(self, topic: CreateTopicsRequest.CreatableTopic, now: TimestampMs, *, quietly: bool) -> None:
-        """Create a topic that nobody asked for by CreateTopics; with `quietly` a refusal is only logged."""
-        try:
-            self.commit_metadata(self.plan_topic(topic).records, now)
-        except KafkaError as error:
-            if not quietly:
-                raise
-            self.log("warning", f"topic {topic.name} was not created: {error}")
+    def commit_metadata(self, records: Sequence[Message], now: TimestampMs) -> None:
+        """Append the records of a decision that this node makes as the active controller.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR when the metadata log cannot be written; nothing has then changed.
+        """
+        self.controller.append(records, now)
+
+    def create_topic(self, topic: CreateTopicsRequest.CreatableTopic, now: TimestampMs) -> None:
+        """Ask for a topic that nobody asked for by CreateTopics; a refusal is only logged."""
+
+        def answered(answer: Message | None, then: TimestampMs) -> None:
+            for result in answer.topics if isinstance(answer, CreateTopicsResponse) else ():
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    self.log("warning", f"topic {topic.name} was not created: {result.error_message}")
+
+        self.ask_controller(
+            "topics", CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_TIMEOUT_MS), answered, now
+        )
 
     def create_internal_topic(self, name: TopicName, now: TimestampMs) -> None:
         """Create a coordinator's topic with the settings that Kafka gives it."""
@@ -407,45 +634,60 @@ class Node:
             replication_factor=integer("offsets.topic.replication.factor"),
             configs=[CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
-        self.create_topic(topic, now, quietly=True)
+        self.create_topic(topic, now)
 
     def next_producer_id(self, now: TimestampMs) -> ProducerId:
-        """A producer id that no session of this cluster had before (IDM-01). Errors: KafkaError when no block can be had."""
+        """A producer id that no session of this cluster had before (IDM-01).
+
+        Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS while a block is asked for: the client comes again.
+        """
         if not self._producer_ids:
-            first = self.image.next_producer_id
-            block = ProducerIdsRecord(broker_id=self.id, broker_epoch=-1, next_producer_id=first + PRODUCER_ID_BLOCK)
-            self.commit_metadata([block], now)
-            self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
+            self._ask_for_producer_ids(now)
+        if not self._producer_ids:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return id
 
-    def commit_metadata(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """Make a decision true: in the log, in the image, in the partitions.
+    def _ask_for_producer_ids(self, now: TimestampMs) -> None:
+        def answered(answer: Message | None, then: TimestampMs) -> None:
+            self._is_asking_for_ids = False
+            if isinstance(answer, AllocateProducerIdsResponse) and answer.error_code == ErrorCode.NONE:
+                first = answer.producer_id_start
+                self._producer_ids = range(first, first + answer.producer_id_len)
 
-        Errors: KafkaError KAFKA_STORAGE_ERROR when the metadata log cannot be written; nothing has then changed.
-        """
-        if records:
-            self._append_metadata(records, now)
-            self._reconcile(now)
+        if not self._is_asking_for_ids:
+            self._is_asking_for_ids = True
+            body = AllocateProducerIdsRequest(broker_id=self.id, broker_epoch=self.broker_epoch)
+            self.ask_controller("producer-ids", body, answered, now)
 
-    def _append_metadata(self, records: Sequence[Message], now: TimestampMs) -> None:
-        try:
-            self._metadata_log.append(records, self._epoch, now)
-        except StorageError as error:
-            self.storage_failed("__cluster_metadata-0", error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
-        for record in records:
-            self.image.apply(record)
-        self.image.end_offset = self._metadata_log.log.log_end_offset
 
-    def _reconcile(self, now: TimestampMs) -> None:
-        self._min_isrs.clear()
-        self.replicas.reconcile(now)
+NOWHERE: Address = ("127.0.0.1", 1)
+"""Where a broker is asked whose address the metadata do not tell: nobody listens there, and the question fails."""
 
-    def _on_given_up(self, key: tuple[TopicName, int], now: TimestampMs) -> None:
-        """A replica is no more: who waits for it is told."""
-        self.fetches.wake(key, now)
-        self.produces.wake(key, now)
-        name, _ = key
-        if name not in self.image.topics and groups.OFFSETS_TOPIC in self.image.topics:
-            groups.forget_topic(self, name, now)
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip().upper() for name in text.split(",") if name.strip())
+
+
+def _roles(properties: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(role.strip() for role in properties.get("process.roles", "broker,controller").split(","))
+
+
+def _registration(identity: Identity, last_epoch: int | None) -> BrokerRegistrationRequest:
+    """What a broker says of itself; `last_epoch` is that of the life before, None where that did not end cleanly."""
+    return BrokerRegistrationRequest(
+        broker_id=identity.node,
+        cluster_id=identity.cluster_id,
+        incarnation_id=identity.incarnation,
+        listeners=[
+            BrokerRegistrationRequest.Listener(name=each.listener, host=each.host, port=each.port, security_protocol=0)
+            for each in identity.endpoints
+        ],
+        features=[
+            BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+        ],
+        rack=identity.rack,
+        log_dirs=[identity.directory_id],
+        previous_broker_epoch=-1 if last_epoch is None else last_epoch,
+    )

@@ -40,7 +40,8 @@ def list_offsets(node: Node, request: Request, body: ListOffsetsRequest, now: Ti
     response = ListOffsetsResponse()
     for topic in body.topics:
         results = [
-            _list_one(node, request.version, topic.name, each, body.isolation_level, times) for each in topic.partitions
+            _list_one(node, request.version, topic.name, each, body.isolation_level, times, body.replica_id >= 0)
+            for each in topic.partitions
         ]
         response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=results))
     return response
@@ -53,6 +54,7 @@ def _list_one(
     wanted: ListOffsetsRequest.ListOffsetsPartition,
     isolation_level: int,
     times: Counter[tuple[TopicName, int]],
+    for_replica: bool,
 ) -> PartitionResponse:
     result = PartitionResponse(partition_index=wanted.partition_index)
     try:
@@ -61,7 +63,9 @@ def _list_one(
         if wanted.timestamp < 0 and version < FIRST_VERSION.get(wanted.timestamp, 1 << 15):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = node.partition(topic, wanted.partition_index)
-        found = partition.list_offset(wanted.timestamp, isolation_level == READ_COMMITTED, wanted.current_leader_epoch)
+        found = partition.list_offset(
+            wanted.timestamp, isolation_level == READ_COMMITTED, wanted.current_leader_epoch, for_replica=for_replica
+        )
     except (KafkaError, LogError) as error:
         result.error_code = error.code
         return result

@@ -64,6 +64,10 @@ class Peers:
         host, port = address
         self._emit(Send(peer, host, port, lane, encode_request(key, version, correlation_id, self._client_id, body)))
 
+    def lanes_to(self, peer: NodeId) -> list[str]:
+        """The lanes on which a peer owes answers."""
+        return [lane for (each, lane), questions in self._lanes.items() if each == peer and questions]
+
     def is_asking(self, peer: NodeId, lane: str) -> bool:
         """Whether a question on the lane is not answered yet."""
         return bool(self._lanes.get((peer, lane)))

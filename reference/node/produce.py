@@ -10,7 +10,7 @@ from reference.node.effects import ConnectionId
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.primitives import NO_UUID, Buffer, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import NO_UUID, Buffer, Epoch, Offset, TimestampMs, TopicId, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import refuse_zstd
 from reference.replication.partition import ACKS_ALL, Partition
@@ -48,7 +48,9 @@ def produce(node: Node, request: Request, body: ProduceRequest, now: TimestampMs
             if appended is not None and body.acks == ACKS_ALL:
                 partition, end = appended
                 if partition.high_watermark < end:
-                    waiting.append(_Awaited(partition, end, result))
+                    waiting.append(_Awaited(partition, partition.leader_epoch, end, result))
+                else:
+                    partition.acknowledge(end)
     if waiting:
         parked = ParkedProduce(node, request, response, waiting)
         node.produces.park(
@@ -117,7 +119,7 @@ def _append(
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
-    node.on_append(partition, now)
+    node.on_moved(partition, now)
     return partition, info.last_offset + 1
 
 
@@ -140,6 +142,7 @@ class _Awaited:
     """A partition whose high watermark must pass `end`."""
 
     partition: Partition
+    leader_epoch: Epoch
     end: Offset
     result: PartitionResponse
 
@@ -167,14 +170,16 @@ class ParkedProduce:
         return True
 
     def _is_decided(self, awaited: _Awaited) -> bool:
+        """Whether the answer for a partition is known. A new reign knows nothing of what an earlier one appended."""
         partition = awaited.partition
-        if not self._node.leads(partition):
-            self._fail(awaited, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return True
-        if partition.high_watermark < awaited.end:
+        leads = self._node.leads(partition) and partition.leader_epoch == awaited.leader_epoch
+        code = partition.answer_to_produce(awaited.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if code is None:
             return False
-        if len(partition.reign.isr) < min(self._node.min_isr(partition.topic), len(partition.reign.replicas)):
-            self._fail(awaited, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        if code is not ErrorCode.NONE:
+            self._fail(awaited, code)
+        else:
+            partition.acknowledge(awaited.end)
         return True
 
     def _fail(self, awaited: _Awaited, code: ErrorCode) -> None:

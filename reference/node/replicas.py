@@ -1,18 +1,21 @@
 """The partitions that this node has replicas of: taken up and given up as the metadata say, and kept in order.
 
 What the image says of a partition becomes true here: its log exists, it leads or follows in its reign, its settings are
-the topic's. Retention and the checkpoint of high watermarks are here too, for they go over all replicas.
+the topic's. Retention and the checkpoint of high watermarks are here too, for they go over all replicas. What goes on
+between the nodes stands in `replication`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from reference.controller.config_table import TOPIC
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicName
 from reference.replication.partition import Partition, Reign, Trace
+from reference.replication.reign import Brokers
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError, StorageError
 from reference.storage.log_manager import LogManager
@@ -21,6 +24,20 @@ TAKE_UP_AGAIN_MS = 1000
 """After this time a replica is tried again whose log the disk did not let be made."""
 
 Key = tuple[TopicName, int]
+
+
+class Listener(Protocol):
+    """Who hears of what became of replicas."""
+
+    def on_role(self, partition: Partition, is_new_reign: bool, now: TimestampMs) -> None:
+        """Its role or its reign is another, or only its ISR and assignment."""
+        ...
+
+    def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
+        """It is no more on this node."""
+        ...
+
+    def storage_failed(self, name: str, error: Exception) -> None: ...
 
 
 class Replicas:
@@ -32,21 +49,22 @@ class Replicas:
         image: MetadataImage,
         configuration: Configuration,
         logs: LogManager,
+        listener: Listener,
         now: TimestampMs,
         *,
-        given_up: Callable[[Key, TimestampMs], None],
-        failed: Callable[[str, Exception], None],
+        brokers: Brokers,
         trace: Trace | None,
     ) -> None:
-        """`given_up` hears of each replica that is no more, `failed` of what the disk refused."""
+        """`brokers` finds the registrations by which leaders judge followers."""
         self.partitions: dict[Key, Partition] = {}
         self._node = node
         self._image = image
         self._configuration = configuration
         self._logs = logs
-        self._given_up = given_up
-        self._failed = failed
+        self._listener = listener
+        self._brokers = brokers
         self._trace = trace
+        self._lag_max_ms = configuration.integer("replica.lag.time.max.ms")
         self._retention_interval_ms = configuration.integer("log.retention.check.interval.ms")
         self._next_retention = now + configuration.integer("log.initial.task.delay.ms")
         self._checkpoint_interval_ms = configuration.integer("replica.high.watermark.checkpoint.interval.ms")
@@ -60,53 +78,62 @@ class Replicas:
         """Make this node's replicas what the image says: new ones, new reigns, new settings, deleted ones."""
         self._next_take_up = None
         wanted: set[Key] = set()
-        for topic in self._image.topics.values():
-            config = self._log_config(topic.name)
+        for topic in [*self._image.topics.values()]:
+            config, min_isr = self._log_config(topic.name), self._min_isr(topic.name)
             for index, image in topic.partitions.items():
                 if self._node in image.replicas:
                     wanted.add((topic.name, index))
                     try:
-                        self._take_up(topic, index, image, config, now)
+                        self._take_up(topic, index, image, config, min_isr, now)
                     except StorageError as error:
                         # The decision stands in the metadata log: the replica is taken up when the disk allows it.
-                        self.partitions.pop((topic.name, index), None)
-                        self._failed(f"{topic.name}-{index}", error)
-                        self._next_take_up = now + TAKE_UP_AGAIN_MS
+                        self._fail((topic.name, index), error, now)
         for key in [key for key in self.partitions if key not in wanted]:
             self._give_up(key, now)
 
+    def _fail(self, key: Key, error: StorageError, now: TimestampMs) -> None:
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            self._listener.on_given_up(partition, now)
+        self._listener.storage_failed(f"{key[0]}-{key[1]}", error)
+        self._next_take_up = now + TAKE_UP_AGAIN_MS
+
     def _take_up(
-        self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, now: TimestampMs
+        self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, min_isr: int, now: TimestampMs
     ) -> None:
         partition = self.partitions.get((topic.name, index))
         if partition is not None and partition.topic_id != topic.id:
             self._give_up((topic.name, index), now)
             partition = None
-        reign = Reign(image.leader, image.leader_epoch, image.partition_epoch, tuple(image.replicas), tuple(image.isr))
         if partition is None:
-            partition = self._make(topic, index, reign, config, now)
-            self.partitions[topic.name, index] = partition
-            partition.become_leader(reign)
-            return
-        if partition.log.config != config:
+            partition = self._make(topic, index, config, min_isr, now)
+        elif partition.log.config != config:
             partition.log.config = config
-        if partition.reign != reign:
-            partition.become_leader(reign)
+        partition.min_isr = min_isr
+        before = partition.role, partition.leader_epoch
+        if partition.take_up(_reign(image), now):
+            self.partitions[topic.name, index] = partition
+            self._listener.on_role(partition, (partition.role, partition.leader_epoch) != before, now)
 
-    def _make(self, topic: TopicImage, index: int, reign: Reign, config: LogConfig, now: TimestampMs) -> Partition:
+    def _make(self, topic: TopicImage, index: int, config: LogConfig, min_isr: int, now: TimestampMs) -> Partition:
         log = self._logs.get_or_create(topic.name, index, topic.id, config, now)
-        high_watermark = max(log.log_start_offset, self._logs.high_watermark(topic.name, index))
         partition = Partition(
-            topic.name, topic.id, index, log, self._node, reign, min(high_watermark, log.log_end_offset)
-        )
-        partition.trace = self._trace
+            topic.name, topic.id, index, log, self._node,
+            trace=self._trace, brokers=self._brokers, min_isr=min_isr, lag_max_ms=self._lag_max_ms,
+        )  # fmt: skip
+        partition.restart(self._logs.high_watermark(topic.name, index))
         return partition
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:
         """A topic was deleted, or the replica is elsewhere now: its folder goes, who waits for it is told."""
-        self.partitions.pop(key)
+        partition = self.partitions.pop(key)
         self._logs.delete(*key, now)
-        self._given_up(key, now)
+        self._listener.on_given_up(partition, now)
+
+    def _min_isr(self, topic: TopicName) -> int:
+        found = self._configuration.topic(topic, "min.insync.replicas")
+        assert isinstance(found, int)
+        return found
 
     def _log_config(self, topic: TopicName) -> LogConfig:
         """The part of a topic's settings that its logs follow."""
@@ -146,14 +173,21 @@ class Replicas:
             try:
                 partition.log.delete_old_segments(now, partition.high_watermark)
             except LogError as error:
-                self._failed(f"{name}-{index}", error)
+                self._listener.storage_failed(f"{name}-{index}", error)
 
     def _checkpoint(self) -> None:
-        """Write the high watermarks down, where any moved."""
+        """Write the high watermarks down, where any moved; before the first replica is taken up, the old ones stand."""
         reached = self.high_watermarks()
-        if reached != self._checkpointed:
+        if reached and reached != self._checkpointed:
             try:
                 self._logs.checkpoint_high_watermarks(reached)
                 self._checkpointed = reached
             except StorageError as error:
-                self._failed("high watermarks", error)
+                self._listener.storage_failed("high watermarks", error)
+
+
+def _reign(image: PartitionImage) -> Reign:
+    return Reign(
+        image.leader, image.leader_epoch, image.partition_epoch, tuple(image.replicas), tuple(image.isr),
+        tuple(image.adding_replicas), tuple(image.removing_replicas),
+    )  # fmt: skip

@@ -206,7 +206,10 @@ class Fetcher:
     def _wanted(self, followed: Followed) -> Wanted:
         partition = followed.partition
         log = partition.log
-        return Wanted(log.log_end_offset, followed.leader_epoch, partition.last_fetched_epoch, log.log_start_offset)
+        return Wanted(
+            log.log_end_offset, followed.leader_epoch, partition.last_fetched_epoch, log.log_start_offset,
+            partition.high_watermark,
+        )  # fmt: skip
 
     def next_deadline(self) -> TimestampMs | None:
         """When `next_request` has something to ask; None while a request is out, or for never."""

@@ -124,8 +124,6 @@ def run_broker(configuration: ServerConfiguration) -> None:
     Errors: ConfigurationError for what stands in the way: address in use, folder locked, damaged or another node's.
     """
     logger = make_logger(configuration)
-    if set(configuration.process_roles) != {"broker", "controller"} or len(configuration.voters) > 1:
-        raise ConfigurationError("this version runs one combined node: process.roles=broker,controller and one voter")
     try:
         configuration.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -139,6 +137,7 @@ def run_broker(configuration: ServerConfiguration) -> None:
             incarnation=uuid.uuid4(),
             endpoints=advertised_endpoints(configuration, listeners),
             rack=configuration.properties.get("broker.rack"),
+            directory=meta.directory_id,
         )
         clock = Clock()
         try:

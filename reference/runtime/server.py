@@ -31,6 +31,9 @@ ACCEPTS_AT_ONCE = 64
 
 IDLE_CHECK_MS = 5_000
 
+CONTROLLED_SHUTDOWN_MS = 30_000
+"""How long a broker waits for leave to stop; Kafka's gives up after as long (KafkaServer's three tries)."""
+
 SYSTEM_BUFFER = -1
 """As a socket's buffer size: what the system gives it."""
 
@@ -118,6 +121,7 @@ class Server:
         self._timer_at: TimestampMs = 0
         self._stopped: asyncio.Event = asyncio.Event()
         self._carrying_out = False
+        self._is_stopping = False
 
     # ---- life
 
@@ -137,15 +141,17 @@ class Server:
                 listener.socket.close()
             for connection in [*self._connections.values()]:
                 connection.close("the broker stops")
-            self._peers.close()
             try:
                 self.node.shut_down(self._now())
             except LogError as error:
                 self._log("error", f"the end was not clean: {error}")
+            self._carry_out()  # a leader's farewell to its voters
+            self._peers.close()
 
     def stop(self) -> None:
-        """Stop serving; `run` returns when everything is flushed."""
-        self._stopped.set()
+        """Stop serving: others take over first, if there are others; `run` returns when everything is flushed."""
+        self._is_stopping = True
+        self._let_node(lambda: self.node.leave(self._now(), CONTROLLED_SHUTDOWN_MS))
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
@@ -239,6 +245,8 @@ class Server:
                         connection.close(effect.reason)
         finally:
             self._carrying_out = False
+        if self._is_stopping and self.node.may_stop:
+            self._stopped.set()
         self._set_timer()
 
     def _respond(self, connection: Connection | None, effect: Respond) -> None:

@@ -1,0 +1,95 @@
+"""How each request that only the active controller can answer is refused as a whole.
+
+A response has its error where its schema put it: at the top, or once for each thing that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from reference.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from reference.protocol.messages.alter_partition import AlterPartitionResponse
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+from reference.protocol.messages.broker_registration import BrokerRegistrationResponse
+from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from reference.protocol.messages.elect_leaders import ElectLeadersResponse
+from reference.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from reference.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from reference.protocol.schema import Message
+
+
+def _create_topics(body: CreateTopicsRequest, code: ErrorCode) -> Message:
+    result = CreateTopicsResponse.CreatableTopicResult
+    return CreateTopicsResponse(topics=[result(name=topic.name, error_code=code) for topic in body.topics])
+
+
+def _delete_topics(body: DeleteTopicsRequest, code: ErrorCode) -> Message:
+    result = DeleteTopicsResponse.DeletableTopicResult
+    named = [result(name=topic.name, topic_id=topic.topic_id, error_code=code) for topic in body.topics]
+    return DeleteTopicsResponse(responses=named or [result(name=name, error_code=code) for name in body.topic_names])
+
+
+def _create_partitions(body: CreatePartitionsRequest, code: ErrorCode) -> Message:
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult
+    return CreatePartitionsResponse(results=[result(name=topic.name, error_code=code) for topic in body.topics])
+
+
+def _alter_configs(body: AlterConfigsRequest, code: ErrorCode) -> Message:
+    result = AlterConfigsResponse.AlterConfigsResourceResponse
+    return AlterConfigsResponse(
+        responses=[
+            result(error_code=code, resource_type=each.resource_type, resource_name=each.resource_name)
+            for each in body.resources
+        ]
+    )
+
+
+def _incremental_alter_configs(body: IncrementalAlterConfigsRequest, code: ErrorCode) -> Message:
+    result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            result(error_code=code, resource_type=each.resource_type, resource_name=each.resource_name)
+            for each in body.resources
+        ]
+    )
+
+
+def _at_the_top(response: type[Message]) -> Callable[[Any, ErrorCode], Message]:
+    return lambda body, code: response(error_code=code)
+
+
+_REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
+    19: _create_topics,
+    20: _delete_topics,
+    33: _alter_configs,
+    37: _create_partitions,
+    43: _at_the_top(ElectLeadersResponse),
+    44: _incremental_alter_configs,
+    45: _at_the_top(AlterPartitionReassignmentsResponse),
+    46: _at_the_top(ListPartitionReassignmentsResponse),
+    56: _at_the_top(AlterPartitionResponse),
+    62: _at_the_top(BrokerRegistrationResponse),
+    63: _at_the_top(BrokerHeartbeatResponse),
+    64: _at_the_top(UnregisterBrokerResponse),
+    67: _at_the_top(AllocateProducerIdsResponse),
+}
+"""API key -> the response that says nothing but the error."""
+
+
+def refusal(key: int, body: Message, code: ErrorCode) -> Message:
+    """The response that refuses a request as a whole with one error."""
+    return _REFUSALS[key](body, code)
+
+
+def can_be_refused(key: int) -> bool:
+    return key in _REFUSALS

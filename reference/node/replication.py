@@ -1,0 +1,238 @@
+"""What goes on between this node's replicas and those of other nodes.
+
+As a follower: one fetcher for each broker that leads something this node follows, one request out at a time. As a leader:
+the ISRs that it proposes, carried to the active controller in one AlterPartition at a time, and the look every half of
+replica.lag.time.max.ms at who has fallen behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from reference.node.replicas import Key
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from reference.protocol.messages.fetch import FetchResponse
+from reference.protocol.messages.list_offsets import ListOffsetsResponse
+from reference.protocol.primitives import NodeId, TimestampMs
+from reference.protocol.schema import Message
+from reference.replication.fetcher import Fetched, Fetcher, FetchSettings
+from reference.replication.partition import Partition, Role
+from reference.replication.proposal import Proposal
+from reference.storage.errors import StorageError
+
+FETCH_LANE, PROPOSAL_LANE = "fetch", "isr"
+PROPOSE_AGAIN_MS = 50
+"""An AlterPartition that no controller took is sent again after this time (Kafka's AlterPartitionManager)."""
+
+FETCH_TIMEOUT_MS = 30_000
+"""replica.socket.timeout.ms' default."""
+
+
+class World(Protocol):
+    """What replication needs of its node."""
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+    def ask_broker(
+        self,
+        broker: NodeId,
+        lane: str,
+        body: Message,
+        timeout_ms: int,
+        answered: Callable[[Message | None, TimestampMs], None],
+        now: TimestampMs,
+    ) -> None:
+        """Ask another broker; without a known address the answer is None, but not before this returns."""
+        ...  # fmt: skip
+
+    def ask_controller(
+        self, lane: str, body: Message, answered: Callable[[Message | None, TimestampMs], None], now: TimestampMs
+    ) -> None: ...
+
+    def on_moved(self, partition: Partition, now: TimestampMs) -> None:
+        """Something that others wait for has moved: records, high watermark, ISR, log start."""
+        ...
+
+    def storage_failed(self, name: str, error: Exception) -> None: ...
+
+    def log(self, level: str, message: str, /) -> None: ...
+
+
+class Replication:
+    """The node's fetchers and proposals."""
+
+    def __init__(
+        self, node: NodeId, partitions: Mapping[Key, Partition], world: World, settings: FetchSettings, lag_max_ms: int,
+        now: TimestampMs,
+    ) -> None:  # fmt: skip
+        self._node = node
+        self._partitions = partitions
+        self._world = world
+        self._settings = settings
+        self._fetchers: dict[NodeId, Fetcher] = {}
+        self._proposed: list[tuple[Partition, Proposal]] = []
+        """What the AlterPartition that is out says."""
+        self._proposing: dict[Key, Partition] = {}
+        """Partitions that may have a proposal to send."""
+        self._propose_at: TimestampMs | None = None
+        self._shrink_interval_ms = max(1, lag_max_ms // 2)
+        self._next_shrink = now + self._shrink_interval_ms
+
+    # ---- following
+
+    def on_role(self, partition: Partition) -> None:
+        """A replica has a new role or reign: ask its leader for it, and nobody else."""
+        leader = partition.reign.leader if partition.role is Role.FOLLOWER else None
+        for broker, fetcher in self._fetchers.items():
+            if broker != leader:
+                fetcher.leave(partition)
+        if leader is None or leader < 0:
+            return
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = Fetcher(leader, self._node, self._world.broker_epoch, self._settings)
+            self._fetchers[leader] = fetcher
+        fetcher.follow(partition)
+
+    def on_given_up(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.leave(partition)
+        self._proposing.pop((partition.topic, partition.index), None)
+
+    def fetch(self, now: TimestampMs) -> None:
+        """Send what the fetchers have to ask."""
+        for leader, fetcher in [*self._fetchers.items()]:
+            fetcher.broker_epoch = self._world.broker_epoch
+            request = fetcher.next_request(now)
+            if request is not None:
+                self._ask(leader, fetcher, request, now)
+            elif fetcher.is_idle:
+                del self._fetchers[leader]
+
+    def _ask(self, leader: NodeId, fetcher: Fetcher, request: Message, now: TimestampMs) -> None:
+        def answered(answer: Message | None, then: TimestampMs) -> None:
+            if self._fetchers.get(leader) is not fetcher:
+                return
+            if isinstance(answer, FetchResponse | ListOffsetsResponse):
+                self._take(fetcher.answered(answer, then), then)
+            else:
+                self._take(fetcher.failed(then), then)
+            self.fetch(then)
+
+        timeout_ms = FETCH_TIMEOUT_MS + self._settings.max_wait_ms
+        self._world.ask_broker(leader, FETCH_LANE, request, timeout_ms, answered, now)
+
+    def _take(self, fetched: Fetched, now: TimestampMs) -> None:
+        for note in fetched.notes:
+            if isinstance(note.error, StorageError) and note.partition is not None:
+                self._world.storage_failed(note.partition.name, note.error)
+            else:
+                name = f"{note.partition.name}: " if note.partition is not None else ""
+                self._world.log("info", name + note.text)
+        for partition in fetched.moved:
+            self._world.on_moved(partition, now)
+
+    # ---- the ISR
+
+    def may_propose(self, partition: Partition) -> None:
+        """The partition's leader may have an ISR to propose."""
+        if partition.pending is not None and not partition.pending_is_sent:
+            self._proposing[partition.topic, partition.index] = partition
+
+    def shrink(self, now: TimestampMs) -> None:
+        """Propose to go on without members that lag."""
+        for partition in self._partitions.values():
+            if partition.is_leader and partition.shrink_isr(now):
+                self.may_propose(partition)
+
+    def propose(self, now: TimestampMs) -> None:
+        """Carry the proposals to the controller: one request at a time, each with all that there is."""
+        if self._proposed or not self._proposing or (self._propose_at is not None and now < self._propose_at):
+            return
+        self._propose_at = None
+        partitions, self._proposing = self._proposing, {}
+        for partition in partitions.values():
+            proposal = partition.take_proposal() if partition.is_leader else None
+            if proposal is not None:
+                self._proposed.append((partition, proposal))
+        if self._proposed:
+            body = _alter_partition(self._node, self._world.broker_epoch, self._proposed)
+            self._world.ask_controller(PROPOSAL_LANE, body, self._answered, now)
+
+    def _answered(self, answer: Message | None, now: TimestampMs) -> None:
+        proposed, self._proposed = self._proposed, []
+        results: dict[tuple[object, int], AlterPartitionResponse.PartitionData] = {}
+        error = ErrorCode.NETWORK_EXCEPTION
+        if isinstance(answer, AlterPartitionResponse):
+            error = _known(answer.error_code)
+            results = {(each.topic_id, one.partition_index): one for each in answer.topics for one in each.partitions}
+        for partition, proposal in proposed:
+            self._settle(partition, proposal, error, results.get((partition.topic_id, partition.index)), now)
+        self.propose(now)
+
+    def _settle(
+        self, partition: Partition, proposal: Proposal, error: ErrorCode,
+        result: AlterPartitionResponse.PartitionData | None, now: TimestampMs,
+    ) -> None:  # fmt: skip
+        if error is ErrorCode.NONE:
+            error = _known(result.error_code) if result is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+        if result is not None and error is ErrorCode.NONE:
+            partition.proposal_answered(
+                proposal, error, now,
+                leader_epoch=result.leader_epoch, partition_epoch=result.partition_epoch, isr=tuple(result.isr),
+            )  # fmt: skip
+        else:
+            partition.proposal_answered(proposal, error, now)
+        if partition.pending is None and partition.is_leader:
+            partition.shrink_isr(now)
+        if partition.pending is proposal and not partition.pending_is_sent:
+            self._propose_at = now + PROPOSE_AGAIN_MS
+        self.may_propose(partition)
+        self._world.on_moved(partition, now)
+
+    # ---- time
+
+    def tick(self, now: TimestampMs) -> None:
+        """Do what is due."""
+        if now >= self._next_shrink:
+            self._next_shrink = now + self._shrink_interval_ms
+            self.shrink(now)
+        self.propose(now)
+        self.fetch(now)
+
+    def deadlines(self) -> Iterable[TimestampMs | None]:
+        """When `tick` has something to do; None for never."""
+        yield self._next_shrink
+        yield self._propose_at if not self._proposed and self._proposing else None
+        for fetcher in self._fetchers.values():
+            yield fetcher.next_deadline()
+
+
+def _known(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _alter_partition(
+    node: NodeId, broker_epoch: int, proposed: Iterable[tuple[Partition, Proposal]]
+) -> AlterPartitionRequest:
+    topics: dict[object, AlterPartitionRequest.TopicData] = {}
+    for partition, proposal in proposed:
+        topic = topics.setdefault(partition.topic_id, AlterPartitionRequest.TopicData(topic_id=partition.topic_id))
+        topic.partitions.append(
+            AlterPartitionRequest.PartitionData(
+                partition_index=partition.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=[
+                    AlterPartitionRequest.BrokerState(broker_id=member, broker_epoch=epoch)
+                    for member, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True)
+                ],
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(broker_id=node, broker_epoch=broker_epoch, topics=[*topics.values()])

@@ -67,6 +67,8 @@ class Broker:
     registered_at: int = 0
     """Entries of the metadata log that it has replayed, and those that it must have before it is unfenced."""
     registry: dict[int, Peer] = field(default_factory=dict[int, Peer])
+    was_short: bool = False
+    """Was it short of records before it crashed?"""
     checkpoint: int = 0
     partition: Partition = None  # type: ignore[assignment]
     side: LeaderSide = None  # type: ignore[assignment]
@@ -112,7 +114,7 @@ class World:
         self.awaited: list[Awaited] = []
         self.produced = 0
         self.short: set[int] = set()
-        """Brokers that lost a tail and have not rejoined the ISR since."""
+        """Brokers that lost a tail, or may have, and have not rejoined the ISR since."""
         self.unclean: set[int] = set()
         """Brokers that crashed, with or without a tail, and have not registered since."""
         self.counts: dict[str, int] = {}
@@ -163,9 +165,11 @@ class World:
         if not self.controller.could_elect_without(broker.node, self.unclean | {broker.node}):
             return
         self.unclean.add(broker.node)
+        broker.was_short = broker.node in self.short
         self._tell_end(broker, "Crash")
         if loses_tail:
             broker.disk.lose_power(self.chance)
+            self.short.add(broker.node)
         self._end_life(broker, "crashed")
 
     def stop(self, broker: Broker) -> None:
@@ -197,14 +201,16 @@ class World:
     def restart(self, broker: Broker) -> None:
         if broker.state not in ("crashed", "stopped"):
             return
+        if broker.state == "stopped":
+            broker.was_short = broker.node in self.short
         was_clean, before = broker.state == "stopped", broker.partition.log.log_end_offset
         known = broker.partition.high_watermark
         self.messages = [each for each in self.messages if each.source != broker.node or each.kind == "fetch"]
         self._open(broker, clean=was_clean)
         broker.state = "returned" if was_clean else "recovered"
         broker.partition.restart(min(broker.checkpoint, known) if self.as_specified else broker.checkpoint)
-        if broker.partition.log.log_end_offset < before:
-            self.short.add(broker.node)
+        if broker.partition.log.log_end_offset == before and not broker.was_short:
+            self.short.discard(broker.node)
 
     def register(self, broker: Broker) -> None:
         if broker.state not in ("recovered", "returned"):
@@ -283,6 +289,9 @@ class World:
                 self.brokers[node].partition.proposal_answered(proposal, ErrorCode.NETWORK_EXCEPTION, self.now)
 
     def _delay(self, message: Message) -> None:
+        """The specification knows fetches that are late, but none that are overtaken by later ones of the same broker."""
+        if self.as_specified:
+            return
         message.fetcher = None
         message.not_before = self.now + self.chance.randrange(20_000)
         self.messages.append(message)

@@ -28,13 +28,14 @@ def root() -> None:
 
 @app.command(
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
-    "tidegauge fuzz --mutant torn-tail-kept --until-found --json"
+    "tidegauge fuzz --nodes 3   ·   tidegauge fuzz --mutant torn-tail-kept --until-found --json"
 )
 def fuzz(
     schedules: Annotated[
         int | None, typer.Option(min=1, help=f"How many; default {DEFAULT_SCHEDULES} where no time is given.")
     ] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="For how long.")] = None,
+    nodes: Annotated[int, typer.Option(min=1, max=9, help="Nodes of each cluster; best 1, 3 or 5.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The first schedule's seed; the others follow it.")] = 0,
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
     mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
@@ -58,6 +59,7 @@ def fuzz(
         schedules = DEFAULT_SCHEDULES
     plan = Plan(
         folder=new_run_folder("fuzz", mutant or f"seed-{seed}", results),
+        nodes=nodes,
         schedules=schedules,
         seconds=minutes * 60 if minutes is not None else None,
         first_seed=seed,
@@ -92,8 +94,9 @@ class _Progress:
         count = len(summary.lives)
         messages = sum(life.messages for life in summary.lives)
         wall = summary.seconds or 1e-9
+        steps = f"{len(summary.actions)} steps and {len(summary.pairs)} pairs of them seen, " if summary.pairs else ""
         text = (
-            f"{count} schedules, {count / wall:.1f}/s, {messages / wall:.0f} messages/s, "
+            f"{count} schedules, {count / wall:.1f}/s, {messages / wall:.0f} messages/s, {steps}"
             f"{len(summary.found)} violations, {summary.seconds:.0f} s"
         )
         sys.stderr.write(f"\r{text} " if self._tty else text + "\n")
@@ -111,8 +114,11 @@ def _print(summary: Summary) -> None:
         f"{said['schedules']} schedules in {said['seconds']} s ({said['schedules_per_second']}/s), "
         f"{said['messages']} messages delivered ({said['messages_per_second']}/s, "
         f"{said['messages_per_second_and_core']}/s a core); median life: {said['median_messages']} messages, "
-        f"{said['median_acknowledged']} acknowledged records"
+        f"{said['median_acknowledged']} acknowledged records, {said['median_acknowledged_by_all']} of them with acks=all, "
+        f"{said['median_leader_changes']} leader changes"
     )
+    steps = ", ".join(f"{name} × {count}" for name, count in said["actions"].items())
+    print(f"steps of the specification: {steps or 'none'}; {said['pairs_of_actions']} pairs")
     for rule, count in said["permitted"].items():
         print(f"permitted: {rule} × {count}")
     for found in summary.found[:20]:

@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from linearizability.simulation.schedule import Administrator, Client, Consumer, Fault, Producer, Schedule, Topic
+from linearizability.simulation.choices import Choices, SeededChoices, T
+from linearizability.simulation.drawing_clusters import several
+from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
+from linearizability.simulation.workloads import consumer, producer, topic
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-T = TypeVar("T")
 MAX_CLOCK_JUMP_MS = 1_200_000
 """Less than an hour together with others: beyond, records of honest clients would be refused as from the future."""
 
 
-class Choices(Protocol):
-    """Where a recipe's choices come from."""
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both possible."""
-        ...
-
-    def one_of(self, options: Sequence[T]) -> T:
-        """One of several; the first is the simplest."""
-        ...
-
-
-class SeededChoices:
-    """Choices by a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._chance = random.Random(f"schedule/{seed}")
-
-    def integer(self, low: int, high: int) -> int:
-        return self._chance.randint(low, high)
-
-    def one_of(self, options: Sequence[T]) -> T:
-        return options[self._chance.randrange(len(options))]
-
-
-def draw(seed: int, mutant: str | None = None) -> Schedule:
+def draw(seed: int, mutant: str | None = None, nodes: int = 1) -> Schedule:
     """The schedule of a seed."""
-    return recipe(SeededChoices(seed), seed, mutant)
+    return recipe(SeededChoices(seed), seed, mutant, nodes)
 
 
-def schedules(mutant: str | None = None) -> SearchStrategy[Schedule]:
+def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Schedule]:
     """All schedules, as Hypothesis draws and shrinks them."""
     from hypothesis import strategies
 
@@ -62,18 +38,22 @@ def schedules(mutant: str | None = None) -> SearchStrategy[Schedule]:
 
     @strategies.composite
     def drawn(take: Any) -> Schedule:
-        return recipe(DrawnChoices(take), take(strategies.integers(0, 1 << 16)), mutant)
+        return recipe(DrawnChoices(take), take(strategies.integers(0, 1 << 16)), mutant, nodes)
 
     return drawn()
 
 
-def recipe(choices: Choices, seed: int, mutant: str | None = None) -> Schedule:
+def recipe(choices: Choices, seed: int, mutant: str | None = None, nodes: int = 1) -> Schedule:
     """A schedule worth its name: producers and a consumer at work, and some misfortune."""
+    return _alone(choices, seed, mutant) if nodes == 1 else several(choices, seed, mutant, nodes)
+
+
+def _alone(choices: Choices, seed: int, mutant: str | None) -> Schedule:
     duration_ms = choices.one_of((1_000, 2_000, 3_000))
     flushed = choices.one_of((True, False))
-    topics = [_topic(choices, index, flushed) for index in range(choices.integer(1, 2))]
-    clients: list[Client] = [_producer(choices, duration_ms) for _ in range(choices.integer(1, 3))]
-    clients += [_consumer(choices) for _ in range(choices.integer(1, 2))]
+    topics = [topic(choices, index, flushed) for index in range(choices.integer(1, 2))]
+    clients: list[Client] = [producer(choices, duration_ms) for _ in range(choices.integer(1, 3))]
+    clients += [consumer(choices) for _ in range(choices.integer(1, 2))]
     if choices.integer(0, 3) == 3:
         clients.append(Administrator(topics=choices.integer(1, 4), pause_ms=choices.integer(20, 300)))
     faults = [fault for _ in range(choices.integer(0, 5)) for fault in _faults(choices, duration_ms)]
@@ -84,50 +64,6 @@ def recipe(choices: Choices, seed: int, mutant: str | None = None) -> Schedule:
         topics=tuple(topics),
         clients=tuple(clients),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
-    )
-
-
-def _topic(choices: Choices, index: int, flushed: bool) -> Topic:
-    configs: dict[str, str] = {}
-    if flushed:
-        configs["flush.messages"] = "1"
-    elif choices.integer(0, 2) == 2:
-        configs["flush.ms"] = str(choices.integer(50, 1_000))
-    if choices.integer(0, 2):
-        configs["internal.segment.bytes"] = str(choices.one_of((2_000, 8_000, 20_000)))
-    if choices.integer(0, 2) == 2:
-        configs["index.interval.bytes"] = str(choices.one_of((0, 300)))
-    if choices.integer(0, 5) == 5:
-        configs["retention.bytes"] = str(choices.one_of((4_000, 20_000)))
-        configs["internal.segment.bytes"] = "2000"
-    if choices.integer(0, 5) == 5:
-        configs["message.timestamp.type"] = "LogAppendTime"
-    return Topic(name=f"orders{index}", partitions=choices.integer(1, 3), configs=configs)
-
-
-def _producer(choices: Choices, duration_ms: int) -> Producer:
-    acks = choices.one_of(("all", "all", "all", "1", "0"))
-    pause_ms = choices.one_of((30, 10, 3))
-    return Producer(
-        acks=acks,
-        idempotent=acks == "all" and choices.integer(0, 3) != 3,
-        in_flight=choices.one_of((1, 5, 5, 3)),
-        batches=max(1, duration_ms // pause_ms // choices.integer(1, 3)),
-        records=choices.one_of((1, 3, 12)),
-        pause_ms=pause_ms,
-        codec=choices.one_of(("none", "none", "none", "gzip", "snappy", "lz4", "zstd")),
-        version=choices.one_of((9, 7, 11, 12)),
-    )
-
-
-def _consumer(choices: Choices) -> Consumer:
-    return Consumer(
-        start=choices.one_of(("earliest", "latest")),
-        sessions=choices.one_of((False, True)),
-        max_wait_ms=choices.one_of((100, 0, 500)),
-        min_bytes=choices.one_of((1, 1, 0, 2_000)),
-        max_bytes=choices.one_of((1 << 16, 300, 2_000)),
-        version=choices.one_of((12, 4, 7, 11, 12)),
     )
 
 

@@ -30,6 +30,10 @@ SHRINK_S = 30.0
 """How long one failure may be made smaller; on a slow machine it stays larger, and fails all the same."""
 
 
+ACTION, PAIR = "action ", "pair "
+"""How the counts of a life name the specification's steps."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to fuzz, and for how long: by number of schedules, by time, or both."""
@@ -41,6 +45,7 @@ class Plan:
     jobs: int = 1
     mutant: str | None = None
     until_found: bool = False
+    nodes: int = 1
 
 
 @dataclass
@@ -53,6 +58,9 @@ class Small:
     text: str
     messages: int
     acknowledged: int
+    safe: int
+    """Of the acknowledged records, those with acks=all."""
+    leader_changes: int
     seconds: float
     counts: Counter[str]
     permitted: dict[str, int]
@@ -90,6 +98,18 @@ class Summary:
         self.permitted.update(life.permitted)
 
     @property
+    def actions(self) -> dict[str, int]:
+        """How often each step of the specification was seen."""
+        return {
+            name.removeprefix(ACTION): count for name, count in sorted(self.counts.items()) if name.startswith(ACTION)
+        }
+
+    @property
+    def pairs(self) -> dict[str, int]:
+        """How often one step was followed by another on the same partition."""
+        return {name.removeprefix(PAIR): count for name, count in self.counts.items() if name.startswith(PAIR)}
+
+    @property
     def verdict(self) -> str:
         """Single lives that show nothing (too short, nothing acknowledged) do not make many unknown."""
         if self.verdicts[INVALID]:
@@ -107,6 +127,7 @@ class Summary:
             "invalid": self.verdicts[INVALID],
             "unknown": self.verdicts[UNKNOWN],
             "first_seed": self.plan.first_seed,
+            "nodes": self.plan.nodes,
             "mutant": self.plan.mutant,
             "jobs": self.plan.jobs,
             "seconds": round(self.seconds, 2),
@@ -116,11 +137,15 @@ class Summary:
             "messages_per_second_and_core": round(messages / cpu),
             "median_messages": _median(life.messages for life in self.lives),
             "median_acknowledged": _median(life.acknowledged for life in self.lives),
+            "median_acknowledged_by_all": _median(life.safe for life in self.lives),
+            "median_leader_changes": _median(life.leader_changes for life in self.lives),
+            "actions": self.actions,
+            "pairs_of_actions": len(self.pairs),
             "schedules_to_first": next((n for n, life in enumerate(self.lives, 1) if life.verdict == INVALID), None),
             "seconds_to_first": self.seconds_to_first,
             "violations": [vars(found) for found in self.found[:MAX_NAMED]],
             "permitted": dict(sorted(self.permitted.items())),
-            "coverage": dict(sorted(self.counts.items())),
+            "coverage": {name: count for name, count in sorted(self.counts.items()) if not name.startswith(PAIR)},
             "interrupted": self.interrupted,
             "folder": str(self.plan.folder),
         }
@@ -160,6 +185,7 @@ def fuzz(plan: Plan, progress: Progress = lambda summary: None) -> Summary:
     except KeyboardInterrupt:
         summary.interrupted = True
     (plan.folder / "summary.json").write_text(json.dumps(summary.to_json(), indent=1) + "\n")
+    (plan.folder / "pairs.json").write_text(json.dumps(dict(sorted(summary.pairs.items())), indent=1) + "\n")
     return summary
 
 
@@ -187,7 +213,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
         _prepare(plan.mutant)
         try:
             for seeds in tasks:
-                yield _live_many(seeds, plan.mutant, plan.until_found)
+                yield _live_many(seeds, plan.mutant, plan.until_found, plan.nodes)
         finally:
             _prepare(None)
         return
@@ -202,7 +228,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
                     seeds = next(tasks, None)
                     more = seeds is not None
                     if seeds is not None:
-                        waiting[submitted] = pool.submit(_live_many, seeds, plan.mutant, plan.until_found)
+                        waiting[submitted] = pool.submit(_live_many, seeds, plan.mutant, plan.until_found, plan.nodes)
                         submitted += 1
                 if not waiting:
                     return
@@ -238,11 +264,11 @@ def _prepare(mutant: str | None) -> None:
         _planted.__enter__()
 
 
-def _live_many(seeds: range, mutant: str | None, until_found: bool) -> list[Small]:
+def _live_many(seeds: range, mutant: str | None, until_found: bool, nodes: int) -> list[Small]:
     lives: list[Small] = []
     for seed in seeds:
         began = time.process_time()
-        outcome, _ = live(draw(seed, mutant))
+        outcome, _ = live(draw(seed, mutant, nodes))
         permitted: Counter[str] = Counter()
         if outcome.judgement is not None:
             for rule, reasons in outcome.judgement.permitted.items():
@@ -250,7 +276,7 @@ def _live_many(seeds: range, mutant: str | None, until_found: bool) -> list[Smal
         lives.append(
             Small(
                 seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
-                time.process_time() - began, outcome.counts, dict(permitted),
+                outcome.acknowledged_by_all, outcome.leader_changes, time.process_time() - began, outcome.counts, dict(permitted),
             )
         )  # fmt: skip
         if until_found and outcome.verdict == INVALID:
@@ -275,7 +301,7 @@ def live_planted(
 
 def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
     """Shrink a failing schedule and leave it with its story."""
-    original = draw(found.seed, plan.mutant)
+    original = draw(found.seed, plan.mutant, plan.nodes)
     rules = set(found.rule.split(", "))
 
     def fails(candidate: Schedule) -> bool:

@@ -138,7 +138,7 @@ class Lane:
             self.send(frame)
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        self._connection = None
+        # A process that stands still goes on writing into the dead connection before it hears of the end.
         self._lanes.machine.when_awake(self._lanes.lost, self)
 
     def on_bytes(self, connection: Connection, data: bytes) -> None:

@@ -74,6 +74,7 @@ class Ledger:
         self.lost_tails: dict[int, int] = {}
         """Who lost its tail, and the broker epoch that it had then."""
         self.most_lost_tails = 0
+        self.leader_changes = 0
         self.is_excused = is_excused
         self.committed_end = 0
         self._committed: dict[int, BatchRecord] = {}
@@ -135,6 +136,9 @@ class Ledger:
             if other != number:
                 self._broken("two-leaders", f"nodes {other} and {number} both lead in epoch {epoch}")
             self._led[number] = epoch
+            earlier = [each for each in self.leaders if each < epoch]
+            if earlier and self.leaders[max(earlier)] != number:
+                self.leader_changes += 1
             self._require_complete(number, f"node {number}, which leads in epoch {epoch},", "leader-incomplete")
         if reign.partition_epoch > self.decided.partition_epoch:
             # The leader has its answer before the record: of the ELR nothing is known then.

@@ -50,6 +50,8 @@ class Outcome:
     steps: int = 0
     virtual_ms: int = 0
     acknowledged: int = 0
+    acknowledged_by_all: int = 0
+    leader_changes: int = 0
     consumed: int = 0
 
     @property
@@ -69,6 +71,8 @@ class Outcome:
             "virtual_ms": self.virtual_ms,
             "messages": self.messages,
             "acknowledged": self.acknowledged,
+            "acknowledged_by_all": self.acknowledged_by_all,
+            "leader_changes": self.leader_changes,
             "consumed": self.consumed,
             "anomalies": self.judgement.anomalies if self.judgement else {},
             "permitted": self.judgement.permitted if self.judgement else {},
@@ -294,7 +298,10 @@ def live(schedule: Schedule, keep_trace: bool = False, history_folder: Path | No
     outcome.counts = world.counts
     outcome.steps = world.steps
     outcome.virtual_ms = world.now_ms
-    outcome.acknowledged = sum(c.acknowledged for c in cluster.clients if isinstance(c, SimulatedProducer))
+    producers = [client for client in cluster.clients if isinstance(client, SimulatedProducer)]
+    outcome.acknowledged = sum(each.acknowledged for each in producers)
+    outcome.acknowledged_by_all = sum(each.acknowledged for each in producers if each.plan.acks == "all")
+    outcome.leader_changes = cluster.witness.leader_changes if cluster.witness is not None else 0
     outcome.consumed = sum(c.consumed for c in cluster.clients if isinstance(c, SimulatedConsumer))
     if history_folder is not None:
         for notebook in cluster.notebooks:

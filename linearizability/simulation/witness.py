@@ -40,6 +40,11 @@ class ClusterWitness:
         return max((ledger.most_lost_tails for ledger in self._ledgers.values()), default=0)
 
     @property
+    def leader_changes(self) -> int:
+        """How often another node came to lead a partition."""
+        return sum(ledger.leader_changes for ledger in self._ledgers.values())
+
+    @property
     def is_excused(self) -> bool:
         return any(ledger.is_excused for ledger in self._ledgers.values())
 

@@ -100,3 +100,81 @@ def test_nothing_arrives_after_the_client_hung_up():
     connection.close_by_client()
     world.run(10_000_000)
     assert not caller.data and not caller.closed and listener.closed == 1
+
+
+# ---- cuts
+
+
+def network_of(connection: Any) -> Network:
+    return connection._network
+
+
+def test_what_is_sent_into_a_cut_arrives_in_order_when_it_is_over(monkeypatch):
+    monkeypatch.setattr(module, "DEAD_AFTER_CUT", 0.0)
+    world = World(1)
+    connection, listener, caller = connected(world)
+    network = network_of(connection)
+    network.cut([(CLIENTS, 1)])
+    for number in range(5):
+        connection.send(bytes([number]))
+    connection.answer(b"back")
+    world.run(200_000)
+    assert not listener.data and caller.data == b"back", "one way is cut, the other is not"
+    network.heal([(CLIENTS, 1)])
+    connection.send(b"\x05")
+    world.run(400_000)
+    assert listener.data == bytes(range(6))
+
+
+def test_a_way_that_was_cut_twice_is_healed_twice():
+    world = World(1)
+    connection, listener, _ = connected(world)
+    network = network_of(connection)
+    network.cut([(CLIENTS, 1)])
+    network.cut([(CLIENTS, 1), (1, CLIENTS)])
+    network.heal([(CLIENTS, 1), (1, CLIENTS)])
+    connection.send(b"x")
+    world.run(200_000)
+    assert not listener.data
+    network.heal_all()
+    world.run(400_000)
+    assert listener.data == b"x" or listener.closed
+
+
+def test_some_connections_die_of_a_cut(monkeypatch):
+    monkeypatch.setattr(module, "DEAD_AFTER_CUT", 1.0)
+    world = World(1)
+    connection, listener, caller = connected(world)
+    network = network_of(connection)
+    network.cut([(CLIENTS, 1)])
+    connection.send(b"x")
+    world.run(200_000)
+    network.heal_all()
+    world.run(400_000)
+    assert not listener.data and listener.closed == 1 and caller.closed == ["reset"]
+
+
+def test_nobody_connects_through_a_cut(monkeypatch):
+    monkeypatch.setattr(module, "DEAD_AFTER_CUT", 0.0)
+    world, caller, listener = World(1), Caller(), Listener()
+    network = Network(world)
+    network.cut([(CLIENTS, 1)])
+    network.connect(caller, listener)  # type: ignore[arg-type]
+    world.run(200_000)
+    assert not caller.connected and not caller.closed
+    network.heal([(CLIENTS, 1)])
+    world.run(400_000)
+    assert caller.connected
+
+
+def test_a_slow_place_is_slow_and_becomes_fast_again():
+    world = World(1)
+    connection, listener, _ = connected(world)
+    network = network_of(connection)
+    network.slow_down(1, 500_000)
+    connection.send(b"x")
+    world.run(400_000)
+    assert not listener.data
+    network.slow_down(1, -500_000)
+    world.run(1_000_000)
+    assert listener.data == b"x" and not network.slow_places

@@ -37,6 +37,9 @@ def test_a_schedule_survives_its_file(tmp_path: Path):
         ('{"faults": [{"at_ms": -1, "kind": "crash"}]}', "faults.0.at_ms"),
         ('{"clients": [{"kind": "producer", "acks": "2"}]}', "acks"),
         ('{"surprise": 1}', "surprise"),
+        ('{"nodes": 3, "faults": [{"at_ms": 1, "kind": "crash", "node": 4}]}', "names node 4"),
+        ('{"faults": [{"at_ms": 1, "kind": "cut"}]}', "several nodes"),
+        ('{"nodes": 3, "faults": [{"at_ms": 1, "kind": "config", "topic": "orders", "partition": 1}]}', "orders-1"),
     ],
 )
 def test_a_file_that_is_no_schedule_is_refused_in_one_line(tmp_path: Path, text: str, says: str):
@@ -59,6 +62,22 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
     assert {client.kind for each in drawn for client in each.clients} == {"producer", "consumer", "administrator"}
     assert {each.always_flushed for each in drawn} == {True, False}
     assert {each.retains for each in drawn} == {True, False}
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: int):
+    drawn = [draw(seed, None, nodes) for seed in range(400)]
+    assert {fault.kind for each in drawn for fault in each.faults} == set(FAULTS)
+    assert {fault.role for each in drawn for fault in each.faults} == {"", "leader", "controller"}
+    assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
+
+
+def test_a_schedule_of_the_first_form_is_still_read(tmp_path: Path):
+    path = tmp_path / "old.json"
+    fault = {"at_ms": 150, "kind": "power-loss", "node": 0, "for_ms": 20, "amount": 0}
+    old = {"format": "tidegauge-schedule/1", "seed": 3, "nodes": 1, "duration_ms": 400, "faults": [fault]}
+    path.write_text(json.dumps(old))
+    assert read_schedule(path).faults == (Fault(at_ms=150, kind="power-loss", for_ms=20),)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,34 @@
+"""Where the choices of a recipe come from: a seed, or Hypothesis."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Choices(Protocol):
+    """Where a recipe's choices come from."""
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from low to high, both possible."""
+        ...
+
+    def one_of(self, options: Sequence[T]) -> T:
+        """One of several; the first is the simplest."""
+        ...
+
+
+class SeededChoices:
+    """Choices by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(f"schedule/{seed}")
+
+    def integer(self, low: int, high: int) -> int:
+        return self._chance.randint(low, high)
+
+    def one_of(self, options: Sequence[T]) -> T:
+        return options[self._chance.randrange(len(options))]

@@ -1,0 +1,155 @@
+"""The recipe of a schedule for several nodes: who is struck is mostly named by role, for that is where it hurts."""
+
+from __future__ import annotations
+
+from linearizability.simulation.choices import Choices
+from linearizability.simulation.schedule import MOST_REPLICAS, Administrator, Client, Fault, Schedule, Topic
+from linearizability.simulation.workloads import consumer, producer, topic
+
+LONGEST_DOWN_MS = 2_000
+MAX_CLOCK_JUMP_MS = 1_200_000
+
+KINDS = (
+    "crash", "crash", "crash", "power-loss", "power-loss", "stop", "pause", "pause", "cut", "cut-out", "cut-in",
+    "isolate", "isolate", "halves", "slow-node", "slow", "reset", "flaky", "clock-jump", "disk-full", "read-only",
+    "reassign", "config", "elect-preferred", "crash+elect-preferred", "isolate+crash", "one after the other",
+)  # fmt: skip
+"""Misfortunes, by their share; the first is the simplest."""
+
+
+def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
+    """A life of a cluster in which leaders change."""
+    duration_ms = choices.one_of((2_000, 3_000, 4_500))
+    flushed = choices.integer(0, 4) == 4
+    topics = [_topic(choices, index, flushed) for index in range(choices.integer(1, 2))]
+    clients: list[Client] = [producer(choices, duration_ms) for _ in range(choices.integer(1, 3))]
+    clients += [consumer(choices) for _ in range(choices.integer(1, 2))]
+    if choices.integer(0, 4) == 4:
+        clients.append(Administrator(topics=choices.integer(1, 3), pause_ms=choices.integer(50, 400)))
+    draw = Misfortunes(choices, duration_ms, nodes, topics)
+    faults = [fault for _ in range(choices.integer(1, 6)) for fault in draw.some()]
+    return Schedule(
+        seed=seed,
+        mutant=mutant,
+        nodes=nodes,
+        duration_ms=duration_ms,
+        topics=tuple(topics),
+        clients=tuple(clients),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+    )
+
+
+def _topic(choices: Choices, index: int, flushed: bool) -> Topic:
+    drawn = topic(choices, index, flushed)
+    configs = drawn.configs | {"min.insync.replicas": choices.one_of(("2", "2", "2", "1"))}
+    if choices.integer(0, 19) == 19:
+        configs["unclean.leader.election.enable"] = "true"
+    return drawn.model_copy(update={"configs": configs})
+
+
+class Misfortunes:
+    """Draws faults for one cluster."""
+
+    def __init__(self, choices: Choices, duration_ms: int, nodes: int, topics: list[Topic]) -> None:
+        self._choices = choices
+        self._duration_ms = duration_ms
+        self._nodes = range(1, nodes + 1)
+        self._topics = topics
+
+    def some(self) -> list[Fault]:
+        """One misfortune: mostly one fault, sometimes several that belong together."""
+        choices = self._choices
+        at_ms = choices.integer(1, self._duration_ms)
+        kind = choices.one_of(KINDS)
+        match kind:
+            case "crash+elect-preferred":
+                down_ms = self._down_ms()
+                later = Fault(at_ms=at_ms + down_ms + choices.integer(100, 1_000), kind="elect-preferred")
+                return [self._at_node(at_ms, "crash", down_ms), later]
+            case "isolate+crash":
+                cut = self._at_node(at_ms, "isolate", choices.integer(300, LONGEST_DOWN_MS))
+                return [cut, self._at_node(at_ms + choices.integer(1, 1_200), "crash", self._down_ms())]
+            case "one after the other":
+                return self._one_after_the_other(at_ms)
+            case _:
+                return [self._one(at_ms, kind)]
+
+    def _one_after_the_other(self, at_ms: int) -> list[Fault]:
+        """Each node goes down and comes back, as in a rolling restart that hurts."""
+        choices = self._choices
+        kind = choices.one_of(("stop", "crash", "power-loss"))
+        down_ms, gap_ms = self._down_ms(), choices.one_of((800, 200, 1_500))
+        return [
+            Fault(at_ms=at_ms + turn * (down_ms + gap_ms), kind=kind, node=node, for_ms=down_ms)
+            for turn, node in enumerate(self._nodes)
+        ]
+
+    def _one(self, at_ms: int, kind: str) -> Fault:
+        choices = self._choices
+        match kind:
+            case "crash" | "power-loss" | "stop":
+                return self._at_node(at_ms, kind, self._down_ms())
+            case "pause":
+                return self._at_node(at_ms, kind, choices.one_of((700, 100, 1_500, 2_500)))
+            case "cut" | "cut-out" | "cut-in" | "isolate":
+                others = () if choices.integer(0, 1) else (choices.one_of(self._nodes),)
+                return self._at_node(at_ms, kind, choices.integer(50, LONGEST_DOWN_MS), others=others)
+            case "halves":
+                side = tuple(node for node in self._nodes if choices.integer(0, 1)) or (1,)
+                return Fault(at_ms=at_ms, kind="halves", others=side, for_ms=choices.integer(50, LONGEST_DOWN_MS))
+            case "slow-node":
+                return self._at_node(at_ms, kind, choices.integer(50, 1_500), amount=choices.integer(1, 300))
+            case "disk-full":
+                amount = choices.one_of((0, 100, 1_000))
+                return self._at_node(at_ms, kind, choices.integer(50, 800), amount=amount)
+            case "read-only":
+                return self._at_node(at_ms, kind, choices.integer(50, 800))
+            case "clock-jump":
+                return self._at_node(at_ms, kind, 0, amount=choices.integer(-MAX_CLOCK_JUMP_MS, MAX_CLOCK_JUMP_MS))
+            case _:
+                return self._everywhere(at_ms, kind)
+
+    def _everywhere(self, at_ms: int, kind: str) -> Fault:
+        """What strikes the network, or is an operator's work."""
+        choices = self._choices
+        match kind:
+            case "slow":
+                return Fault(at_ms=at_ms, kind="slow", for_ms=choices.integer(50, 800), amount=choices.integer(1, 200))
+            case "reset":
+                return Fault(at_ms=at_ms, kind="reset", amount=choices.one_of((100, 50)))
+            case "flaky":
+                return Fault(at_ms=at_ms, kind="flaky", for_ms=choices.integer(50, 800), amount=choices.one_of((2, 10)))
+            case "reassign":
+                name, partition = self._partition()
+                return Fault(at_ms=at_ms, kind="reassign", topic=name, partition=partition, others=self._replicas())
+            case "config":
+                name, _ = self._partition()
+                configs = choices.one_of(
+                    ({"min.insync.replicas": "2"}, {"min.insync.replicas": "1"}, {"internal.segment.bytes": "3000"})
+                )
+                return Fault(at_ms=at_ms, kind="config", topic=name, configs=configs)
+            case _:
+                return Fault(at_ms=at_ms, kind="elect-preferred")
+
+    def _replicas(self) -> tuple[int, ...]:
+        """Some nodes in some order: two or three."""
+        choices = self._choices
+        rest = [*self._nodes]
+        count = choices.one_of((MOST_REPLICAS, MOST_REPLICAS, 2))
+        return tuple(rest.pop(choices.integer(0, len(rest) - 1)) for _ in range(min(count, len(rest))))
+
+    def _partition(self) -> tuple[str, int]:
+        chosen = self._choices.one_of(self._topics)
+        return chosen.name, self._choices.integer(0, chosen.partitions - 1)
+
+    def _down_ms(self) -> int:
+        return self._choices.one_of((1_000, 20, 300, LONGEST_DOWN_MS))
+
+    def _at_node(self, at_ms: int, kind: str, for_ms: int, **more: object) -> Fault:
+        """A fault that strikes one node: mostly the leader of some partition."""
+        choices = self._choices
+        role = choices.one_of(("leader", "leader", "controller", ""))
+        name, partition = self._partition() if role == "leader" else ("", 0)
+        node = choices.one_of(self._nodes)
+        said = {"at_ms": at_ms, "kind": kind, "for_ms": for_ms, "node": node, "role": role}
+        return Fault.model_validate(said | {"topic": name, "partition": partition} | more)

@@ -1,0 +1,50 @@
+"""Topics and clients as recipes draw them, for one node and for several."""
+
+from __future__ import annotations
+
+from linearizability.simulation.choices import Choices
+from linearizability.simulation.schedule import Consumer, Producer, Topic
+
+
+def topic(choices: Choices, index: int, flushed: bool) -> Topic:
+    configs: dict[str, str] = {}
+    if flushed:
+        configs["flush.messages"] = "1"
+    elif choices.integer(0, 2) == 2:
+        configs["flush.ms"] = str(choices.integer(50, 1_000))
+    if choices.integer(0, 2):
+        configs["internal.segment.bytes"] = str(choices.one_of((2_000, 8_000, 20_000)))
+    if choices.integer(0, 2) == 2:
+        configs["index.interval.bytes"] = str(choices.one_of((0, 300)))
+    if choices.integer(0, 5) == 5:
+        configs["retention.bytes"] = str(choices.one_of((4_000, 20_000)))
+        configs["internal.segment.bytes"] = "2000"
+    if choices.integer(0, 5) == 5:
+        configs["message.timestamp.type"] = "LogAppendTime"
+    return Topic(name=f"orders{index}", partitions=choices.integer(1, 3), configs=configs)
+
+
+def producer(choices: Choices, duration_ms: int) -> Producer:
+    acks = choices.one_of(("all", "all", "all", "1", "0"))
+    pause_ms = choices.one_of((30, 10, 3))
+    return Producer(
+        acks=acks,
+        idempotent=acks == "all" and choices.integer(0, 3) != 3,
+        in_flight=choices.one_of((1, 5, 5, 3)),
+        batches=max(1, duration_ms // pause_ms // choices.integer(1, 3)),
+        records=choices.one_of((1, 3, 12)),
+        pause_ms=pause_ms,
+        codec=choices.one_of(("none", "none", "none", "gzip", "snappy", "lz4", "zstd")),
+        version=choices.one_of((9, 7, 11, 12)),
+    )
+
+
+def consumer(choices: Choices) -> Consumer:
+    return Consumer(
+        start=choices.one_of(("earliest", "latest")),
+        sessions=choices.one_of((False, True)),
+        max_wait_ms=choices.one_of((100, 0, 500)),
+        min_bytes=choices.one_of((1, 1, 0, 2_000)),
+        max_bytes=choices.one_of((1 << 16, 300, 2_000)),
+        version=choices.one_of((12, 4, 7, 11, 12)),
+    )

@@ -1,0 +1,204 @@
+"""What the replicas of one partition may show together, and when a ledger is excused."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from linearizability.simulation import ledger as module
+from linearizability.simulation.invariants import BatchRecord
+from linearizability.simulation.ledger import Decided, Ledger
+from linearizability.simulation.world import Violation
+
+
+def batch(offset: int, epoch: int, crc: int = 0) -> BatchRecord:
+    return BatchRecord(offset, offset + 1, epoch, crc)
+
+
+class FakeLog:
+    """A log of one-record batches, given by their epochs; `mark` makes its bytes differ from those of others."""
+
+    log_start_offset = 0
+    recovery_point = 0
+
+    def __init__(self, *epochs: int, mark: int = 0) -> None:
+        self.batches = [batch(offset, epoch, mark) for offset, epoch in enumerate(epochs)]
+
+    @property
+    def log_end_offset(self) -> int:
+        return len(self.batches)
+
+
+def replica(
+    log: FakeLog, hw: int = 0, leader: int = 1, epoch: int = 1, pending: tuple[int, ...] = (), **reign: Any
+) -> Any:
+    def of(number: int) -> Any:
+        said = SimpleNamespace(
+            leader_epoch=epoch, partition_epoch=epoch, replicas=(1, 2, 3), isr=(1, 2, 3), leader=leader
+        )
+        vars(said).update(reign)
+        proposal = SimpleNamespace(isr=pending) if pending else None
+        return SimpleNamespace(
+            log=log, high_watermark=hw, reign=said, pending=proposal, is_leader=number == leader, topic="orders"
+        )
+
+    return of
+
+
+@pytest.fixture(autouse=True)
+def _batches_of_fakes(monkeypatch):
+    monkeypatch.setattr(module, "batches_of", lambda log, offset: log.batches[offset:])
+
+
+def ledger(min_isr: int = 2, is_excused: bool = False) -> Ledger:
+    return Ledger("orders-0", min_isr, is_excused)
+
+
+def show(book: Ledger, number: int, of: Any) -> None:
+    book.observe(number, of(number))
+
+
+def agreeing(hw: int = 2) -> tuple[Ledger, dict[int, FakeLog]]:
+    """Three replicas of one log, committed up to `hw`."""
+    book = ledger()
+    logs = {number: FakeLog(1, 1, 1) for number in (1, 2, 3)}
+    for number in (2, 3):
+        show(book, number, replica(logs[number]))
+    show(book, 1, replica(logs[1], hw))
+    return book, logs
+
+
+def test_what_all_replicas_hold_is_committed():
+    book, _ = agreeing(hw=2)
+    assert book.committed_end == 2
+    assert book.decided.leader == 1 and book.leaders == {1: 1}
+
+
+def test_two_leaders_of_one_epoch():
+    book, logs = agreeing()
+    with pytest.raises(Violation, match="two-leaders"):
+        show(book, 2, replica(logs[2], leader=2))
+
+
+def test_one_epoch_and_offset_is_one_batch():
+    book, _ = agreeing()
+    with pytest.raises(Violation, match="logs-differ"):
+        show(book, 2, replica(FakeLog(1, 1, 1, mark=9)))
+
+
+def test_the_same_batch_has_the_same_batch_before_it():
+    book = ledger()
+    show(book, 2, replica(FakeLog(1, 2, 4)))
+    with pytest.raises(Violation, match=r"logs-differ.* before"):
+        show(book, 3, replica(FakeLog(1, 3, 4)))
+
+
+def test_what_was_committed_is_not_replaced():
+    book, _ = agreeing(hw=2)
+    with pytest.raises(Violation, match="committed-differs"):
+        show(book, 3, replica(FakeLog(1, 2), hw=2, leader=2, epoch=2))
+
+
+def test_a_new_leader_has_all_that_is_committed():
+    book, _ = agreeing(hw=2)
+    with pytest.raises(Violation, match=r"leader-incomplete.* up to 1"):
+        show(book, 2, replica(FakeLog(1), leader=2, epoch=2))
+
+
+def test_who_may_be_elected_has_all_that_is_committed():
+    book = ledger()
+    show(book, 2, replica(FakeLog(1, 1, 1)))
+    show(book, 3, replica(FakeLog(1)))
+    with pytest.raises(Violation, match=r"eligible-incomplete.*node 3"):
+        show(book, 1, replica(FakeLog(1, 1, 1), hw=2))
+
+
+def test_eligible_replicas_are_held_to_it_too():
+    book, _ = agreeing(hw=2)
+    with pytest.raises(Violation, match=r"eligible-incomplete.*node 4"):
+        book.decide(Decided(9, 1, 1, (1, 2, 3, 4), (1, 2), (4,)))
+
+
+@pytest.mark.parametrize(
+    ("decided", "rule"),
+    [
+        (Decided(9, 3, 1, (1, 2, 3), (1, 2)), "leader-not-in-isr"),
+        (Decided(9, 1, 1, (1, 2, 3), (1, 2), (2,)), "isr-and-elr-overlap"),
+        (Decided(9, 1, 0, (1, 2, 3), (1, 2)), "leader-epoch-back"),
+    ],
+)
+def test_what_the_controller_must_not_decide(decided: Decided, rule: str):
+    book, _ = agreeing()
+    with pytest.raises(Violation, match=rule):
+        book.decide(decided)
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "reign", "rule"),
+    [
+        (4, {"isr": (1, 2)}, "high-watermark-too-high"),
+        (3, {"isr": (1,)}, "high-watermark-under-min-isr"),
+        (3, {"isr": (1, 2)}, None),
+    ],
+)
+def test_when_a_leader_may_move_its_high_watermark(high_watermark: int, reign: Any, rule: str | None):
+    book, logs = agreeing()
+    leader = replica(logs[1], **reign)(1)
+    if rule is None:
+        book.advance(1, leader, high_watermark)
+        return
+    with pytest.raises(Violation, match=rule):
+        book.advance(1, leader, high_watermark)
+
+
+def test_a_proposed_member_counts_for_the_high_watermark():
+    book = ledger()
+    show(book, 2, replica(FakeLog(1, 1)))
+    show(book, 3, replica(FakeLog(1)))
+    leader = replica(FakeLog(1, 1), isr=(1, 2), pending=(1, 2, 3))(1)
+    with pytest.raises(Violation, match=r"high-watermark-too-high.*node 3"):
+        book.advance(1, leader, 2)
+
+
+def test_a_log_that_is_cut_and_grows_again_is_read_again():
+    book, logs = agreeing(hw=1)
+    del logs[3].batches[1:]
+    book.truncated(3, 1)
+    logs[3].batches += [batch(1, 2), batch(2, 2)]
+    show(book, 3, replica(logs[3]))
+    assert [each.leader_epoch for each in book.views[3].batches] == [1, 2, 2]
+
+
+def test_a_lost_tail_is_no_promise_until_its_broker_has_rejoined():
+    book, logs = agreeing(hw=3)
+    book.end_of_life(3, replica(logs[3])(3), lost_power=True, broker_epoch=7)
+    assert (book.lost_tails, book.is_excused) == ({3: 7}, False)
+    show(book, 3, replica(FakeLog(1)))
+    book.decide(Decided(9, 1, 1, (1, 2, 3), (1, 2, 3)))
+    book.rejoined(3, 7)
+    assert 3 in book.lost_tails, "this is the life in which it lost power"
+    book.rejoined(3, 8)
+    with pytest.raises(Violation, match=r"eligible-incomplete.*node 3"):
+        book.decide(Decided(10, 1, 1, (1, 2, 3), (1, 2, 3)))
+
+
+def test_even_then_it_must_not_lead_without_what_is_committed():
+    book, logs = agreeing(hw=3)
+    book.end_of_life(3, replica(logs[3])(3), lost_power=True, broker_epoch=7)
+    with pytest.raises(Violation, match="leader-incomplete"):
+        show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
+
+
+def test_as_many_lost_tails_as_min_isr_excuse_a_loss():
+    book, logs = agreeing(hw=3)
+    for number in (2, 3):
+        book.end_of_life(number, replica(logs[number])(number), lost_power=True, broker_epoch=7)
+    assert book.is_excused and book.most_lost_tails == 2
+    show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
+
+
+def test_a_flushed_log_loses_nothing():
+    book, logs = agreeing(hw=3)
+    logs[3].recovery_point = 3
+    book.end_of_life(3, replica(logs[3])(3), lost_power=True, broker_epoch=7)
+    assert not book.lost_tails

@@ -323,10 +323,9 @@ class Round:
             run=self.run_id,
         )
         wanted = sum(producer.rate_per_s for producer in profile.producers) * attacked_s
-        if counts.get("ok", 0) < LOWEST_SHARE * wanted:
-            reasons.append(
-                f"only {counts.get('ok', 0)} of {wanted:.0f} sends were acknowledged: too few to show anything"
-            )
+        told, became = ("info", "sent") if profile.contract().acks == "0" else ("ok", "acknowledged")
+        if counts.get(told, 0) < LOWEST_SHARE * wanted:
+            reasons.append(f"only {counts.get(told, 0)} of {wanted:.0f} sends were {became}: too few to show anything")
         return self._judge(nemesis, counts, reasons, time.monotonic() - began)
 
     def _judge(self, nemesis: Nemesis, counts: Mapping[str, int], reasons: list[str], seconds: float) -> RoundResult:

@@ -84,6 +84,8 @@ class Tally:
     invocations: int = 0
     acknowledged: int = 0
     """Records whose send was acknowledged."""
+    unanswered: int = 0
+    """Records sent with acks=0, which nobody acknowledges."""
     observed: int = 0
     """Records polled."""
 
@@ -91,6 +93,7 @@ class Tally:
         self.operations.update(other.operations)
         self.invocations += other.invocations
         self.acknowledged += other.acknowledged
+        self.unanswered += other.unanswered
         self.observed += other.observed
 
 
@@ -243,6 +246,7 @@ class Derivation:
     ) -> dict[str, Any]:
         acks = mop.get("acks")
         flags = self._producing if acks is None else self._producing_flags(self.contract, acks)
+        self.tally.unanswered += (acks or self.contract.acks) == "0"
         if transaction != UNKNOWN:
             flags |= Flag.TRANSACTIONAL
         if many:

@@ -114,7 +114,7 @@ def lack_of_evidence(tally: Tally) -> list[str]:
     if registers:
         return []
     reasons = []
-    if not tally.acknowledged:
+    if not tally.acknowledged and not tally.unanswered:
         reasons.append("no send was acknowledged")
     if not tally.observed:
         reasons.append("no record was read")

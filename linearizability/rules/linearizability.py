@@ -26,7 +26,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Kind, Outcome
+from linearizability.history.facts import NEVER, Flag, Kind, Outcome
+from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.realtime_order import timeline
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -34,22 +35,26 @@ from linearizability.rules.rule import Context, Found, Rule, Witness, found
 BEFORE_ALL = -NEVER
 
 
-def places(partition: Partition, strict: bool) -> tuple[Array, Array, Array, Array]:
-    """All operations that have a place: place, invocation, completion, operation, sorted by place."""
+def places(partition: Partition, strict: bool) -> tuple[Array, Array, Array, Array, Array]:
+    """All operations that have a place: place, invocation, completion, operation, and whether the completion promises
+    that the place is kept; sorted by place. What lower acks acknowledged may be undone."""
     appends, observations = partition.appends, partition.observations
     rows, invoked, completed = timeline(partition)
-    parts = [(4 * partition.slot_offset[partition.append_position[rows]], invoked, completed, appends.operation[rows])]
+    careful = appends.flag(Flag.ACKS_ALL)[rows]
+    own = 4 * partition.slot_offset[partition.append_position[rows]]
+    parts = [(own, invoked, completed, appends.operation[rows], careful)]
     placed = np.flatnonzero((partition.observation_slot >= 0) & (partition.writer >= 0))
     started = np.full(len(placed), BEFORE_ALL)
     seen = (4 * observations.offset[placed] + 1, started, observations.completed[placed])
-    parts.append((*seen, observations.operation[placed]))
+    parts.append((*seen, observations.operation[placed], np.ones(len(placed), bool)))
     ends = partition.rows(Kind.END_OFFSETS)
     told = np.flatnonzero((ends.outcome == Outcome.OK) & (ends.offset >= 0))
     started = ends.invoked[told] if strict else np.full(len(told), BEFORE_ALL)
-    parts.append((4 * ends.offset[told] - (2 if strict else 3), started, ends.completed[told], ends.operation[told]))
-    place, invoked, completed, operation = (np.concatenate(column) for column in zip(*parts, strict=True))
+    behind = 4 * ends.offset[told] - (2 if strict else 3)
+    parts.append((behind, started, ends.completed[told], ends.operation[told], np.ones(len(told), bool)))
+    place, invoked, completed, operation, careful = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(place, kind="stable")
-    return place[order], invoked[order], completed[order], operation[order]
+    return place[order], invoked[order], completed[order], operation[order], careful[order]
 
 
 def first_conflict(place: Array, invoked: Array, completed: Array) -> tuple[int, int] | None:
@@ -65,8 +70,11 @@ def first_conflict(place: Array, invoked: Array, completed: Array) -> tuple[int,
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
-    place, invoked, completed, operation = places(partition, context.contract.strict_recency)
-    conflict = first_conflict(place, invoked, completed)
+    place, invoked, completed, operation, careful = places(partition, context.contract.strict_recency)
+    reason = context.contract.permits_loss(context.contract.acks)
+    conflict = first_conflict(place, invoked, np.where(careful, completed, NEVER))
+    if conflict is None:
+        conflict, reason = first_conflict(place, invoked, completed), reason or ACKS_BELOW_ALL
     if conflict is None:
         return
     low, high = conflict
@@ -75,15 +83,15 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         text = "took effect in the log's order only after an operation that had already ended when it began"
         return int(place[low]) // 4, -1, [operation[high], operation[low]], text
 
-    reason = context.contract.permits_loss(context.contract.acks)
     yield from found(RULE.id, partition, np.array([low]), witness, reason)
 
 
 RULE = Rule(
     id="nonlinearizable",
     definition="No choice of moments, one within each operation, explains the partition as an append-only log.",
-    promise="Violation for acks=all: appends are linearizable, reads are prefixes. Stale prefixes and stale end offsets are "
-    "allowed unless the contract asks for strict recency. One anomaly a partition: its first conflict.",
+    promise="Violation for acks=all: appends are linearizable, reads are prefixes. What lower acks acknowledged may be "
+    "undone, so its end binds nothing. Stale prefixes and stale end offsets are allowed unless the contract asks for strict "
+    "recency. One anomaly a partition: its first conflict, a violation before a permitted one.",
     source="Herlihy and Wing 1990; Wing and Gong 1993; Lowe 2017",
     needs="one monotonic clock for all processes; offsets",
     cost="one sort by position, nearly sorted already",

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from linearizability.history.facts import Flag, Outcome
+from linearizability.history.facts import NEVER, Flag, Outcome
 from linearizability.rules.graph import Graph, add_precedence, shortest_cycle, strongly_connected
 from linearizability.rules.loss import losses
 from linearizability.rules.partition import Array, Mask, Partition, is_in
@@ -71,7 +71,9 @@ def emit_dependencies(partition: Partition, context: Context) -> Array:
     named = np.concatenate([chain, partition.writer[known]])
     began, places = np.unique(owner[named], return_index=True)
     places = named[places]
-    times = np.stack([began, appends.invoked[places], np.full(len(began), NODE), appends.completed[places]], axis=1)
+    # What nobody answered may take effect at any time after, so its end comes before nothing.
+    ended = np.where(appends.outcome[places] == Outcome.OK, appends.completed[places], NEVER)
+    times = np.stack([began, appends.invoked[places], np.full(len(began), NODE), ended], axis=1)
     return np.concatenate([written, read, times])
 
 

@@ -39,6 +39,7 @@ class OneLife:
         assert isinstance(does, Producing)
         self.life = life
         self.recorder = recorder
+        self.acks = does.acks
         self.outstanding = 0
         self.fatal = False
         self.period_s = 1 / does.rate_per_s
@@ -107,7 +108,9 @@ class OneLife:
             self._complete("fail", operation, error=str(error))
 
     def _on_delivery(self, operation: int, key: str, value: int, error: KafkaError | None, message: Message) -> None:
-        if error is None:
+        if error is None and self.acks == "0":
+            self._complete("info", operation, error="nobody answers acks=0")
+        elif error is None:
             offset = message.offset()
             known = offset if offset is not None and offset >= 0 else None
             self._complete("ok", operation, [send(key, value, offset=known)])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from linearizability.history.notation import history
+from linearizability.history.notation import history, parse
+from linearizability.history.reader import derive_events
 from linearizability.pipeline.engine import judge_history
 
 LOST = """
@@ -68,6 +69,35 @@ def test_readers_that_begin_in_the_middle_prove_no_loss() -> None:
 def test_acks_of_one_send_count_for_that_send() -> None:
     events = history(LOST, {"acks": "1"})
     assert judge_history(events).verdict == "valid"
+
+
+NOBODY_KNOWS_WHEN = """
+    0 send t-0:1 info
+    1 send t-0:2@0
+    2 poll t-0:2@0 t-0:1@1
+"""
+
+
+def test_a_send_that_nobody_answers_may_happen_whenever_it_likes() -> None:
+    """acks=0: when the client was told nothing, the clock orders nothing, in none of the rules."""
+    for contract in ({"acks": "0"}, {}):
+        judgement = judge_history(history(NOBODY_KNOWS_WHEN, contract))
+        assert judgement.anomalies == {}, judgement.to_json()
+    assert judge_history(history("0 send t-0:1 info\n1 poll t-0:1@0", {"acks": "0"})).verdict == "valid"
+    assert judge_history(history("0 send t-0:1 info\n1 poll t-0:1@0")).verdict == "unknown"
+    answered = judge_history(history(NOBODY_KNOWS_WHEN.replace("1 info", "1")))
+    assert {"realtime-order", "nonlinearizable", "G0-realtime"} <= set(answered.anomalies)
+
+
+def test_a_send_with_lower_acks_among_others_condemns_nobody() -> None:
+    """The contract of the run is acks=all; one send asked for less, and what it was told may be undone."""
+    events = parse("0 send t-0:1@1\n1 send t-0:2@0")
+    for acks, verdict in (("0", "valid"), ("1", "valid"), ("all", "invalid")):
+        for event in events[:2]:
+            event["mops"][0]["acks"] = acks
+        judgement = judge_history(derive_events("lower", events))
+        assert {"realtime-order", "nonlinearizable"} <= set(judgement.anomalies)
+        assert (judgement.verdict == "invalid") == (verdict == "invalid"), judgement.to_json()
 
 
 def test_unseen_leaves_the_verdict_unknown_and_a_drain_decides() -> None:

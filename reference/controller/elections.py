@@ -5,14 +5,16 @@ Source: KIP-460, KIP-631, KIP-966; org.apache.kafka.controller.ReplicationContro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
 from reference.controller.directory_ids import UNASSIGNED, DirectoryId
-from reference.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from reference.controller.image import NO_LEADER, TOPIC_RESOURCE, MetadataImage, PartitionImage, TopicImage
 from reference.controller.partition_change import Election, Target, Terms, change_partition
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.clear_elr_record import ClearElrRecord
+from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.primitives import NodeId, TopicName
@@ -118,6 +120,17 @@ def move_leaders(
         if record is not None:
             records.append(record)
     return records
+
+
+def clear_eligible(image: MetadataImage, changes: Iterable[ConfigRecord]) -> list[Message]:
+    """The records that go along with changed settings: another min.insync.replicas makes the ELRs meaningless (KIP-966)."""
+    if not image.has_elr:
+        return []
+    return [
+        ClearElrRecord(topic_name=change.resource_name if change.resource_type == TOPIC_RESOURCE else "")
+        for change in changes
+        if change.name == "min.insync.replicas"
+    ]
 
 
 # ---- elections on demand (ElectLeaders)

@@ -6,6 +6,8 @@ from reference.controller import elections
 from reference.controller.elections import PREFERRED_ELECTION, UNCLEAN_ELECTION
 from reference.controller.image import NO_LEADER, RECOVERING
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.clear_elr_record import ClearElrRecord
+from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.controller.cluster import TOPIC, Cluster
 
@@ -141,3 +143,18 @@ def test_min_isr_is_no_more_than_the_replicas() -> None:
     cluster.create("single", [0], min_insync_replicas="3")
     assert elections.min_isr(cluster.configuration, cluster.image.topics["single"]) == 1
     assert elections.min_isr(cluster.configuration, cluster.image.topics[TOPIC]) == 2
+
+
+def test_another_min_isr_clears_the_eligible_replicas() -> None:
+    cluster = three_brokers()
+    changes = [
+        ConfigRecord(resource_type=kind, resource_name=name, name=setting, value="1")
+        for kind, name, setting in [
+            (2, TOPIC, "min.insync.replicas"),
+            (2, TOPIC, "retention.ms"),
+            (4, "", "min.insync.replicas"),
+        ]
+    ]
+    records = elections.clear_eligible(cluster.image, changes)
+    assert records == [ClearElrRecord(topic_name=TOPIC), ClearElrRecord(topic_name="")]
+    assert elections.clear_eligible(Cluster(has_elr=False).image, changes) == []

@@ -18,6 +18,7 @@ import pytest
 
 from linearizability.targets.artifacts import java, kafka_jars
 from reference.controller import brokers, elections, partition_change
+from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.controller.heartbeats import Heartbeats
 from reference.controller.image import TOPIC_RESOURCE
 from reference.controller.isr_proposals import alter_partition
@@ -28,11 +29,12 @@ from reference.protocol.codec import encode
 from reference.protocol.errors import KafkaError
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.schema import Message
-from tests.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster, directory_of
+from tests.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster, directory_of, topic_id_of
 from tests.controller.test_partition_change import as_kafka_keeps_them
 
 SOURCE = Path(__file__).parent / "java" / "Decisions.java"
@@ -104,7 +106,7 @@ class Life:
         steps = (
             *[self.heartbeat_of_any] * 6, *[self.propose] * 8, self.stop, self.fall_silent, *[self.come_back] * 2,
             self.elect, *[self.reassign] * 3, self.balance, self.elect_uncleanly, self.take_over, self.unregister,
-            self.give_ids, self.lose_directory, self.configure,
+            self.give_ids, self.lose_directory, self.configure, self.assign,
         )  # fmt: skip
         self.cluster.now += self.chance.randint(0, 500)
         self.chance.choice(steps)()
@@ -299,6 +301,27 @@ class Life:
 
         self.ask("reassign", encode(request, 1).hex(), decide)
 
+    def assign(self) -> None:
+        broker = self.any_broker()
+        name, index = self.any_partition()
+        asked = AssignReplicasToDirsRequest.TopicData(topic_id=topic_id_of(self.chance.choice([name] * 9 + ["three"])))
+        asked.partitions = [
+            AssignReplicasToDirsRequest.PartitionData(partition_index=each) for each in (index, index + 1)
+        ]
+        directory = directory_of(broker + 50 * self.chance.choice([0, 0, 1, 1, 2]))
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker,
+            broker_epoch=self.epoch_of(broker),
+            directories=[AssignReplicasToDirsRequest.DirectoryData(id=directory, topics=[asked])],
+        )
+        cluster = self.cluster
+
+        def decide() -> tuple[list[Message], str]:
+            decision = assign_replicas_to_dirs(cluster.image, cluster.configuration, request)
+            return decision.records, encode(decision.response, 0).hex()
+
+        self.ask("assign", encode(request, 0).hex(), decide)
+
     def balance(self) -> None:
         decision = elections.balance_leaders(self.cluster.image, self.cluster.configuration)
         self.ask("balance", "-", lambda: (decision.records, word(decision.response)))
@@ -366,7 +389,18 @@ def test_kafka_decides_alike(kafka: Callable[[list[str]], list[str]], monkeypatc
         name, code, records = line.split()[0], mine.split("|")[0], mine.rpartition("|")[2]
         granted[name] += bool(records)
         refused[code] += 1
-    writing = ("register", "heartbeat", "overdue", "alter", "elect", "reassign", "unregister", "balance", "ids")
+    writing = (
+        "register",
+        "heartbeat",
+        "overdue",
+        "alter",
+        "elect",
+        "reassign",
+        "unregister",
+        "balance",
+        "ids",
+        "assign",
+    )
     assert all(granted[name] >= 20 for name in writing), granted
     assert granted["unclean"], granted
     assert len(refused) >= 4, refused

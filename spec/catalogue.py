@@ -154,6 +154,7 @@ MODELS: tuple[Model, ...] = (
         "MCProposals",
         "replication",
         budget_s=1800,
+        covered=False,
         switches=(
             Switch(
                 "RefusedProposalArrives",
@@ -196,6 +197,7 @@ MODELS: tuple[Model, ...] = (
         "MCQuorumCommit",
         "quorum",
         budget_s=1800,
+        covered=False,
         switches=(
             Switch(
                 "CommitEarlierEpoch",

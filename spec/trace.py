@@ -13,7 +13,7 @@ The controller's steps tell the partition's record afterwards, whatever their `n
 offset, high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by,
 and may be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge
 and Consume carry `end`, the offset after the last record that was promised or read. A trace that begins in the middle of a
-life says in Begin what the logs hold, as runs of one epoch: `"logs": {"1": [[epoch, end offset], …]}`.
+life says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks": {"1": 7}`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Trace:
     events: tuple[Event, ...]
     logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
+    high_watermarks: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ def read_trace(lines: Sequence[str], name: str) -> Trace:
             for broker, runs in begin.get("logs", {}).items()
         }
         brokers = tuple(int(broker) for broker in begin["brokers"])
-        return Trace(name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs)
+        marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
+        return Trace(name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs, marks)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{name}:1: Begin lacks {error}") from error
 
@@ -215,7 +217,15 @@ def _logs(trace: Trace) -> str:
         broker: ", ".join(f"[epoch |-> {epoch + 1}, end |-> {end}]" for epoch, end in trace.logs.get(broker, []))
         for broker in trace.brokers
     }
-    return " @@ ".join(f"({_broker(broker)} :> <<{text}>>)" for broker, text in runs.items())
+    return _function({broker: f"<<{text}>>" for broker, text in runs.items()})
+
+
+def _high_watermarks(trace: Trace) -> str:
+    return _function({broker: str(trace.high_watermarks.get(broker, 0)) for broker in trace.brokers})
+
+
+def _function(values: dict[int, str]) -> str:
+    return " @@ ".join(f"({_broker(broker)} :> {value})" for broker, value in values.items())
 
 
 def data_module(traces: Sequence[Trace]) -> str:
@@ -223,7 +233,7 @@ def data_module(traces: Sequence[Trace]) -> str:
     lines = ["---- MODULE TraceData ----", "EXTENDS Cluster", ""]
     for number, trace in enumerate(traces, 1):
         events = ",\n  ".join(_event(event) for event in trace.events)
-        first = f"first |-> {_partition(trace.first)}, logs |-> {_logs(trace)}"
+        first = f"first |-> {_partition(trace.first)}, logs |-> {_logs(trace)}, highWatermarks |-> {_high_watermarks(trace)}"
         lines.append(f"Trace{number} == [{first}, events |-> <<\n  {events}>>]")
     names = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
     return "\n".join([*lines, f"Traces == <<{names}>>", "===="]) + "\n"

@@ -28,9 +28,9 @@ TraceInit ==
            /\ published = {first}
            /\ metadata  = [b \in Brokers |-> NoMetadata]
            /\ log       = Traces[trace].logs
+           /\ highWatermark = Traces[trace].highWatermarks
     /\ registry      = [b \in Brokers |-> [brokerEpoch |-> 1, fenced |-> FALSE]]
     /\ status        = [b \in Brokers |-> "running"]
-    /\ highWatermark = [b \in Brokers |-> 0]
     /\ progress      = [b \in Brokers |-> NoProgress]
     /\ pending       = [b \in Brokers |-> None]
     /\ truncating    = [b \in Brokers |-> FALSE]

@@ -40,6 +40,31 @@ def test_each_end_has_its_verdict(output: str, code: int, timed_out: bool, verdi
     assert read_output(output, code, timed_out).verdict == verdict
 
 
+DRAWN = message(
+    2209, "Progress(-1) at 2026-11-21 11:01:11: 12674 states generated, -1 distinct states found, -1 on queue."
+)
+FINISHED = message(2186, "Finished in 12963ms at (2026-11-21 11:01:11)")
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "timed_out", "verdict"),
+    [
+        (DRAWN + FINISHED, 0, False, Verdict.SEARCHED),
+        (DRAWN, 0, False, Verdict.BROKEN),
+        (FINISHED, 0, False, Verdict.BROKEN),
+        (DRAWN + FINISHED, 1, False, Verdict.BROKEN),
+        (DRAWN, -9, True, Verdict.OUT_OF_TIME),
+        (VIOLATION + DRAWN, 12, False, Verdict.VIOLATED),
+    ],
+)
+def test_a_simulation_searches_and_never_holds(output: str, code: int, timed_out: bool, verdict: Verdict) -> None:
+    assert read_output(output, code, timed_out, simulated=True).verdict == verdict
+
+
+def test_what_is_not_meant_to_be_a_simulation_is_none() -> None:
+    assert read_output(DRAWN + FINISHED, 0).verdict == Verdict.BROKEN
+
+
 def test_numbers_and_trace_are_read() -> None:
     states = message(2217, "1: <Initial predicate>\n/\\ x = 0\n") + message(
         2217, "2: <Up line 4, col 1 of module M>\n/\\ x = 1\n"

@@ -1,15 +1,20 @@
-"""Traces of the specification's own behaviours are accepted; corrupted ones, and those of bugs, are rejected where they leave it."""
+"""Traces of the specification's own behaviours, and of simulated nodes, are accepted; corrupted ones, and those of bugs, are
+rejected where they leave the specification.
+"""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from spec.behaviours import simulate, trace_events
 from spec.catalogue import all_cases
 from spec.checker import Verdict, check
+from spec.commands import app
 from spec.trace import Trace, TraceError, check_traces, read_trace
+from tests.spec.simulated import Rows, simulated_traces, write
 
 pytestmark = pytest.mark.java
 
@@ -111,3 +116,51 @@ def test_a_folder_without_traces_is_not_accepted(tmp_path: Path) -> None:
     from spec.trace import read_traces
 
     assert read_traces([tmp_path]) == []
+
+
+# ---- simulated nodes
+
+SEEDS = range(1, 61)
+
+
+@pytest.fixture(scope="module")
+def lives() -> dict[str, Rows]:
+    return simulated_traces(SEEDS)
+
+
+def test_five_hundred_traces_of_simulated_lives_with_faults_are_accepted(lives: dict[str, Rows]) -> None:
+    assert len(lives) >= 500
+    assert sum(len(rows) for rows in lives.values()) > 5_000
+    done = check_traces([as_trace(rows, name) for name, rows in lives.items()])
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
+    assert len(done.verdicts) == len(lives)
+
+
+@pytest.mark.parametrize("mutant", ["high-watermark-ahead", "high-watermark-back"])
+def test_the_traces_of_a_mutant_that_leaves_the_specification_are_rejected(mutant: str) -> None:
+    traces = simulated_traces(range(1, 7), mutant)
+    done = check_traces([as_trace(rows, name) for name, rows in traces.items()])
+    assert done.outcome.verdict == Verdict.HOLDS
+    assert done.rejected
+    assert {verdict.event["action"] for verdict in done.rejected if verdict.event} == {"AdvanceHighWatermark"}
+
+
+def test_a_folder_is_checked_by_the_command(lives: dict[str, Rows], tmp_path: Path) -> None:
+    names = [name for name, rows in lives.items() if any(row["action"] == "Produce" for row in rows)][:3]
+    write({name: lives[name] for name in names}, tmp_path)
+    sound = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
+    summary = json.loads(sound.stdout.splitlines()[-1])
+    assert (sound.exit_code, summary["verdict"], summary["accepted"], summary["rejected"]) == (0, "valid", 3, 0)
+
+    spoiled = corrupted(lives[names[0]], "Produce", longer)
+    assert spoiled
+    write({"spoiled": spoiled[0]}, tmp_path)
+    found = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
+    told = [json.loads(line) for line in found.stdout.splitlines()]
+    assert (found.exit_code, told[-1]["verdict"], told[-1]["accepted"], told[-1]["rejected"]) == (1, "invalid", 3, 1)
+    assert (told[0]["trace"], told[0]["place"]) == (str(tmp_path / "spoiled.jsonl"), spoiled[1])
+
+
+def test_a_trace_of_no_steps_at_all_reads_as_nothing(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"]).exit_code == 2

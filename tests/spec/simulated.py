@@ -1,0 +1,88 @@
+"""Traces of simulated lives with faults: what each process did to each partition, as the trace checker reads it.
+
+One life of one process is one trace of each of its partitions. A node alone takes its log up again without asking anybody:
+what the specification says about coming back is the controller's matter, so a trace begins with the life's first reign.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+from linearizability.mutants.registry import planted
+from linearizability.simulation.life import live
+from linearizability.simulation.machine import Machine
+from spec.actions import ACTIONS
+from tests.simulation.short import short
+
+NAMES = {action.name for action in ACTIONS}
+Rows = list[dict[str, Any]]
+
+
+@contextmanager
+def listening() -> Iterator[dict[tuple[int, int, str], Rows]]:
+    """Collect the rows of all machines, by node, life and partition."""
+    heard: dict[tuple[int, int, str], Rows] = {}
+    original = Machine._on_action
+
+    def listen(machine: Machine, action: str, row: Any) -> None:
+        if action in NAMES and "partition" in row and not row["partition"].startswith("__"):
+            heard.setdefault((machine.number, machine.lives, row["partition"]), []).append(dict(row))
+        original(machine, action, row)
+
+    Machine._on_action = listen
+    try:
+        yield heard
+    finally:
+        Machine._on_action = original
+
+
+def as_trace(rows: Rows) -> Rows:
+    """A life's rows with the line that begins them."""
+    number, first = rows[0]["node"], rows[0]
+    epoch = first["leaderEpoch"]
+    begin = {
+        "action": "Begin",
+        "brokers": [number],
+        "minIsr": 1,
+        "partition": {
+            "leader": number,
+            "leaderEpoch": epoch,
+            "partitionEpoch": first["partitionEpoch"],
+            "isr": first["isr"],
+            "elr": [],
+        },
+        "logs": {number: [[epoch - 1, first["leo"]]] if first["leo"] else []},
+        "highWatermarks": {number: first["hw"]},
+    }
+    return [begin, *rows]
+
+
+def simulated_traces(seeds: Iterable[int], mutant: str = "") -> dict[str, Rows]:
+    """Name -> trace, of all lives of these seeds; with a bug planted, where one is named."""
+    found: dict[str, Rows] = {}
+    for seed in seeds:
+        schedule = short(seed, mutant or None)
+        if schedule.nodes != 1:
+            continue
+        with listening() as heard:
+            if mutant:
+                with planted(mutant):
+                    live(schedule)
+            else:
+                live(schedule)
+        for (_, life, name), rows in heard.items():
+            reign = [*dropwhile(lambda row: row["action"] != "BecomeLeader", rows)]
+            if reign:
+                found[f"{seed}-life{life}-{name}"] = as_trace(reign)
+    return found
+
+
+def write(traces: dict[str, Rows], folder: Path) -> None:
+    """One file a trace."""
+    for name, rows in traces.items():
+        (folder / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")

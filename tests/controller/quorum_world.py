@@ -153,13 +153,12 @@ class World:
             request_timeout_ms=60 if storm else 150, retry_backoff_ms=10, election_backoff_max_ms=100, fetch_max_wait_ms=60,
             fetch_max_bytes=1 if storm else chance.choice((1, 400)), snapshot_chunk_bytes=300, retention_bytes=1500,
         )  # fmt: skip
-        self.storm_absence_ms = chance.choice(((2, 8), (40, 250)))
         self.most_latency_ms = chance.choice((10, 30)) if storm else chance.choice((4, 12, 40))
-        self.promise_crashes = chance.choice((0.15, 0.4)) if storm else chance.choice((0, 0.1))
+        self.promise_crashes = 0.4 if storm else chance.choice((0, 0.1))
         """How often a member crashes right after it has stored an epoch, a vote or a leader."""
         self.members = [Member(self, id) for id in range(voters + observers)]
         self.cut: set[tuple[int, int]] = set()
-        self.loss = chance.choice((0.02, 0.15)) if storm else 0.02
+        self.loss = 0.02
         self.leaders: dict[int, int] = {}
         self.entries: dict[Key, tuple[str | None, Key | None]] = {}
         """Of each record ever seen: its content, and the record before it."""
@@ -204,11 +203,8 @@ class World:
 
     def _come_back(self, member: Member) -> None:
         """Sooner or later: soon enough to meet the election in which it went, or too late for it."""
-        if self.storm:
-            least, most = self.storm_absence_ms
-        else:
-            least, most = (2, 30) if self.chance.random() < 0.5 else (2, 400)
-        self.at(self.now + self.chance.randrange(least, most), lambda: self.start(member))
+        most = 8 if self.storm else 30 if self.chance.random() < 0.5 else 400
+        self.at(self.now + self.chance.randrange(2, most), lambda: self.start(member))
 
     def step(self, member: Member, action: Callable[[Quorum], None], *, starting: bool = False) -> None:
         """One step of a member: it may end its life; its messages go out; what it shows is checked."""

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from reference.controller import quorum as quorum_module
+from reference.controller import quorum_leading
 from reference.controller import quorum_messages as messages
-from reference.controller.quorum import MAX_EPOCH
+from reference.controller.quorum_member import MAX_EPOCH
 from reference.controller.quorum_roles import OBSERVER_ROLES, TRANSITIONS, Role
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_state import read_quorum_state
@@ -422,7 +422,7 @@ def test_a_majority_does_not_commit_a_record_of_an_old_epoch() -> None:
 
 
 def test_without_the_rule_the_figure_would_commit_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_module, "next_commit", lambda current, reached, start: max(current, reached))
+    monkeypatch.setattr(quorum_leading, "next_commit", lambda current, reached, start: max(current, reached))
     assert figure_8()[1] == 1
 
 

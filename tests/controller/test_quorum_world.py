@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from reference.controller import quorum as quorum_module
+from reference.controller import quorum_electing, quorum_leading, quorum_member
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_log import IN_LINE, QuorumLog
-from reference.controller.quorum_state import write_quorum_state
+from reference.controller.quorum_state import QuorumState, write_quorum_state
 from tests.controller.quorum_world import Member, Violation, World
 
 THREE, FIVE = (3, 1), (5, 1)
 
 
-def lives(seeds: range, size: tuple[int, int]) -> list[World]:
+def lives(seeds: range, size: tuple[int, int], *, storm: bool = False) -> list[World]:
     found: list[World] = []
     for seed in seeds:
-        world = World(seed, *size)
+        world = World(seed, *size, storm=storm)
         try:
             world.live()
         except Violation as violation:
@@ -53,6 +53,7 @@ def test_one_voter_and_two_observers() -> None:
 @pytest.mark.parametrize("size", [THREE, FIVE])
 def test_thousands_of_lives(size: tuple[int, int]) -> None:
     lives(range(1000, 5000), size)
+    lives(range(1000, 9000), size, storm=True)
 
 
 def test_a_life_is_its_seed() -> None:
@@ -68,14 +69,14 @@ Planting = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_the_vote(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(disk: object, folder: object, state: quorum_module.QuorumState) -> None:
+    def forgetful(disk: object, folder: object, state: QuorumState) -> None:
         write_quorum_state(disk, folder, replace(state, voted=-1))  # type: ignore[arg-type]
 
-    patch.setattr(quorum_module, "write_quorum_state", forgetful)
+    patch.setattr(quorum_member, "write_quorum_state", forgetful)
 
 
 def commit_an_old_epochs_record(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(quorum_module, "next_commit", lambda current, reached, start: max(current, reached))
+    patch.setattr(quorum_leading, "next_commit", lambda current, reached, start: max(current, reached))
 
 
 def skip_the_divergence_check(patch: pytest.MonkeyPatch) -> None:
@@ -97,7 +98,7 @@ def snapshot_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def vote_for_a_shorter_log(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(quorum_module, "is_up_to_date", lambda *arguments: True)
+    patch.setattr(quorum_electing, "is_up_to_date", lambda *arguments: True)
 
 
 def fetch_before_the_flush(patch: pytest.MonkeyPatch) -> None:
@@ -107,16 +108,24 @@ def fetch_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        skip_the_divergence_check,
-        snapshot_what_is_not_committed,
-        vote_for_a_shorter_log,
-        fetch_before_the_flush,
-    ],
-)
+PLANTED = [
+    forget_the_vote,
+    commit_an_old_epochs_record,
+    skip_the_divergence_check,
+    snapshot_what_is_not_committed,
+    vote_for_a_shorter_log,
+    fetch_before_the_flush,
+]
+
+
+@pytest.mark.parametrize("plant", PLANTED)
 def test_a_planted_bug_is_found(plant: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(Violation):
-        lives(range(400), THREE)
+        for seed in range(3000):
+            lives(range(seed, seed + 1), THREE, storm=seed % 2 == 0)
+
+
+def test_storms_break_no_promise() -> None:
+    worlds = lives(range(300), THREE, storm=True)
+    assert sum(len(world.leaders) for world in worlds) > 2 * len(worlds)

@@ -1,0 +1,207 @@
+"""Elections: standing for one, asking for votes and giving them. See `quorum` for the whole.
+
+Source: KIP-595, KIP-996; org.apache.kafka.raft.ProspectiveState, CandidateState, UnattachedState.
+"""
+
+from __future__ import annotations
+
+from reference.controller import quorum_messages as messages
+from reference.controller.quorum_leading import Leading
+from reference.controller.quorum_member import MAX_EPOCH, PARTITION_NAME
+from reference.controller.quorum_roles import (
+    NEVER,
+    Follower,
+    Leader,
+    Nominee,
+    Role,
+    Unattached,
+)
+from reference.controller.quorum_rules import (
+    NOBODY,
+    grants_vote,
+    is_up_to_date,
+    successor_delay_ms,
+)
+from reference.controller.quorum_state import QuorumState
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from reference.protocol.messages.vote import VoteRequest, VoteResponse
+from reference.protocol.primitives import NodeId, TimestampMs
+from reference.storage.errors import StorageError
+
+
+class Electing(Leading):
+    """What a member does before there is a leader, or when the leader changes."""
+
+    def _become_prospective(self, now: TimestampMs) -> None:
+        """Ask the others whether they would vote for this member; nobody is disturbed by it."""
+        if self.epoch >= MAX_EPOCH - 1:
+            self._say("error", f"{PARTITION_NAME}: epoch {self.epoch} is the last that there can be: no election")
+            self._state = Unattached(NEVER)
+            return
+        self._change(Nominee(Role.PROSPECTIVE, self._election_deadline(now), {self.node}), self._stored)
+        self._tell("BecomeProspective")
+        self._count_votes(now)
+
+    def _become_candidate(self, now: TimestampMs) -> None:
+        """Begin a new epoch with a vote for itself."""
+        self._change(
+            Nominee(Role.CANDIDATE, self._election_deadline(now), {self.node}),
+            QuorumState(NOBODY, self.epoch + 1, self.node),
+        )
+        self._tell("BecomeCandidate")
+        self._count_votes(now)
+
+    def _count_votes(self, now: TimestampMs) -> None:
+        state = self._state
+        if not isinstance(state, Nominee) or len(state.granted) < self.settings.majority:
+            return
+        if state.role is Role.PROSPECTIVE:
+            self._become_candidate(now)
+        else:
+            self._become_leader(state.granted, now)
+
+    def _lose(self, state: Nominee, now: TimestampMs) -> None:
+        """No majority: a candidate asks around again; a prospective goes back to the leader it knows, or waits."""
+        if state.role is Role.CANDIDATE:
+            self._become_prospective(now)
+        elif self._stored.leader in self._others:
+            self._become_follower(self.epoch, self._stored.leader, now)
+        else:
+            self._become_unattached(self.epoch, NOBODY, now)
+
+    def _ask_for_votes(self, state: Nominee, now: TimestampMs) -> None:
+        if self._has_lost(state):
+            return
+        for voter in self._others:
+            if voter not in state.granted and voter not in state.refused and self._requests.may_ask(voter):
+                request = messages.vote_request(
+                    self.cluster_id, voter, self.node, self._directory, self.epoch,
+                    (self._log.last_epoch, self._log.end), pre_vote=state.role is Role.PROSPECTIVE,
+                )  # fmt: skip
+                self._send(voter, request, now)
+
+    # ---- giving votes
+
+    def handle_vote(self, request: VoteRequest, now: TimestampMs) -> VoteResponse:
+        """Give this member's vote, or say whether it would (pre-vote).
+
+        Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INCONSISTENT_VOTER_SET for strangers, FENCED_LEADER_EPOCH,
+        INVALID_VOTER_KEY when somebody else was meant, KAFKA_STORAGE_ERROR.
+        """
+        if request.cluster_id is not None and request.cluster_id != self.cluster_id:
+            return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        asked = messages.of_metadata(request.topics)
+        if asked is None:
+            return VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = self._vote_error(asked)
+        granted = False
+        if error is ErrorCode.NONE:
+            try:
+                error, granted = self._decide_vote(request, asked, now)
+            except StorageError as failure:
+                self._say("error", f"{PARTITION_NAME}: {failure.message}")
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+        self._drive(now)
+        return messages.vote_response(error, self.epoch, self._stored.leader, granted=granted)
+
+    def _vote_error(self, asked: VoteRequest.PartitionData) -> ErrorCode:
+        last_allowed = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
+        if asked.last_offset < 0 or asked.last_offset_epoch < 0 or asked.last_offset_epoch > last_allowed:
+            return ErrorCode.INVALID_REQUEST
+        return self._voter_error(asked.replica_id, asked.replica_epoch)
+
+    def _decide_vote(
+        self, request: VoteRequest, asked: VoteRequest.PartitionData, now: TimestampMs
+    ) -> tuple[ErrorCode, bool]:
+        candidate, epoch = asked.replica_id, asked.replica_epoch
+        if epoch > self.epoch:
+            self._become_unattached(epoch, NOBODY, now)
+            self._tell("HearOfEpoch", {"from": candidate, "to": self.node})
+        if not self._is_meant(request.voter_id, asked.voter_directory_id):
+            return ErrorCode.INVALID_VOTER_KEY, False
+        up_to_date = is_up_to_date(
+            asked.last_offset_epoch, asked.last_offset, self._log.last_epoch, self._log.end
+        )  # fmt: skip
+        if asked.pre_vote:
+            return ErrorCode.NONE, up_to_date and self._grants_pre_votes()
+        granted = self.role in (Role.UNATTACHED, Role.PROSPECTIVE) and grants_vote(
+            candidate, self._stored.voted, self._stored.leader, up_to_date
+        )
+        if granted and self._stored.voted == NOBODY:
+            self._give_vote(candidate, now)
+        return ErrorCode.NONE, granted
+
+    def _grants_pre_votes(self) -> bool:
+        """A leader does not, nor who has heard from one: the others would be glad of an election."""
+        state = self._state
+        return not isinstance(state, Leader) and not (isinstance(state, Follower) and state.has_fetched)
+
+    def _give_vote(self, candidate: NodeId, now: TimestampMs) -> None:
+        """Vote, durably; and wait longer, for the candidate is as good as this member."""
+        deadline = self._election_deadline(now)
+        prospective = self.role is Role.PROSPECTIVE
+        state = Nominee(Role.PROSPECTIVE, deadline, {self.node}) if prospective else Unattached(deadline)
+        self._change(state, QuorumState(self._stored.leader, self.epoch, candidate))
+        self._tell("GrantVote", {"from": self.node, "to": candidate})
+
+    # ---- getting votes
+
+    def _on_vote(self, peer: NodeId, request: VoteRequest, response: VoteResponse, now: TimestampMs) -> None:
+        answer = messages.of_metadata(response.topics) if response.error_code == ErrorCode.NONE else None
+        if answer is None or not self._heeds(
+            peer, answer.error_code, answer.leader_epoch, answer.leader_id, now
+        ):  # fmt: skip
+            if answer is None:
+                self._requests.pause(peer, now)
+            return
+        state = self._state
+        pre_vote = request.topics[0].partitions[0].pre_vote
+        if not isinstance(state, Nominee) or pre_vote != (state.role is Role.PROSPECTIVE):
+            return
+        if not answer.vote_granted:
+            state.refused.add(peer)
+            if state.role is Role.PROSPECTIVE and self._has_lost(state):
+                self._lose(state, now)
+            return
+        state.granted.add(peer)
+        if pre_vote:
+            self._tell("GrantPreVote", {"from": peer, "to": self.node})
+        self._count_votes(now)
+
+    # ---- leaders that come and go
+
+    def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
+        """A leader tells of its epoch. Errors in the answer as for `handle_vote`."""
+        if request.cluster_id is not None and request.cluster_id != self.cluster_id:
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        told = messages.of_metadata(request.topics)
+        if told is None:
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = self._told_error(told.leader_id, told.leader_epoch, now)
+        if error is ErrorCode.NONE and not self._is_meant(request.voter_id, told.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+        if error is ErrorCode.NONE and self.role is Role.PROSPECTIVE and told.leader_id == self._stored.leader:
+            self._attempt(lambda: self._become_follower(self.epoch, told.leader_id, now), now)
+        self._drive(now)
+        return messages.begin_response(error, self.epoch, self._stored.leader)
+
+    def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
+        """A leader has resigned: its followers stand for election, the best soonest. Errors as for `handle_vote`."""
+        if request.cluster_id is not None and request.cluster_id != self.cluster_id:
+            return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        told = messages.of_metadata(request.topics)
+        if told is None:
+            return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = self._told_error(told.leader_id, told.leader_epoch, now)
+        state = self._state
+        if error is ErrorCode.NONE and isinstance(state, Follower) and self._stored.leader == told.leader_id:
+            successors = messages.successors_in(told)
+            position = successors.index(self.node) if self.node in successors else -1
+            state.deadline = now + successor_delay_ms(
+                position, len(successors), self.settings.election_backoff_max_ms
+            )  # fmt: skip
+            state.has_fetched = False
+        self._drive(now)
+        return messages.end_response(error, self.epoch, self._stored.leader)

@@ -1,0 +1,407 @@
+"""What every member of the quorum has and does, whatever its role: state, changes of role, hearing of leaders.
+
+The roles' own work is in `quorum_electing`, `quorum_leading` and `quorum_following`; `quorum` puts them together and tells
+how all of it works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from reference.controller import quorum_messages as messages
+from reference.controller.quorum_log import QuorumLog
+from reference.controller.quorum_requests import OpenRequests
+from reference.controller.quorum_roles import (
+    NEVER,
+    OBSERVER_ROLES,
+    TRANSITIONS,
+    Follower,
+    Leader,
+    Nominee,
+    Resigned,
+    Role,
+    RoleState,
+    Unattached,
+)
+from reference.controller.quorum_rules import (
+    NOBODY,
+)
+from reference.controller.quorum_settings import QuorumSettings
+from reference.controller.quorum_snapshots import SnapshotId
+from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.primitives import NO_UUID, Epoch, NodeId, Offset, TimestampMs
+from reference.protocol.schema import Message
+from reference.replication.partition import Trace
+from reference.storage.disk import Disk
+from reference.storage.errors import StorageError
+from reference.storage.log import Log
+from reference.storage.log_manager import Logger
+
+MAX_EPOCH: Epoch = 2**31 - 1
+"""No leader can have this epoch: there would be none after it."""
+
+STORAGE_PAUSE_MS = 1000
+"""How long nothing is tried after the disk has refused."""
+
+PARTITION_NAME = "__cluster_metadata-0"
+
+
+class Chance(Protocol):
+    """The seeded generator that the node was given."""
+
+    def randrange(self, start: int, stop: int, /) -> int: ...
+
+
+def say_nothing(level: str, message: str) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A fetch that the leader has nothing for yet."""
+
+    token: object
+    replica: NodeId
+    request: FetchRequest
+    partition: FetchRequest.FetchPartition
+    deadline: TimestampMs
+
+
+class Member:
+    """One voter or observer, without what its roles do."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        cluster_id: str,
+        settings: QuorumSettings,
+        disk: Disk,
+        log: Log,
+        chance: Chance,
+        now: TimestampMs,
+        *,
+        directory: UUID = NO_UUID,
+        say: Logger = say_nothing,
+        trace: Trace | None = None,
+    ) -> None:
+        """Take up what the last end left; the only voter leads when this returns.
+
+        `directory` is the id of the data folder, `log` that of `__cluster_metadata-0`, whose folder has `quorum-state`.
+        Errors: StorageError; CorruptFile that names the file.
+        """
+        self.node = node
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self.trace = trace
+        self._directory = directory
+        self._disk = disk
+        self._folder = log.folder
+        self._chance = chance
+        self._say = say
+        self._is_voter = node in settings.voters
+        self._others = tuple(voter for voter in settings.voters if voter != node)
+        self._log = QuorumLog(disk, log, now)
+        self._high_watermark = self._log.known_committed
+        self._snapshot_notice = self._log.snapshots.latest is not None
+        self._requests = OpenRequests(settings.request_timeout_ms, settings.retry_backoff_ms)
+        self._sends: list[tuple[NodeId, Message]] = []
+        self._answers: list[tuple[object, Message]] = []
+        self._waiting: list[Waiting] = []
+        self._shutting_down = False
+        self._paused_until: TimestampMs | None = None
+        self._stored = self._read_state()
+        self._state: RoleState = self._first_role(now)
+        self._tell("Restart")
+
+    def _read_state(self) -> QuorumState:
+        """The stored state; the log's last epoch where that is newer, for no file was written then."""
+        stored = read_quorum_state(self._disk, self._folder)
+        if stored.leader_epoch < self._log.last_epoch:
+            return QuorumState(leader_epoch=self._log.last_epoch)
+        return stored
+
+    def _first_role(self, now: TimestampMs) -> RoleState:
+        """What a member is after its start: a former leader never leads its epoch again, for it may have lost its end."""
+        stored = self._stored
+        if not self._is_voter:
+            return Unattached(NEVER)
+        if not self._others:
+            return Unattached(now)
+        if stored.leader == self.node:
+            return Resigned(self._election_deadline(now), list(self._others), set(self._others))
+        if stored.leader in self._others:
+            return Follower(now + self.settings.fetch_timeout_ms)
+        if stored.voted == self.node:
+            return Nominee(Role.CANDIDATE, self._election_deadline(now), {self.node})
+        return Unattached(self._election_deadline(now))
+
+    # ---- questions
+
+    @property
+    def role(self) -> Role:
+        return self._state.role
+
+    @property
+    def epoch(self) -> Epoch:
+        return self._stored.leader_epoch
+
+    @property
+    def leader(self) -> NodeId:
+        """Who leads, as far as is known; -1 when nobody is known to."""
+        return NOBODY if self.role is Role.RESIGNED else self._stored.leader
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it leads and may decide: a record of its epoch is committed, so it knows all that was ever committed."""
+        return isinstance(self._state, Leader) and self._high_watermark > self._state.epoch_start
+
+    @property
+    def is_voter(self) -> bool:
+        return self._is_voter
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed."""
+        return self._high_watermark
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._log.start
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._log.end
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return self._log.snapshots.latest
+
+    def committed(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
+        """The committed metadata records from an offset on, each with its offset; unknown types are left out.
+
+        Errors: OffsetOutOfRange below the log's start, where a snapshot stands instead; StorageError, CodecError,
+        RecordsError.
+        """
+        return self._log.records(start, self._high_watermark)
+
+    def appended(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
+        """As `committed`, with what is not committed yet."""
+        return self._log.records(start, self._log.end)
+
+    def snapshot_records(self) -> Iterator[Message]:
+        """The records of the latest snapshot; none if there is none. Errors: CorruptFile that names it, StorageError."""
+        latest = self._log.snapshots.latest
+        return iter(()) if latest is None else self._log.snapshots.records(latest)
+
+    def take_snapshot_notice(self) -> bool:
+        """Whether a snapshot has come in the place of records since the last call."""
+        notice, self._snapshot_notice = self._snapshot_notice, False
+        return notice
+
+    # ---- outputs
+
+    def take_sends(self) -> list[tuple[NodeId, Message]]:
+        """The requests that are to be sent, since the last call."""
+        sends, self._sends = self._sends, []
+        return sends
+
+    def take_answers(self) -> list[tuple[object, Message]]:
+        """The answers to fetches, by their tokens, since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def forget(self, token: object) -> None:
+        """Nobody waits for the answer to a fetch any more."""
+        self._waiting = [waiting for waiting in self._waiting if waiting.token != token]
+
+    def _send(self, peer: NodeId, request: Message, now: TimestampMs) -> None:
+        self._requests.asked(peer, request, now)
+        self._sends.append((peer, request))
+
+    # ---- doing what is due
+
+    def _drive(self, now: TimestampMs) -> None:
+        """Do what the role wants at this time, and what the next one wants if it changes."""
+        if self._paused_until is not None and now < self._paused_until:
+            return
+        self._paused_until = None
+        self._requests.tick(now)
+        for _ in Role:
+            before = self._state
+            self._attempt(lambda: self._act(now), now)
+            if self._state is before or self._paused_until is not None:
+                return
+
+    def _act(self, now: TimestampMs) -> None:
+        """Do what the role wants at this time."""
+        raise NotImplementedError
+
+    def _attempt(self, step: Callable[[], None], now: TimestampMs) -> None:
+        try:
+            step()
+        except StorageError as error:
+            self._say("error", f"{PARTITION_NAME}: {error.message}")
+            self._paused_until = now + STORAGE_PAUSE_MS
+
+    def _stays_until_the_end(self) -> bool:
+        """A member that shuts down begins no election."""
+        return self._shutting_down and self.role is not Role.LEADER
+
+    def _election_deadline(self, now: TimestampMs) -> TimestampMs:
+        timeout_ms = self.settings.election_timeout_ms
+        return now + timeout_ms + (self._chance.randrange(0, timeout_ms) if timeout_ms else 0)
+
+    # ---- roles
+
+    def _change(self, state: RoleState, stored: QuorumState) -> None:
+        """Take another role, or another epoch: first on the disk. Errors: StorageError, and nothing has changed."""
+        assert (self.role, state.role) in TRANSITIONS, f"{self.role.value} to {state.role.value}"
+        assert stored.leader_epoch >= self.epoch, f"epoch {stored.leader_epoch} after {self.epoch}"
+        assert self._is_voter or state.role in OBSERVER_ROLES, f"an observer as {state.role.value}"
+        self._store(stored)
+        before, self._state = self._state, state
+        if isinstance(before, Follower) and before.receipt is not None:
+            before.receipt.abandon()
+        if isinstance(before, Leader):
+            self._refuse_waiting()
+        self._requests.reset()
+
+    def _store(self, stored: QuorumState) -> None:
+        if stored != self._stored:
+            try:
+                write_quorum_state(self._disk, self._folder, stored)
+            except OSError as error:
+                raise StorageError(f"{self._folder / 'quorum-state'}: {error.strerror or error}") from error
+            self._stored = stored
+
+    def _has_lost(self, state: Nominee) -> bool:
+        return len(state.refused) > len(self.settings.voters) - self.settings.majority
+
+    def _become_unattached(self, epoch: Epoch, leader: NodeId, now: TimestampMs) -> None:
+        """Wait for a leader; whoever was waiting for an election goes on with the time that is left."""
+        same = epoch == self.epoch
+        state = self._state
+        lost = isinstance(state, Nominee) and state.role is Role.PROSPECTIVE and self._has_lost(state)
+        if not self._is_voter:
+            deadline = NEVER
+        elif isinstance(state, Unattached | Nominee | Resigned) and state.deadline > now and not lost:
+            deadline = state.deadline
+        else:
+            deadline = self._election_deadline(now)
+        self._change(Unattached(deadline), QuorumState(leader, epoch, self._stored.voted if same else NOBODY))
+
+    def _become_follower(self, epoch: Epoch, leader: NodeId, now: TimestampMs) -> None:
+        """A leader is known: fetch from it."""
+        voted = self._stored.voted if epoch == self.epoch else NOBODY
+        self._change(Follower(now + self.settings.fetch_timeout_ms), QuorumState(leader, epoch, voted))
+
+    def _become_resigned(self, state: Leader, now: TimestampMs) -> None:
+        """Lead no longer; tell the others, that they need not wait to find it out."""
+        ends = {voter: progress.end for voter, progress in state.voters.items()}
+        successors = sorted(ends, key=lambda voter: (-ends[voter], voter))
+        self._change(Resigned(self._election_deadline(now), successors, set(self._others)), self._stored)
+
+    def _refuse_waiting(self) -> None:
+        """It leads no longer: who waits must look for the next leader."""
+        for waiting in self._waiting:
+            refusal = messages.fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, self._stored.leader)
+            self._answers.append((waiting.token, refusal))
+        self._waiting = []
+
+    # ---- hearing of leaders
+
+    def _adopt(self, epoch: Epoch, leader: NodeId, now: TimestampMs, source: NodeId) -> bool:
+        """Follow the leader of this epoch or a newer one, or wait for the newer one's; True when the role has changed."""
+        if leader != NOBODY and (leader not in self.settings.voters or leader == self.node):
+            if not (leader == self.node and epoch == self.epoch and self._stored.leader == self.node):
+                self._say("error", f"{PARTITION_NAME}: node {source} names node {leader} the leader of epoch {epoch}")
+            return False
+        if epoch > self.epoch:
+            if epoch >= MAX_EPOCH:
+                return False
+            if leader == NOBODY:
+                self._become_unattached(epoch, NOBODY, now)
+            else:
+                self._become_follower(epoch, leader, now)
+            self._tell("HearOfEpoch", {"from": source, "to": self.node})
+            return True
+        known = self._stored.leader
+        if leader == NOBODY or (known != NOBODY and (known != leader or self.role is not Role.UNATTACHED)):
+            if NOBODY not in (leader, known) and known != leader:
+                self._say("error", f"{PARTITION_NAME}: nodes {known} and {leader} are said to lead epoch {epoch}")
+            return False
+        self._become_follower(epoch, leader, now)
+        return True
+
+    def _heeds(self, peer: NodeId, error: int, epoch: Epoch, leader: NodeId, now: TimestampMs) -> bool:
+        """Learn from what every answer says of epoch and leader; True when the rest of the answer counts too."""
+        if epoch >= self.epoch and error != ErrorCode.UNKNOWN_LEADER_EPOCH:
+            newer = epoch > self.epoch
+            if self._adopt(epoch, leader, now, peer) and (newer or error != ErrorCode.NONE):
+                return False
+            if error == ErrorCode.NONE and epoch == self.epoch:
+                return True
+        self._requests.pause(peer, now)
+        return False
+
+    def _voter_error(self, sender: NodeId, epoch: Epoch) -> ErrorCode:
+        """What is wrong with a request that only another voter may send to a voter."""
+        if epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if sender == self.node or epoch >= MAX_EPOCH:
+            return ErrorCode.INVALID_REQUEST
+        if sender not in self.settings.voters or not self._is_voter:
+            return ErrorCode.INCONSISTENT_VOTER_SET
+        return ErrorCode.NONE
+
+    def _leader_error(self, epoch: Epoch) -> ErrorCode:
+        """What is wrong with a request that is for the leader of an epoch."""
+        if epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _is_meant(self, voter: NodeId, directory: UUID) -> bool:
+        """Whether a request names this voter, or nobody."""
+        return voter in (NOBODY, self.node) and directory in (NO_UUID, self._directory)
+
+    def _told_error(self, leader: NodeId, epoch: Epoch, now: TimestampMs) -> ErrorCode:
+        """Believe a leader's word about its epoch, or say why not."""
+        error = self._voter_error(leader, epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        if epoch == self.epoch and self._stored.leader not in (NOBODY, leader):
+            # Two leaders of one epoch: one of the two has lost its memory. The first one known stays.
+            self._adopt(epoch, leader, now, leader)
+            return ErrorCode.INVALID_REQUEST
+        try:
+            self._adopt(epoch, leader, now, leader)
+        except StorageError as failure:
+            self._say("error", f"{PARTITION_NAME}: {failure.message}")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # ---- trace
+
+    def _tell(self, action: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """One line of the trace: the step, its arguments as the specification names them, and the state after it."""
+        if self.trace is not None:
+            state: dict[str, Any] = {
+                "node": self.node,
+                "partition": PARTITION_NAME,
+                "from": self.node,
+                "epoch": self.epoch,
+                "leo": self._log.end,
+                "highWatermark": self._high_watermark,
+            }
+            self.trace(action, state | dict(arguments or {}))

@@ -103,12 +103,13 @@ class Heartbeats:
     def overdue(self, image: MetadataImage, now: TimestampMs) -> NodeId | None:
         """One broker to be fenced for its silence, forgotten here; None when there is none left.
 
-        One at a time, so that each is judged by an image in which those before it are fenced.
+        One at a time, so that each is judged by an image in which those before it are fenced. It may be fenced already:
+        then there is mostly nothing to write.
         """
         for life in [each for each in self._heard if self._is_overdue(each, now)]:
             self._forget(life)
             found = image.brokers.get(life[0])
-            if found is not None and found.epoch == life[1] and not found.fenced:
+            if found is not None and found.epoch == life[1]:
                 return found.id
         return None
 

@@ -192,12 +192,11 @@ public class Decisions {
                     result.records(), reply.isCaughtUp() + "," + reply.isFenced() + "," + reply.shouldShutDown());
             }
             case "overdue": {
-                while (true) {
-                    ControllerResult<Boolean> result = replication.maybeFenceOneStaleBroker();
-                    if (!result.response() || !withoutRepetition(result.records()).isEmpty()) {
-                        return ControllerResult.of(result.records(), "");
-                    }
-                }
+                ControllerResult<Boolean> result;
+                do {
+                    result = replication.maybeFenceOneStaleBroker();
+                } while (result.response() && result.records().isEmpty());
+                return ControllerResult.of(result.records(), "");
             }
             case "takeover":
                 cluster.deactivate();

@@ -142,7 +142,9 @@ class Suite:
         except TargetBroke as error:
             self.broke = str(error)
             session.shouldstop = self.broke
-            judgement = Judgement(requirement=entry.requirement, verdict=Verdict.SKIPPED, reason=self.broke)
+            judgement = Judgement(
+                requirement=entry.requirement, verdict=Verdict.SKIPPED, reason=in_one_line(self.broke)
+            )
         self.add(judgement)
         return judgement
 
@@ -165,10 +167,15 @@ class Suite:
             if entry.test is None:
                 self.add(Judgement(requirement=record, verdict=Verdict.UNTESTABLE, reason=record.untestable))
             elif record.id not in judged:
-                reason = self.broke or "the run was interrupted"
-                self.broke = reason
-                self.add(Judgement(requirement=record, verdict=Verdict.SKIPPED, reason=reason))
+                self.broke = self.broke or "the run was interrupted"
+                self.add(Judgement(requirement=record, verdict=Verdict.SKIPPED, reason=in_one_line(self.broke)))
         self.report.judgements.sort(key=lambda judgement: judgement.requirement.order)
+
+
+def in_one_line(text: str) -> str:
+    """What happened, and the last line of the log that tells of it: the run says all of it once, not each requirement."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:1] + lines[1:][-1:])
 
 
 class RequirementModule(pytest.File):

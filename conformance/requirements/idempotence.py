@@ -1,5 +1,6 @@
 """IDM: the idempotent producer. One producer id, one partition, one copy of every batch."""
 
+import time
 from typing import Any
 
 from conformance.batches import TRANSACTIONAL, idempotent, patched, values
@@ -18,6 +19,10 @@ REMEMBERED = 5
 """How many batches of a producer a partition remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 NO_PRODUCER = -1
 """The producer id, and the epoch, of nobody."""
+EXPIRATION_MS = 3000
+"""The producer.id.expiration.ms under which forgetting is awaited."""
+ATTEMPTS = 5
+"""How often two requests are tried to be made within it."""
 
 
 class Producer:
@@ -298,6 +303,25 @@ def each_partition_its_own(broker: Broker) -> None:
     producers[0].stored(3, partition=0)
 
 
+def known_producer(broker: Broker) -> Producer:
+    """A producer with one record in a topic of its own, whose gap was refused: the partition knows it.
+
+    Where the machine let more than the expiration pass before the answer, a gap that is taken proves nothing; then another
+    producer tries.
+    """
+    for _ in range(ATTEMPTS):
+        producer = Producer(broker, broker.topic())
+        began = time.monotonic()
+        producer.stored(0)
+        result = producer.send(50)
+        if result.error_code != ErrorCode.NONE or (time.monotonic() - began) * 1000 < EXPIRATION_MS:
+            broker.expect_error(
+                result.error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what="sequence 50, 1 records"
+            )
+            return producer
+    broker.skip(f"{ATTEMPTS} times the second request was answered more than {EXPIRATION_MS} ms after the first")
+
+
 @requirement(
     "IDM-13",
     level=SHOULD,
@@ -305,13 +329,12 @@ def each_partition_its_own(broker: Broker) -> None:
     sentence="A partition forgets a producer that has not written for producer.id.expiration.ms.",
     accepted="a sequence with a gap, refused at first, is stored once the time is over",
     since="3.5",
-    configs={"producer.id.expiration.ms": "3000", "producer.id.expiration.check.interval.ms": "100"},
+    configs={"producer.id.expiration.ms": str(EXPIRATION_MS), "producer.id.expiration.check.interval.ms": "100"},
     alone=True,
+    deadline_s=60,
 )
 def producers_expire(broker: Broker) -> None:
-    producer = Producer(broker, broker.topic())
-    producer.stored(0)
-    producer.refused(50, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    producer = known_producer(broker)
     taken = broker.eventually(
         lambda: result if (result := producer.send(50)).error_code == ErrorCode.NONE else None,
         "the producer is forgotten, and its sequence 50 taken",

@@ -178,6 +178,22 @@ def test_a_target_that_fails_the_smoke_test_is_not_judged(tmp_path: Path) -> Non
     assert {judgement.verdict for judgement in report.judgements} == {Verdict.SKIPPED}
 
 
+def test_a_target_that_does_not_start_says_why_once(tmp_path: Path) -> None:
+    """Its log's end belongs to the run; each requirement that is skipped for it says one line."""
+
+    def open_target(spec: str, **given: Any) -> Any:
+        raise RuntimeError(
+            "node 1 ended; its log ends:\nTraceback (most recent call last):\n  File x\nOSError: no room\n"
+        )
+
+    entries = [entry for entry in select(["FRM"]) if entry.test is not None]
+    assert len(entries) > 2
+    report = run(Plan(spec="reference:1", entries=entries, folder=tmp_path, open_target=open_target))
+    reasons = {judgement.reason for judgement in report.judgements}
+    assert reasons == {"the target reference:1 did not start: node 1 ended; its log ends: OSError: no room"}
+    assert "Traceback" in report.model_dump_json()
+
+
 def test_a_target_that_does_not_start_is_unknown(tmp_path: Path) -> None:
     def open_target(spec: str, **_: Any) -> Any:
         raise OSError("no such thing")

@@ -46,6 +46,8 @@ raises it, and everything else is tried again after STORAGE_PAUSE_MS.
   to 3.8) before its epoch is looked at: a stranger cannot depose a leader.
 - The leader flushes before it answers fetches that wait, so that nobody has a record durably before the leader.
 - A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
+- A follower that was told by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
+  successor need not wait for the others' timeouts.
 - No voter is added or removed, and UpdateRaftVoter is not sent.
 
 Source: KIP-595, KIP-630, KIP-996, KIP-1166; org.apache.kafka.raft.
@@ -59,17 +61,8 @@ from uuid import UUID
 from reference.controller.quorum_electing import Electing
 from reference.controller.quorum_following import Following
 from reference.controller.quorum_member import Chance, say_nothing
-from reference.controller.quorum_roles import (
-    NEVER,
-    Follower,
-    Leader,
-    Nominee,
-    Resigned,
-    Unattached,
-)
-from reference.controller.quorum_rules import (
-    NOBODY,
-)
+from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Resigned, Unattached
+from reference.controller.quorum_rules import NOBODY
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse

@@ -8,20 +8,8 @@ from __future__ import annotations
 from reference.controller import quorum_messages as messages
 from reference.controller.quorum_leading import Leading
 from reference.controller.quorum_member import MAX_EPOCH, PARTITION_NAME
-from reference.controller.quorum_roles import (
-    NEVER,
-    Follower,
-    Leader,
-    Nominee,
-    Role,
-    Unattached,
-)
-from reference.controller.quorum_rules import (
-    NOBODY,
-    grants_vote,
-    is_up_to_date,
-    successor_delay_ms,
-)
+from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Role, Unattached
+from reference.controller.quorum_rules import NOBODY, grants_vote, is_up_to_date, successor_delay_ms
 from reference.controller.quorum_state import QuorumState
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -38,7 +26,7 @@ class Electing(Leading):
         """Ask the others whether they would vote for this member; nobody is disturbed by it."""
         if self.epoch >= MAX_EPOCH - 1:
             self._say("error", f"{PARTITION_NAME}: epoch {self.epoch} is the last that there can be: no election")
-            self._state = Unattached(NEVER)
+            self._change(Unattached(NEVER), self._stored)
             return
         self._change(Nominee(Role.PROSPECTIVE, self._election_deadline(now), {self.node}), self._stored)
         self._tell("BecomeProspective")
@@ -103,8 +91,9 @@ class Electing(Leading):
             except StorageError as failure:
                 self._say("error", f"{PARTITION_NAME}: {failure.message}")
                 error = ErrorCode.KAFKA_STORAGE_ERROR
+        response = messages.vote_response(error, self.epoch, self._stored.leader, granted=granted)
         self._drive(now)
-        return messages.vote_response(error, self.epoch, self._stored.leader, granted=granted)
+        return response
 
     def _vote_error(self, asked: VoteRequest.PartitionData) -> ErrorCode:
         last_allowed = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
@@ -150,11 +139,10 @@ class Electing(Leading):
 
     def _on_vote(self, peer: NodeId, request: VoteRequest, response: VoteResponse, now: TimestampMs) -> None:
         answer = messages.of_metadata(response.topics) if response.error_code == ErrorCode.NONE else None
-        if answer is None or not self._heeds(
-            peer, answer.error_code, answer.leader_epoch, answer.leader_id, now
-        ):  # fmt: skip
-            if answer is None:
-                self._requests.pause(peer, now)
+        if answer is None:
+            self._requests.pause(peer, now)
+            return
+        if not self._heeds(peer, answer.error_code, answer.leader_epoch, answer.leader_id, now):
             return
         state = self._state
         pre_vote = request.topics[0].partitions[0].pre_vote
@@ -184,8 +172,9 @@ class Electing(Leading):
             error = ErrorCode.INVALID_VOTER_KEY
         if error is ErrorCode.NONE and self.role is Role.PROSPECTIVE and told.leader_id == self._stored.leader:
             self._attempt(lambda: self._become_follower(self.epoch, told.leader_id, now), now)
+        response = messages.begin_response(error, self.epoch, self._stored.leader)
         self._drive(now)
-        return messages.begin_response(error, self.epoch, self._stored.leader)
+        return response
 
     def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
         """A leader has resigned: its followers stand for election, the best soonest. Errors as for `handle_vote`."""
@@ -203,5 +192,6 @@ class Electing(Leading):
                 position, len(successors), self.settings.election_backoff_max_ms
             )  # fmt: skip
             state.has_fetched = False
+        response = messages.end_response(error, self.epoch, self._stored.leader)
         self._drive(now)
-        return messages.end_response(error, self.epoch, self._stored.leader)
+        return response

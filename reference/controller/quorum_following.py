@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from reference.controller import quorum_messages as messages
 from reference.controller.quorum_member import PARTITION_NAME, Member
-from reference.controller.quorum_roles import (
-    Follower,
-)
+from reference.controller.quorum_roles import Follower
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse

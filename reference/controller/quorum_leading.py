@@ -10,17 +10,8 @@ from collections.abc import Mapping, Sequence
 from reference.controller import quorum_messages as messages
 from reference.controller.quorum_log import Verdict
 from reference.controller.quorum_member import PARTITION_NAME, Member, Waiting
-from reference.controller.quorum_roles import (
-    NEVER,
-    Leader,
-    Progress,
-    Resigned,
-)
-from reference.controller.quorum_rules import (
-    NOBODY,
-    majority_end,
-    next_commit,
-)
+from reference.controller.quorum_roles import NEVER, Leader, Progress, Resigned
+from reference.controller.quorum_rules import NOBODY, majority_end, next_commit
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId
 from reference.controller.quorum_state import QuorumState
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -30,8 +21,9 @@ from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, 
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.records.errors import RecordsError
 from reference.protocol.schema import Message
-from reference.storage.errors import StorageError
+from reference.storage.errors import LogError, StorageError
 
 MAX_WAITING = 1000
 """Fetches that wait at a leader; more are answered at once, with nothing."""
@@ -87,12 +79,13 @@ class Leading(Member):
         """Append records of one decision, durably; gives the offset of the first.
 
         They are committed when `high_watermark` is above the last; until then nobody may be told that they are true.
-        Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR, and then
-        nothing was appended.
+        Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
+        MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what no batch holds, and then nothing was appended.
         """
         state = self._state
         if not isinstance(state, Leader) or not self.is_ready:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {self.leader}.")
+            whose = f"The active controller appears to be node {self.leader}." if self.leader >= 0 else None
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, whose or "No controller appears to be active.")
         end = self._log.end
         try:
             first = self._log.append(records, self.epoch, now)
@@ -102,6 +95,8 @@ class Leading(Member):
                 # What may be there or not must not be built upon: another leader finds out.
                 self._attempt(lambda: self._become_resigned(state, now), now)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
+        except (RecordsError, LogError) as error:
+            raise KafkaError(error.code, error.message) from error
         self._tell("AppendRecord")
         self._advance_high_watermark(state, now)
         self._answer_waiting()

@@ -26,9 +26,7 @@ from reference.controller.quorum_roles import (
     RoleState,
     Unattached,
 )
-from reference.controller.quorum_rules import (
-    NOBODY,
-)
+from reference.controller.quorum_rules import NOBODY
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state

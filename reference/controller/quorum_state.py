@@ -32,7 +32,10 @@ def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
         return QuorumState()
     try:
         data: dict[str, Any] = json.loads(disk.read_file(path))
-        return QuorumState(int(data["leaderId"]), int(data["leaderEpoch"]), int(data["votedId"]))
+        state = QuorumState(int(data["leaderId"]), int(data["leaderEpoch"]), int(data["votedId"]))
+        if min(state.leader, state.voted) < -1 or not 0 <= state.leader_epoch < 2**31:
+            raise ValueError(f"{state} cannot be")
+        return state
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFile(f"{path}: no quorum state: {error}") from error
 

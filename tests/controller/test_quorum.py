@@ -14,7 +14,7 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_member import MAX_EPOCH
 from reference.controller.quorum_roles import OBSERVER_ROLES, TRANSITIONS, Role
 from reference.controller.quorum_settings import QuorumSettings
-from reference.controller.quorum_state import read_quorum_state
+from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.vote import VoteRequest
@@ -265,6 +265,18 @@ def test_answers_to_questions_that_were_not_asked_are_ignored(three: Members) ->
     assert (three[1].role, three[1].epoch) == before
 
 
+def test_the_last_epoch_ends_in_peace() -> None:
+    members = Members(voters=1)
+    members.start(0)
+    state = QuorumState(leader=-1, leader_epoch=MAX_EPOCH - 1, voted=-1)
+    write_quorum_state(members.disks[0], LOG_FOLDER, state)
+    members.start(0)
+    assert not members[0].is_leader
+    assert members[0].epoch == MAX_EPOCH - 1
+    assert members[0].next_deadline() is None
+    assert "no election" in members.sayings[-1]
+
+
 # ---- fetching
 
 
@@ -452,6 +464,15 @@ def test_a_disk_that_refuses_leaves_nothing_behind() -> None:
     assert (members[0].log_end_offset, members[0].high_watermark) == (1, 1)
     assert members[0].append([topic(2)], members.now) == 1
     assert members.names(0) == ["t2"]
+
+
+def test_a_decision_that_no_batch_holds_is_refused() -> None:
+    members = Members(voters=1)
+    members.start(0)
+    with pytest.raises(KafkaError) as refused:
+        members[0].append([topic(number) for number in range(100)], members.now)
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert members[0].append([topic(1)], members.now) == 1
 
 
 # ---- observers

@@ -199,9 +199,21 @@ def test_a_log_without_its_beginning_is_refused() -> None:
         members.start(0)
 
 
-def test_a_quorum_state_that_is_damaged_is_named() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"leaderId": 1, "leaderEpoch": -4, "votedId": -1}',
+        '{"leaderId": 1, "leaderEpoch": 4294967296, "votedId": -1}',
+        '{"leaderId": -7, "leaderEpoch": 4, "votedId": -1}',
+    ],
+)
+def test_a_quorum_state_that_is_damaged_is_named(text: str) -> None:
     members = alone()
-    members.disks[0].write_file(LOG_FOLDER / "quorum-state", b"{")
+    members.disks[0].write_file(LOG_FOLDER / "quorum-state", text.encode())
     with pytest.raises(CorruptFile, match="quorum-state"):
         members.start(0)
 

@@ -66,21 +66,9 @@ def register_broker(
     Errors: KafkaError INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED from a broker that
     comes from ZooKeeper, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
     """
-    if request.cluster_id != cluster_id:
-        raise KafkaError(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
-        )
     existing = image.brokers.get(request.broker_id)
     is_same_life = existing is not None and existing.registration.incarnation_id == request.incarnation_id
-    if has_session and not is_same_life:
-        raise KafkaError(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "Another broker is registered with that broker id. If the broker was recently restarted this should "
-            "self-resolve once the heartbeat manager expires the broker's session.",
-        )
-    if request.is_migrating_zk_broker:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    _check_identity(request, cluster_id, is_taken=has_session and not is_same_life)
     _check_directories(image, request)
     _check_features(image.features, request)
     record = _registration(request, offset)
@@ -105,6 +93,22 @@ def _end_life(image: MetadataImage, configuration: Configuration, broker: NodeId
 
 def _leave_isrs(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
     return move_leaders(image, configuration, places(image, lambda each: broker in each.isr), leaving=broker)
+
+
+def _check_identity(request: BrokerRegistrationRequest, cluster_id: str, *, is_taken: bool) -> None:
+    if request.cluster_id != cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    if is_taken:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently restarted this should "
+            "self-resolve once the heartbeat manager expires the broker's session.",
+        )
+    if request.is_migrating_zk_broker:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
 
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:

@@ -135,12 +135,13 @@ class Heartbeats:
         broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
         state = self.state_of(broker)
         is_caught_up = request.current_metadata_offset >= broker.registered_at
+        may_stop = request.want_shut_down or state is BrokerState.CONTROLLED_SHUTDOWN
         after = next_state(
             state,
             wants_fence=request.want_fence,
             wants_shutdown=request.want_shut_down,
             is_caught_up=is_caught_up,
-            leads=leads_any(image, broker.id),
+            leads=may_stop and leads_any(image, broker.id),
             is_known_to_have_left=self._is_known_to_have_left(image, broker),
         )
         records = _STEPS[after](image, configuration, broker.id) if after is not state else []

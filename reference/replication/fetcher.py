@@ -122,6 +122,8 @@ class Fetcher:
         self.session = FetchSession()
         self._followed: dict[Key, Followed] = {}
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
+        self._begins_anew = False
+        """Something that the leader has told was not taken over; within the session it would not tell it again."""
 
     # ---- what is followed
 
@@ -130,6 +132,8 @@ class Fetcher:
         known = self._followed.get((partition.topic_id, partition.index))
         if known is not None and known.partition is partition and known.leader_epoch == partition.reign.leader_epoch:
             return False
+        if known is not None and known.partition is not partition:
+            self._begins_anew = True
         found = Followed(partition, partition.reign.leader_epoch)
         self._followed[found.key] = found
         return True
@@ -192,6 +196,9 @@ class Fetcher:
         if not due and (self.session.is_full or not self.session.partitions):
             return None
         self._out = FetchResponse
+        if self._begins_anew:
+            self.session.begin_anew()
+            self._begins_anew = False
         for each in due:
             each.asked = self._wanted(each)
         request = self.session.request(
@@ -267,6 +274,8 @@ class Fetcher:
                 followed = self._current((topic.topic_id, data.partition_index))
                 if followed is not None:
                     self._take_data(followed, data, fetched, now)
+                else:
+                    self._begins_anew = True
 
     def _current(self, key: Key) -> Followed | None:
         """The partition that an answer is about, if it is still what was asked about."""
@@ -320,6 +329,8 @@ class Fetcher:
         partition = followed.partition
         before, high_watermark = (partition.log.log_end_offset, partition.last_fetched_epoch), partition.high_watermark
         end = partition.truncate(self.leader, diverging.epoch, diverging.end_offset)
+        # The high watermark that came along cannot be believed before the logs agree (Kafka waits for it to move).
+        self._begins_anew = True
         fetched.moved.append(partition)
         if (end, partition.last_fetched_epoch) == before:
             # The same question would have the same answer.

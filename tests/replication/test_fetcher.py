@@ -228,9 +228,43 @@ def test_answers_to_questions_of_an_ended_reign_are_not_used() -> None:
     assert pair.fetcher.answered(response, NOW) == Fetched()
     assert pair.following.log.log_end_offset == 0
     request = pair.fetcher.next_request(NOW)
-    assert isinstance(request, FetchRequest) and request.topics == [] and len(request.forgotten_topics_data) == 1
+    assert isinstance(request, FetchRequest) and request.topics == [] and request.session_epoch == 0
     pair.fetcher.answered(pair.side.answer(request, NOW), NOW)
     assert pair.fetcher.is_idle and pair.fetcher.next_request(NOW) is None
+
+
+def test_what_a_leader_told_in_vain_it_is_made_to_tell_again() -> None:
+    """Within a session it would leave out what it believes to be known."""
+    pair = Pair()
+    pair.produce(b"a")
+    pair.exchange_often()
+    assert pair.following.high_watermark == 1
+    fresh = follower()
+    assert pair.fetcher.follow(fresh)
+    pair.exchange()
+    pair.exchange()
+    assert (fresh.log.log_end_offset, fresh.high_watermark) == (1, 1)
+    pair.produce(b"b")
+    request = pair.fetcher.next_request(NOW)
+    assert request is not None
+    response = pair.side.answer(request, NOW)
+    fresh.take_up(reign(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
+    pair.fetcher.follow(fresh)
+    pair.fetcher.answered(response, NOW)
+    assert fresh.log.log_end_offset == 1
+    request = pair.fetcher.next_request(NOW)
+    assert isinstance(request, FetchRequest) and (request.session_epoch, len(request.topics)) == (0, 1)
+
+
+def test_after_a_cut_the_leader_is_made_to_tell_its_high_watermark_again() -> None:
+    pair = Pair()
+    pair.produce(b"a")
+    pair.exchange_often()
+    pair.following.log.append_as_follower(batch(b"x", base_offset=1, epoch=5), NOW)
+    pair.following.high_watermark = 0
+    pair.exchange()
+    pair.exchange()
+    assert (pair.following.log.log_end_offset, pair.following.high_watermark) == (1, 1)
 
 
 def test_a_partition_that_was_left_is_not_asked_for() -> None:

@@ -38,8 +38,9 @@ def test_no_promise_is_broken_and_all_lives_come_to_rest() -> None:
     for seed in range(LIVES):
         world = live(seed)
         assert world.is_at_rest, f"life {seed}"
-        assert world.promises.acknowledged, f"life {seed}"
         counts.update(world.counts)
+        counts["acknowledged"] += len(world.promises.acknowledged)
+    assert counts["acknowledged"] > 10 * LIVES
     by_world = {"Retry", "Consume", "ElectUncleanLeader"}
     assert {action.name for action in ACTIONS} - set(counts) == by_world
 

@@ -397,12 +397,10 @@ class World:
             self.step()
 
     def heal(self) -> None:
-        """No more faults: the cluster comes to rest, and takes one more record. Errors: Broken."""
-        for number in range(HEALING_ROUNDS):
+        """No more faults: the cluster comes to rest. Errors: Broken."""
+        for _ in range(HEALING_ROUNDS):
             self.now += 500
             for broker in self.brokers.values():
-                if number == HEALING_ROUNDS // 2:
-                    self.produce(broker)
                 self.restart(broker)
                 self.register(broker)
                 while broker.is_running and broker.replayed < len(self.controller.entries):

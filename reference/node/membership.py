@@ -26,6 +26,10 @@ FIRST_HEARTBEAT_MS = 10
 """While the broker waits to be unfenced it asks more often than broker.heartbeat.interval.ms."""
 
 
+NOBODY_TO_ASK_MS = 5_000
+"""A broker that wants to stop and finds no controller for so long stops without leave: an election takes less."""
+
+
 class State(Enum):
     """Where a broker's life in the cluster stands."""
 
@@ -71,6 +75,8 @@ class Membership:
         self._asking = False
         self._next: TimestampMs = now
         self._leave_by: TimestampMs | None = None
+        self._heard_at: TimestampMs = now
+        """When a controller answered last."""
 
     @property
     def has_caught_up(self) -> bool:
@@ -79,9 +85,8 @@ class Membership:
 
     def tick(self, now: TimestampMs) -> None:
         """Send what is due."""
-        if self._leave_by is not None and now >= self._leave_by:
-            self._log("warning", "no leave to stop was given in time: stopping all the same")
-            self.state = State.GONE
+        if self.state is State.LEAVING and self._leave_by is not None and now >= self._leave_by:
+            self._go("no leave to stop was given in time")
         self.metadata_applied(now)
         if self._asking or now < self._next or self.state is State.GONE:
             return
@@ -94,7 +99,8 @@ class Membership:
     def next_deadline(self) -> TimestampMs | None:
         if self.state is State.GONE:
             return None
-        times = [None if self._asking else self._next, self._leave_by]
+        leaving_by = self._leave_by if self.state is State.LEAVING else None
+        times = [None if self._asking else self._next, leaving_by]
         return min((time for time in times if time is not None), default=None)
 
     def metadata_applied(self, now: TimestampMs) -> None:
@@ -107,10 +113,14 @@ class Membership:
         """Ask leave to stop (controlled shutdown): leaderships are moved away first."""
         if self.state in (State.RUNNING, State.RECOVERING):
             self.state = State.LEAVING
-            self._next = now
+            self._next = self._heard_at = now
             self._leave_by = now + timeout_ms
         elif self.state is State.STARTING:
             self.state = State.GONE
+
+    def _go(self, reason: str) -> None:
+        self._log("warning", f"{reason}: stopping all the same")
+        self.state = State.GONE
 
     def _registered(self, answer: Message | None, now: TimestampMs) -> None:
         self._asking = False
@@ -141,7 +151,11 @@ class Membership:
         self._asking = False
         self._next = now + RETRY_MS
         if not isinstance(answer, BrokerHeartbeatResponse):
+            if self.state is State.LEAVING and self._leave_by is not None:
+                # Of a cluster that stops as a whole the last nodes have nobody left to ask.
+                self._leave_by = min(self._leave_by, self._heard_at + NOBODY_TO_ASK_MS)
             return
+        self._heard_at = now
         if answer.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             # The controller knows another life of this broker: what it granted to ours is void.
             if self.state is not State.LEAVING:

@@ -40,7 +40,7 @@ from reference.node.produce import ParkedProduce
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
-from reference.node.replication import Replication
+from reference.node.replication import FETCH_LANE, Replication
 from reference.node.requests import Client, ParkingLot, Request
 from reference.node.voters import Address, voters_of
 from reference.protocol.codec import CodecError, Part, decode_from
@@ -49,7 +49,7 @@ from reference.protocol.frames import UnknownVersion, decode_request, encode_res
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from reference.protocol.primitives import Buffer, NodeId, ProducerId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import Buffer, Epoch, NodeId, ProducerId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
@@ -63,7 +63,7 @@ MAX_HELD = 10_000
 STEPS_TO_BE_UNFENCED = 2
 """A registration and a heartbeat, where the controller is this very node."""
 
-QUORUM_LANE, QUORUM_FETCH_LANE = "quorum", "quorum-fetch"
+QUORUM_LANE, QUORUM_FETCH_LANE, HEARTBEAT_LANE = "quorum", "quorum-fetch", "heartbeat"
 METADATA_FETCHES = frozenset({1, 59})
 """Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
 
@@ -146,7 +146,9 @@ class Node:
         self._producer_ids = range(0)
         self._is_asking_for_ids = False
         self._is_pumping = False
-        self._followed_controller: NodeId = -1
+        self._followed_reign: tuple[Epoch, NodeId] = (-1, -1)
+        """The quorum's epoch and leader, of whom the controller's lanes ask."""
+        self._session_timeout_ms = integer("broker.session.timeout.ms")
         self.peers = Peers(identity.node, self._emit)
         self.voters = voters_of(properties, identity.node)
         self.is_broker = "broker" in _roles(properties)
@@ -182,7 +184,7 @@ class Node:
             _registration(identity, self.logs.last_broker_epoch),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             applied=lambda: self.image.end_offset,
-            ask=lambda body, answered, then: self.ask_controller("heartbeat", body, answered, then),
+            ask=lambda body, answered, then: self.ask_controller(HEARTBEAT_LANE, body, answered, then),
             log=log,
             now=now,
         )
@@ -362,7 +364,7 @@ class Node:
                 self.quorum.receive(peer, body, answer, then)
 
         lane = QUORUM_FETCH_LANE if body.KEY in METADATA_FETCHES else QUORUM_LANE
-        self.peers.ask(peer, self.voters[peer], lane, body, now, CONTROLLER_TIMEOUT_MS, answered)
+        self.peers.ask(peer, self.voters[peer], lane, body, now, self.quorum.settings.request_timeout_ms, answered)
 
     def _apply_committed(self, now: TimestampMs) -> None:
         """Make the image what is committed, and everything else what the image says."""
@@ -398,14 +400,14 @@ class Node:
                 self.receive(connection, frame, now)
 
     def _follow_controller(self, now: TimestampMs) -> None:
-        """Another node leads the quorum: what was asked of the one before is asked again."""
-        leader = self.quorum.leader
-        if leader == self._followed_controller:
+        """Another reign of the quorum: what was asked of the one before, be it the same node, is asked again."""
+        reign = self.quorum.epoch, self.quorum.leader
+        if reign == self._followed_reign:
             return
-        former, self._followed_controller = self._followed_controller, leader
+        (_, former), self._followed_reign = self._followed_reign, reign
         if former >= 0:
             for lane in self.peers.lanes_to(former):
-                if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE, "fetch"):
+                if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE, FETCH_LANE):
                     self._emit(HangUp(former, lane))
                     self.peers.unreachable(former, lane, now)
 
@@ -414,14 +416,15 @@ class Node:
     def _decide_or_forward(
         self, request: Request, api: Api, body: Message, kind: str, frame: Buffer, now: TimestampMs
     ) -> None:
+        copied = bytes(frame)
         if self.controller.is_active:
             self.decide(
                 request, api, body, now,
                 lambda answer, then: self.respond(request, answer) if answer is not None else None,
-                lambda then: self._not_controller(request, body, kind, bytes(frame), then),
+                lambda then: self._not_controller(request, body, kind, copied, then),
             )  # fmt: skip
         else:
-            self._not_controller(request, body, kind, bytes(frame), now)
+            self._not_controller(request, body, kind, copied, now)
 
     def _not_controller(self, request: Request, body: Message, kind: str, frame: bytes, now: TimestampMs) -> None:
         if kind is CONTROLLER:
@@ -444,7 +447,8 @@ class Node:
             request = Request(Client(-1, "", ""), body.KEY, api.highest, 0, f"node-{self.id}")
             self.decide(request, api, body, now, answered, lambda then: answered(None, then))
         elif (leader := self.quorum.leader) >= 0 and leader != self.id:
-            self.peers.ask(leader, self.voters[leader], lane, body, now, CONTROLLER_TIMEOUT_MS, answered)
+            timeout_ms = self._session_timeout_ms // 2 if lane == HEARTBEAT_LANE else CONTROLLER_TIMEOUT_MS
+            self.peers.ask(leader, self.voters[leader], lane, body, now, timeout_ms, answered)
         else:
             answered(None, now)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference.node.membership import FIRST_HEARTBEAT_MS, RETRY_MS, Answered, Membership, State
+from reference.node.membership import FIRST_HEARTBEAT_MS, NOBODY_TO_ASK_MS, RETRY_MS, Answered, Membership, State
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -127,4 +127,16 @@ def test_leaving_does_not_wait_for_ever() -> None:
 def test_who_never_registered_may_leave_at_once() -> None:
     broker = Broker()
     broker.member.leave(0, timeout_ms=1000)
+    assert broker.member.state is State.GONE
+
+
+def test_the_last_of_a_cluster_that_stops_finds_nobody_to_ask() -> None:
+    broker = Broker()
+    broker.run()
+    broker.member.leave(10, timeout_ms=100_000)
+    for now in range(10, 10 + NOBODY_TO_ASK_MS, RETRY_MS):
+        assert broker.tick(now) is not None
+        broker.answer(None, now)
+        assert broker.member.state is State.LEAVING
+    broker.member.tick(10 + NOBODY_TO_ASK_MS)
     assert broker.member.state is State.GONE

@@ -1,0 +1,195 @@
+"""A cluster on this machine: several `serve` processes on loopback, for trying things out.
+
+A folder holds it: a `server.properties`, a data folder and a log for each node. Starting it again in the same folder goes on
+with the same cluster. It ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reference.protocol.codec import CodecError
+from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from reference.runtime.configuration import ConfigurationError, check_configuration
+from reference.runtime.process import format_folder, new_cluster_id
+from reference.storage.checkpoints import read_meta_properties
+from reference.storage.disk import PosixDisk
+
+HOST = "127.0.0.1"
+METADATA_KEY, METADATA_VERSION = 3, 12
+ANSWER_WITHIN_S = 2.0
+READY_WITHIN_S = 60.0
+STOP_WITHIN_S = 40.0
+POLL_S = 0.1
+MAX_NODES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One node of the cluster."""
+
+    id: int
+    port: int
+    controller_port: int
+    folder: Path
+
+    @property
+    def properties_file(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "node.log"
+
+
+def lay_out(folder: Path, nodes: int, base_port: int, settings: Mapping[str, str]) -> list[Member]:
+    """Write each node's configuration and format its data folder with one cluster id.
+
+    Errors: ConfigurationError for a folder that is another cluster's, or settings that cannot be.
+    """
+    if not 1 <= nodes <= MAX_NODES:
+        raise ConfigurationError(f"--nodes {nodes}: between 1 and {MAX_NODES} nodes are possible")
+    members = [
+        Member(number, base_port + number - 1, base_port + 100 + number - 1, folder / f"node-{number}")
+        for number in range(1, nodes + 1)
+    ]
+    voters = ",".join(f"{member.id}@{HOST}:{member.controller_port}" for member in members)
+    cluster_id = _known_cluster_id(members) or new_cluster_id()
+    for member in members:
+        properties = _properties(member, voters, nodes) | dict(settings)
+        configuration = check_configuration(properties, str(member.properties_file))
+        member.folder.mkdir(parents=True, exist_ok=True)
+        member.properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        format_folder(configuration, cluster_id, ignore_formatted=True)
+    return members
+
+
+def _known_cluster_id(members: Sequence[Member]) -> str | None:
+    for member in members:
+        with contextlib.suppress(OSError):
+            found = read_meta_properties(PosixDisk(), member.folder / "data")
+            if found is not None:
+                return found.cluster_id
+    return None
+
+
+def _properties(member: Member, voters: str, nodes: int) -> dict[str, str]:
+    factor = str(min(nodes, 3))
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(member.id),
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://{HOST}:{member.port},CONTROLLER://{HOST}:{member.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{member.port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(member.folder / "data"),
+        "default.replication.factor": factor,
+        "min.insync.replicas": str(max(1, int(factor) - 1)),
+        "offsets.topic.replication.factor": factor,
+        "offsets.topic.num.partitions": "3",
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "replica.lag.time.max.ms": "5000",
+    }
+
+
+class Cluster:
+    """The processes of a cluster; use it as a context."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = members
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Cluster:
+        for member in self.members:
+            self.start(member)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop all nodes cleanly; what does not stop in time is killed."""
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + STOP_WITHIN_S
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start(self, member: Member) -> None:
+        """Start a node's process."""
+        with member.log.open("ab") as log:
+            self._processes[member.id] = subprocess.Popen(
+                [sys.executable, "-m", "tidegauge", "serve", str(member.properties_file)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self, member: Member) -> None:
+        """End a node's process as SIGKILL does."""
+        self._processes[member.id].kill()
+        self._processes[member.id].wait()
+
+    def is_running(self, member: Member) -> bool:
+        return self._processes[member.id].poll() is None
+
+    def ended(self) -> Iterator[tuple[Member, int]]:
+        """The nodes whose processes are over, with their exit codes."""
+        for member in self.members:
+            code = self._processes[member.id].poll()
+            if code is not None:
+                yield member, code
+
+    def await_ready(self, said: Callable[[str], None]) -> None:
+        """Wait until every node knows every other as alive. Errors: ConfigurationError that names the node's log."""
+        until = time.monotonic() + READY_WITHIN_S
+        for member in self.members:
+            while (found := describe(member)) is None or len(found.brokers) < len(self.members):
+                for dead, code in self.ended():
+                    raise ConfigurationError(f"node {dead.id} ended with exit code {code}: see {dead.log}")
+                if time.monotonic() > until:
+                    raise ConfigurationError(f"node {member.id} was not ready in time: see {member.log}")
+                time.sleep(POLL_S)
+            said(f"node {member.id} at {HOST}:{member.port}")
+
+
+def describe(member: Member) -> MetadataResponse | None:
+    """The metadata as a node tells them; None where it does not answer."""
+    try:
+        with socket.create_connection((HOST, member.port), ANSWER_WITHIN_S) as connection:
+            body = MetadataRequest(topics=None)
+            connection.sendall(encode_request(METADATA_KEY, METADATA_VERSION, 1, "tidegauge-cluster", body))
+            size = int.from_bytes(_read(connection, 4), "big")
+            _, answer = decode_response(METADATA_KEY, METADATA_VERSION, _read(connection, size))
+            return answer if isinstance(answer, MetadataResponse) else None
+    except (OSError, CodecError, EOFError):
+        return None
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)
+
+
+def leaders(answer: MetadataResponse) -> list[tuple[str, int, int, list[int], list[int]]]:
+    """Topic, partition, leader (-1: none), replicas and ISR, in order."""
+    return [
+        (topic.name or "", each.partition_index, each.leader_id, each.replica_nodes, each.isr_nodes)
+        for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+    ]

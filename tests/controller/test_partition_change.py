@@ -10,11 +10,11 @@ import pytest
 
 from linearizability.targets.artifacts import java, kafka_jars
 from reference.controller import partition_change
-from reference.controller.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage
+from reference.controller.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage, TopicImage
+from reference.controller.image_records import partition_as_record
 from reference.controller.leadership_rules import stays_eligible
 from reference.controller.metadata_records import encode_metadata_record
 from reference.controller.partition_change import Election, Target, Terms, change_partition
-from reference.protocol.messages.partition_record import PartitionRecord
 
 SOURCE = Path(__file__).parent / "java" / "Changes.java"
 TOPIC = UUID(int=1000)
@@ -109,29 +109,12 @@ def as_json(partition: PartitionImage, target: Target, terms: Terms, alive: list
     )
 
 
-def as_record(partition: PartitionImage) -> PartitionRecord:
-    return PartitionRecord(
-        partition_id=3,
-        topic_id=TOPIC,
-        replicas=partition.replicas,
-        isr=partition.isr,
-        removing_replicas=partition.removing_replicas,
-        adding_replicas=partition.adding_replicas,
-        leader=partition.leader,
-        leader_recovery_state=partition.leader_recovery_state,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=partition.partition_epoch,
-        directories=partition.directories,
-        eligible_leader_replicas=partition.eligible_leader_replicas or None,
-        last_known_elr=partition.last_known_elr or None,
-    )
-
-
 def our_answer(partition: PartitionImage, target: Target, terms: Terms) -> str:
     record = change_partition(TOPIC, 3, partition, target, terms)
     if record is None:
         return "-"
-    return f"{encode_metadata_record(record).hex()} {encode_metadata_record(as_record(partition.after(record))).hex()}"
+    after = partition_as_record(TopicImage("t", TOPIC), 3, partition.after(record))
+    return f"{encode_metadata_record(record).hex()} {encode_metadata_record(after).hex()}"
 
 
 def as_kafka_keeps_them(*numbers: int, has_replica: bool, **facts: bool) -> bool:

@@ -1,0 +1,49 @@
+"""A snapshot's records make the image again."""
+
+import random
+
+from reference.controller.image import MetadataImage
+from reference.controller.image_records import image_records
+from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
+from reference.protocol.messages.feature_level_record import FeatureLevelRecord
+from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.schema import Message
+from tests.controller.test_kafka_decides_alike import Life
+
+
+def read_again(record: Message) -> Message:
+    found = decode_metadata_record(encode_metadata_record(record))
+    assert found is not None
+    return found
+
+
+def test_the_records_of_an_image_make_it_again() -> None:
+    """After random lives, with all that brokers and partitions can come to."""
+    for seed in range(20):
+        life = Life(seed)
+        for _ in range(60):
+            life.step()
+        image = life.cluster.image
+        again = MetadataImage()
+        for record in image_records(image):
+            again.apply(read_again(record))
+        assert [*image_records(again)] == [*image_records(image)]
+        assert again.topics == image.topics
+        assert again.configs == {key: values for key, values in image.configs.items() if values}
+        assert (again.features, again.next_producer_id) == (image.features, image.next_producer_id)
+        assert {*again.brokers} == {*image.brokers}
+        for broker in image.brokers.values():
+            other = again.brokers[broker.id]
+            assert (other.epoch, other.fenced, other.in_controlled_shutdown) == (
+                broker.epoch, broker.fenced, broker.in_controlled_shutdown,
+            )  # fmt: skip
+            assert (other.directories, other.cordoned_directories) == (broker.directories, broker.cordoned_directories)
+
+
+def test_the_metadata_version_comes_first_and_brokers_before_their_partitions() -> None:
+    life = Life(random.Random(1).randrange(100))
+    records = [*image_records(life.cluster.image)]
+    assert isinstance(records[0], FeatureLevelRecord) and records[0].name == "metadata.version"
+    kinds = [type(each) for each in records]
+    assert kinds.index(RegisterBrokerRecord) == 2
+    assert [*image_records(MetadataImage())] == []

@@ -141,14 +141,17 @@ def write_message_set(
     type_bit = TIMESTAMP_TYPE if log_append_time is not None and magic == 1 else 0
     if codec is Codec.NONE:
         return b"".join(
-            _written(r.offset, magic, type_bit, log_append_time or r.timestamp, r.key, r.value) for r in records
+            _written(
+                r.offset, magic, type_bit, r.timestamp if log_append_time is None else log_append_time, r.key, r.value
+            )
+            for r in records
         )
     base = records[0].offset if magic == 1 else 0
     inner = b"".join(_written(r.offset - base, magic, 0, r.timestamp, r.key, r.value) for r in records)
     packed = compress(codec, inner)
     if codec is Codec.LZ4 and magic == 0:
         packed = _with_broken_checksum(packed)
-    newest = log_append_time or max(record.timestamp for record in records)
+    newest = max(record.timestamp for record in records) if log_append_time is None else log_append_time
     return _written(records[-1].offset, magic, codec | type_bit, newest, None, packed)
 
 

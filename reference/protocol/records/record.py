@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from reference.protocol.primitives import Buffer, Offset, TimestampMs
 from reference.protocol.records.errors import InvalidRecord
-from reference.protocol.records.varint import VARLONG_BYTES, read_raw, read_varint, read_varlong, varint
+from reference.protocol.records.varint import VARLONG_BYTES, in_64_bits, read_raw, read_varint, read_varlong, varint
 
 Header = tuple[Buffer, Buffer | None]
 """A header's key (UTF-8) and its value. Keys may repeat."""
@@ -203,7 +203,7 @@ def read_records(data: memoryview, count: int, base_offset: Offset, base_timesta
                 headers, position = _read_headers(data, position)
             if position != start + size:
                 raise InvalidRecord(f"record {index} of {count} does not fill its size")
-            yield Record(base_offset + offset_delta, base_timestamp + delta, key, value, headers)
+            yield Record(base_offset + offset_delta, in_64_bits(base_timestamp + delta), key, value, headers)
             index += 1
     except IndexError:
         raise InvalidRecord(f"record {index} of {count} is cut off") from None
@@ -236,7 +236,11 @@ def _read_headers(data: memoryview, position: int) -> tuple[tuple[Header, ...], 
 
 def write_record(record: Record, base_offset: Offset, base_timestamp: TimestampMs) -> bytes:
     """The bytes of one record in a batch with these bases."""
-    body: list[Buffer] = [b"\x00", varint(record.timestamp - base_timestamp), varint(record.offset - base_offset)]
+    body: list[Buffer] = [
+        b"\x00",
+        varint(in_64_bits(record.timestamp - base_timestamp)),
+        varint(record.offset - base_offset),
+    ]
     body += _written_bytes(record.key)
     body += _written_bytes(record.value)
     body.append(varint(len(record.headers)))

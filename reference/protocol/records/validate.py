@@ -36,6 +36,7 @@ from reference.protocol.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTE
 from reference.protocol.records.errors import InvalidRecord, RecordError, RecordsError
 from reference.protocol.records.record import walk
 
+MIN_LONG = -(2**63)
 MAX_LONG = 2**63 - 1
 HOUR_MS = 3_600_000
 MAX_RECORD_ERRORS = 1000
@@ -115,6 +116,9 @@ def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Ori
     else:
         lowest += header.base_timestamp
         highest += header.base_timestamp
+        if header.record_count and (lowest < MIN_LONG or highest > MAX_LONG):
+            timestamps = [record.timestamp for record in records_of(view, rules.max_decompressed_bytes)]
+            lowest, highest = min(timestamps), max(timestamps)
 
     log_append_time = rules.log_append_time
     if (

@@ -12,6 +12,7 @@ VARINT_BYTES = 5
 VARLONG_BYTES = 10
 """Bytes of the longest varlong (64 bits)."""
 
+_HALF = 1 << 63
 _BITS = {VARINT_BYTES: 0xFFFFFFFF, VARLONG_BYTES: 0xFFFFFFFFFFFFFFFF}
 
 
@@ -40,6 +41,11 @@ def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     """Read one number of 64 bits; gives it and the position after it. Errors: as for `read_raw`."""
     raw, position = read_raw(data, position, VARLONG_BYTES)
     return (raw >> 1) ^ -(raw & 1), position
+
+
+def in_64_bits(value: int) -> int:
+    """A sum or difference of two 64-bit numbers as Java's arithmetic gives it: what overflows comes back at the other end."""
+    return value if -_HALF <= value < _HALF else (value + _HALF) % (2 * _HALF) - _HALF
 
 
 def varint(value: int) -> bytes:

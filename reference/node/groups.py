@@ -6,12 +6,14 @@ answers when the records are in the log.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from reference.coordinator import group_coordinator
 from reference.coordinator.group_coordinator import Client, OffsetKey, partition_of
 from reference.coordinator.group_records import KeyValue
+from reference.node.committed import AwaitingCommit
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -138,7 +140,7 @@ def leave_group(node: Node, request: Request, body: LeaveGroupRequest, now: Time
 
 
 def send_answers(node: Node, now: TimestampMs) -> None:
-    """Send what the coordinator has to say, each answer behind its records; a disk that refuses makes an error of it."""
+    """Send what the coordinator has to say, each answer when the group's records before it are committed."""
     for answer in node.groups.take_answers():
         if answer.records:
             write_records(node, answer.group, answer.records, now)
@@ -146,13 +148,34 @@ def send_answers(node: Node, now: TimestampMs) -> None:
             response = answer.response
             if isinstance(response, JoinGroupResponse) and answer.token.version < FIRST_VERSION_WITH_NULL_PROTOCOL:
                 response.protocol_name = response.protocol_name or ""
-            node.respond(answer.token, response)
+            partition = _partition_of(node, answer.group)
+            if partition is None or not isinstance(response, SyncGroupResponse):
+                node.respond(answer.token, response)
+            else:
+                fail = partial(_fail_sync, response)
+                waiting = AwaitingCommit(node, answer.token, response, partition, partition.log.log_end_offset, fail)
+                waiting.answer(now, node.configuration.integer("offsets.commit.timeout.ms"))
+
+
+def _fail_sync(response: SyncGroupResponse, code: ErrorCode) -> None:
+    """Without its records the generation may be forgotten: the member comes again and finds out."""
+    response.error_code = code if code is ErrorCode.NOT_COORDINATOR else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response.assignment = b""
+
+
+def _partition_of(node: Node, group: GroupId) -> Partition | None:
+    """The partition of `__consumer_offsets` that holds a group, if this node has a replica of it."""
+    topic = node.image.topics.get(OFFSETS_TOPIC)
+    return (
+        node.partitions.get((OFFSETS_TOPIC, partition_of(group, len(topic.partitions)))) if topic is not None else None
+    )
 
 
 def write_records(node: Node, group: GroupId, records: list[KeyValue], now: TimestampMs) -> ErrorCode:
     """Append a coordinator's records to the group's partition; NONE when they are in the log."""
-    topic = node.image.topics[OFFSETS_TOPIC]
-    partition = node.partitions[OFFSETS_TOPIC, partition_of(group, len(topic.partitions))]
+    partition = _partition_of(node, group)
+    if partition is None:
+        return ErrorCode.NOT_COORDINATOR
     batch = build([Record(index, now, key, value, ()) for index, (key, value) in enumerate(records)])
     try:
         partition.produce(batch, now, min_isr=node.min_isr(OFFSETS_TOPIC), origin=Origin.COORDINATOR)
@@ -170,7 +193,9 @@ def write_records(node: Node, group: GroupId, records: list[KeyValue], now: Time
 # ---- offsets
 
 
-def offset_commit(node: Node, request: Request, body: OffsetCommitRequest, now: TimestampMs) -> OffsetCommitResponse:
+def offset_commit(
+    node: Node, request: Request, body: OffsetCommitRequest, now: TimestampMs
+) -> OffsetCommitResponse | None:
     """Keep offsets: refused as a whole by the group, or partition by partition (OFF-01, OFF-03 to OFF-09, OFF-12)."""
     refusal = _refusal(node, body.group_id) or node.groups.refuse_commit(body, request.version)
     response = OffsetCommitResponse()
@@ -191,9 +216,19 @@ def offset_commit(node: Node, request: Request, body: OffsetCommitRequest, now: 
         failure = write_records(node, body.group_id, node.groups.commit_records(body.group_id, accepted), now)
         if failure is ErrorCode.NONE:
             node.groups.commit(body, accepted, now)
-        for result in waiting:
-            result.error_code = failure
+        _fail_commit(waiting, failure)
+        partition = _partition_of(node, body.group_id)
+        if failure is ErrorCode.NONE and partition is not None:
+            fail = partial(_fail_commit, waiting)
+            answer = AwaitingCommit(node, request, response, partition, partition.log.log_end_offset, fail)
+            answer.answer(now, node.configuration.integer("offsets.commit.timeout.ms"))
+            return None
     return response
+
+
+def _fail_commit(results: list[CommitPartition], code: ErrorCode) -> None:
+    for result in results:
+        result.error_code = code
 
 
 def _check_commit(

@@ -29,6 +29,7 @@ from reference.controller.quorum_settings import QuorumSettings
 from reference.coordinator.group_coordinator import GroupCoordinator
 from reference.node import groups, metadata
 from reference.node.apis import API_VERSIONS, Api, apis_of, is_decided
+from reference.node.committed import AwaitingCommit
 from reference.node.controller import SUPPORTED_FEATURES, Controller
 from reference.node.effects import Close, ConnectionId, Effect, HangUp, Respond
 from reference.node.fetch import Serving
@@ -129,7 +130,7 @@ class Node:
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
         self.supported_features = SUPPORTED_FEATURES
-        self.produces: ParkingLot[ParkedProduce] = ParkingLot()
+        self.produces: ParkingLot[ParkedProduce | AwaitingCommit] = ParkingLot()
         self.fetches: ParkingLot[Serving] = ParkingLot()
         integer = self.configuration.integer
         self.fetch_sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)

@@ -35,7 +35,7 @@ class Leading(Readable):
 
     # ---- reigns
 
-    def become_leader(self, reign: Reign, now: TimestampMs = 0) -> bool:
+    def become_leader(self, reign: Reign, now: TimestampMs) -> bool:
         """A new reign of this replica begins at the end of its log; False, and nothing, for one that is not newer.
 
         Errors: StorageError when the disk does not take the epoch's start; nothing has then changed.

@@ -62,6 +62,11 @@ class Decisions(RuleBasedStateMachine):
 
     # ---- brokers
 
+    @rule()
+    def heartbeat_of_all(self) -> None:
+        for broker in BROKERS:
+            self.heartbeat(broker)
+
     @rule(broker=brokers)
     def heartbeat(self, broker: int) -> None:
         self.cluster.heartbeat(broker, want_shut_down=broker in self.stopping)
@@ -97,7 +102,17 @@ class Decisions(RuleBasedStateMachine):
     # ---- the leader
 
     @precondition(lambda self: self.partition.leader != NO_LEADER)
-    @rule(isr=isrs, lag=st.integers(0, 1))
+    @rule(wanted=st.sets(brokers), lag=st.sampled_from([0, 0, 1]))
+    def propose_what_lives(self, wanted: set[int], lag: int) -> None:
+        """What a leader that knows the metadata proposes; with a lag it does not know the newest."""
+        alive = [each for each in self.partition.replicas if self.cluster.image.is_active(each)]
+        self.propose([each for each in alive if each in wanted or each == self.partition.leader], lag)
+
+    @precondition(lambda self: self.partition.leader != NO_LEADER)
+    @rule(isr=isrs)
+    def propose_anything(self, isr: list[int]) -> None:
+        self.propose(isr, 0)
+
     def propose(self, isr: list[int], lag: int) -> None:
         before = self.partition
         request = self.cluster.proposal(isr)

@@ -117,9 +117,17 @@ def our_answer(partition: PartitionImage, target: Target, terms: Terms) -> str:
     return f"{encode_metadata_record(record).hex()} {encode_metadata_record(after).hex()}"
 
 
-def as_kafka_keeps_them(*numbers: int, has_replica: bool, **facts: bool) -> bool:
+def as_kafka_keeps_them(
+    isr_size: int,
+    min_isr: int,
+    was_in_isr: bool,
+    was_eligible: bool,
+    is_in_isr: bool,
+    lost_its_tail: bool,
+    has_replica: bool,
+) -> bool:
     """Kafka's rule: it looks at no replicas."""
-    return stays_eligible(*numbers, has_replica=True, **facts)
+    return stays_eligible(isr_size, min_isr, was_in_isr, was_eligible, is_in_isr, lost_its_tail, has_replica=True)
 
 
 def test_who_is_dropped_is_not_eligible_any_more() -> None:

@@ -44,6 +44,8 @@ class View:
     batches: list[BatchRecord] = field(default_factory=list)
     checked: int = 0
     """So many of the batches were found equal to the committed log's."""
+    flushed: int = 0
+    """Up to where the log was durable when its process ended."""
 
     @property
     def end(self) -> int:
@@ -215,15 +217,19 @@ class Ledger:
 
     # ---- misfortune
 
-    def end_of_life(self, number: int, partition: Partition, lost_power: bool, broker_epoch: int) -> None:
-        """A replica's process is gone."""
-        log = partition.log
-        if lost_power and log.recovery_point < log.log_end_offset:
+    def end_of_life(self, number: int) -> None:
+        """A replica's process is gone; what it had not flushed depends on the power now."""
+        view = self.views.get(number)
+        if view is not None and view.log is not None:
+            view.flushed = view.log.recovery_point
+            view.log = None
+
+    def lost_power(self, number: int, broker_epoch: int) -> None:
+        """A machine has lost power, whether or not its process had opened the log in this life."""
+        view = self.views.get(number)
+        if view is not None and view.flushed < view.end:
             self.lost_tails[number] = broker_epoch
             self._count_lost_tails()
-        view = self.views.get(number)
-        if view is not None:
-            view.log = None
 
     def _count_lost_tails(self) -> None:
         count = len(self.lost_tails)

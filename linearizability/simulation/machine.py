@@ -127,7 +127,9 @@ class Witness(Protocol):
         """A node has made a step. Errors: Violation."""
         ...
 
-    def on_end_of_life(self, number: int, node: Node, lost_power: bool) -> None: ...
+    def on_end_of_life(self, number: int) -> None: ...
+
+    def on_power_loss(self, number: int) -> None: ...
 
 
 class Machine:
@@ -187,7 +189,7 @@ class Machine:
     @property
     def controller_epoch(self) -> int:
         """The epoch in which this node believes to be the active controller; -1 where it does not."""
-        quorum = getattr(self.node, "quorum", None)
+        quorum = self.node.quorum if self.node is not None else None
         return quorum.epoch if quorum is not None and quorum.is_leader else -1
 
     # ---- life and death
@@ -268,7 +270,9 @@ class Machine:
 
     def lose_power(self, chance: Random) -> None:
         """Everything not durable may be gone; clients hear nothing."""
-        self._remember(lost_power=True)
+        self._remember()
+        if self._witness is not None:
+            self._witness.on_power_loss(self.number)
         self.node = None
         self.power_losses += 1
         self._before = {key: (log, min(least, log.flushed)) for key, (log, least) in self._before.items()}
@@ -280,13 +284,12 @@ class Machine:
         """A clean stop, as by SIGTERM: of several nodes, one asks leave first."""
         if self.node is None or self.paused or self._is_leaving:
             return
-        leave = getattr(self.node, "leave", None)
-        if self._is_alone or leave is None:
+        if self._is_alone:
             self._shut_down(self.lives)
             return
         self._is_leaving = True
         self._tell("asks leave to stop")
-        self._guard(leave, self.now, STOP_WITHIN_MS)
+        self._guard(self.node.leave, self.now, STOP_WITHIN_MS)
         self._after_step()
 
     def _shut_down(self, life: int) -> None:
@@ -304,17 +307,20 @@ class Machine:
         except Exception as error:
             if not (self._disk_refuses and isinstance(error, OSError | StorageError | KafkaError)):
                 raise Violation("node-failure", f"{self.name} failed in shut_down: {_where(error)}") from error
+        for effect in node.take_effects():
+            if isinstance(effect, Send):
+                self._lanes.send(effect)
         self.node = None
         self._drop_process(silently=False)
 
-    def _remember(self, lost_power: bool = False) -> None:
+    def _remember(self) -> None:
         """What every log holds at the end of a life: what the next life is held against."""
         if self.node is not None:
             for key, partition in self.node.partitions.items():
                 log = contents(partition.log)
                 self._before[key] = (log, log.end)
             if self._witness is not None:
-                self._witness.on_end_of_life(self.number, self.node, lost_power)
+                self._witness.on_end_of_life(self.number)
 
     def _drop_process(self, silently: bool) -> None:
         self.paused = False
@@ -399,6 +405,11 @@ class Machine:
             self._ready.append(inbox)
             self._work()
 
+    @property
+    def resets_strangers(self) -> bool:
+        """Whether the kernel answers bytes of a connection that this life of the machine does not know."""
+        return not self._is_alone and self.node is not None
+
     def on_closed_by_client(self, connection: Connection) -> None:
         self._do(self._closed, connection)
 
@@ -459,7 +470,8 @@ class Machine:
             self._compare_with_before(node)
         for effect in node.take_effects():
             self._carry_out(node, effect)
-        if self._is_leaving and getattr(node, "has_left", True):
+        if self._is_leaving and node.may_stop:
+            self._is_leaving = False
             self._world.after(0, self._shut_down, self.lives)
         self._set_timer()
 

@@ -81,6 +81,8 @@ class Connection:
             return
         if self.server_open:
             self.machine.on_bytes(self, piece)
+        elif self.machine.resets_strangers:
+            self._world.at(self._arrival(TO_CLIENT), self._end_at_client, "reset")
 
     def close_by_client(self) -> None:
         """The client hangs up: nothing reaches it any more, the machine learns a little later."""

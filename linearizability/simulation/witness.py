@@ -27,6 +27,8 @@ class ClusterWitness:
         self._newest: dict[Key, Ledger] = {}
         self._partitions: dict[int, Mapping[Key, Partition]] = {}
         self._image_ends: dict[int, int] = {}
+        self._broker_epochs: dict[int, int] = {}
+        """The newest registration of each broker."""
 
     # ---- what others ask
 
@@ -82,18 +84,21 @@ class ClusterWitness:
             self._image_ends[number] = image.end_offset
             self._read(number, image)
 
-    def on_end_of_life(self, number: int, node: Node, lost_power: bool) -> None:
-        registered = node.image.brokers.get(number)
-        broker_epoch = registered.epoch if registered is not None else -1
-        for partition in node.partitions.values():
-            ledger = self._ledger_of(partition.topic, partition.topic_id, partition.index)
-            ledger.end_of_life(number, partition, lost_power, broker_epoch)
+    def on_end_of_life(self, number: int) -> None:
+        for ledger in self._ledgers.values():
+            ledger.end_of_life(number)
         self._image_ends.pop(number, None)
         self._partitions.pop(number, None)
+
+    def on_power_loss(self, number: int) -> None:
+        for ledger in self._ledgers.values():
+            ledger.lost_power(number, self._broker_epochs.get(number, -1))
 
     # ---- metadata
 
     def _read(self, number: int, image: MetadataImage) -> None:
+        for broker in image.brokers.values():
+            self._broker_epochs[broker.id] = max(broker.epoch, self._broker_epochs.get(broker.id, -1))
         for topic in image.topics.values():
             for index, partition in topic.partitions.items():
                 ledger = self._ledger_of(topic.name, topic.id, index)

@@ -225,6 +225,16 @@ class FairNode:
         self._now = now
         self._peers.unreachable(peer, lane, now)
 
+    def leave(self, now: int, timeout_ms: int) -> None: ...
+
+    @property
+    def may_stop(self) -> bool:
+        return True
+
+    @property
+    def quorum(self) -> None:
+        return None
+
     def shut_down(self, now: int) -> None:
         self.logs.shut_down({key: each.high_watermark for key, each in self.partitions.items()}, now)
 

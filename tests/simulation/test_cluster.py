@@ -46,7 +46,6 @@ def test_lives_in_which_leaders_change_keep_every_promise(nodes: int, monkeypatc
     assert sum(each.acknowledged_by_all for each in outcomes) >= 500
     counts = sum((each.counts for each in outcomes), type(outcomes[0].counts)())
     assert counts["action ExpandIsr"] and counts["action CommitIsr"]
-    assert counts["answer Produce NOT_LEADER_OR_FOLLOWER"]
 
 
 def test_the_same_schedule_gives_the_same_trace(monkeypatch):
@@ -141,6 +140,22 @@ def test_members_that_ended_uncleanly_and_stay_in_the_isr_are_found(monkeypatch)
     for seed in range(MOST_SCHEDULES):
         outcome = live_fairly(fair(seed), monkeypatch, keeps_unclean_members=True)
         if outcome.verdict == "invalid":
-            assert "incomplete" in outcome.rule or "lost" in outcome.rule, (outcome.rule, outcome.text)
+            assert any(rule in outcome.rule for rule in ("incomplete", "lost", "differ")), (outcome.rule, outcome.text)
             return
     pytest.fail("not found")
+
+
+# ---- nodes of the reference
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lives_of_three_nodes_keep_every_promise(seed: int):
+    drawn = draw(seed, None, 3)
+    outcome, _ = live(drawn)
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+    assert outcome.acknowledged > 50 and outcome.leader_changes
+
+
+def test_the_reference_gives_the_same_trace_again():
+    schedule = draw(2, None, 3)
+    assert live(schedule)[0].digest == live(schedule)[0].digest

@@ -169,9 +169,14 @@ def test_a_log_that_is_cut_and_grows_again_is_read_again():
     assert [each.leader_epoch for each in book.views[3].batches] == [1, 2, 2]
 
 
+def lose_power(book: Ledger, number: int) -> None:
+    book.end_of_life(number)
+    book.lost_power(number, 7)
+
+
 def test_a_lost_tail_is_no_promise_until_its_broker_has_rejoined():
-    book, logs = agreeing(hw=3)
-    book.end_of_life(3, replica(logs[3])(3), lost_power=True, broker_epoch=7)
+    book, _ = agreeing(hw=3)
+    lose_power(book, 3)
     assert (book.lost_tails, book.is_excused) == ({3: 7}, False)
     show(book, 3, replica(FakeLog(1)))
     book.decide(Decided(9, 1, 1, (1, 2, 3), (1, 2, 3)))
@@ -183,22 +188,30 @@ def test_a_lost_tail_is_no_promise_until_its_broker_has_rejoined():
 
 
 def test_even_then_it_must_not_lead_without_what_is_committed():
-    book, logs = agreeing(hw=3)
-    book.end_of_life(3, replica(logs[3])(3), lost_power=True, broker_epoch=7)
+    book, _ = agreeing(hw=3)
+    lose_power(book, 3)
     with pytest.raises(Violation, match="leader-incomplete"):
         show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
 
 
 def test_as_many_lost_tails_as_min_isr_excuse_a_loss():
-    book, logs = agreeing(hw=3)
+    book, _ = agreeing(hw=3)
     for number in (2, 3):
-        book.end_of_life(number, replica(logs[number])(number), lost_power=True, broker_epoch=7)
+        lose_power(book, number)
     assert book.is_excused and book.most_lost_tails == 2
     show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
+
+
+def test_power_may_be_lost_while_no_process_has_the_log_open():
+    book, _ = agreeing(hw=3)
+    book.end_of_life(3)
+    assert not book.lost_tails
+    book.lost_power(3, 7)
+    assert book.lost_tails == {3: 7}
 
 
 def test_a_flushed_log_loses_nothing():
     book, logs = agreeing(hw=3)
     logs[3].recovery_point = 3
-    book.end_of_life(3, replica(logs[3])(3), lost_power=True, broker_epoch=7)
+    lose_power(book, 3)
     assert not book.lost_tails

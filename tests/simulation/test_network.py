@@ -13,6 +13,7 @@ class Listener:
 
     name = "listener"
     number = 1
+    resets_strangers = False
 
     def __init__(self, accepts: bool = True) -> None:
         self.accepts = accepts

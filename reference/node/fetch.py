@@ -152,12 +152,12 @@ class Serving:
                 self._follower, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, max_bytes,
                 minimum_one,
             )  # fmt: skip
-        before = partition.high_watermark, partition.pending
+        before = partition.high_watermark, partition.pending, partition.low_watermark()
         read = partition.answer_fetch(
             self._follower, self._epoch, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, now,
             max_bytes, minimum_one, wanted.log_start_offset,
         )  # fmt: skip
-        if (partition.high_watermark, partition.pending) != before:
+        if (partition.high_watermark, partition.pending, partition.low_watermark()) != before:
             self._node.replication.may_propose(partition)
             self._node.on_moved(partition, now)
         return read

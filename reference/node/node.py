@@ -43,6 +43,7 @@ from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
 from reference.node.replication import FETCH_LANE, Replication
 from reference.node.requests import Client, ParkingLot, Request
+from reference.node.topics import ParkedDeletion
 from reference.node.voters import Address, voters_of
 from reference.protocol.codec import CodecError, Part, decode_from
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -130,7 +131,7 @@ class Node:
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
         self.supported_features = SUPPORTED_FEATURES
-        self.produces: ParkingLot[ParkedProduce | AwaitingCommit] = ParkingLot()
+        self.produces: ParkingLot[ParkedProduce | AwaitingCommit | ParkedDeletion] = ParkingLot()
         self.fetches: ParkingLot[Serving] = ParkingLot()
         integer = self.configuration.integer
         self.fetch_sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reference.controller import topics
+from reference.node.effects import ConnectionId
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from reference.protocol.primitives import NO_UUID, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import NO_UUID, Offset, TimestampMs, TopicId, TopicName
+from reference.replication.partition import Partition
 from reference.storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 TopicResult = CreateTopicsResponse.CreatableTopicResult
 DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 TopicState = DeleteTopicsRequest.DeleteTopicState
+DeleteResultOfRecords = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 def create_topics(node: Node, request: Request, body: CreateTopicsRequest, now: TimestampMs) -> CreateTopicsResponse:
@@ -138,29 +142,91 @@ def create_partitions(
     return CreatePartitionsResponse(results=[*results.values()])
 
 
-def delete_records(node: Node, request: Request, body: DeleteRecordsRequest, now: TimestampMs) -> DeleteRecordsResponse:
-    """Move the start of partitions up (TOP-19, TOP-20)."""
+def delete_records(
+    node: Node, request: Request, body: DeleteRecordsRequest, now: TimestampMs
+) -> DeleteRecordsResponse | None:
+    """Move the start of partitions up; the answer waits until all live replicas have followed (TOP-19, TOP-20)."""
     response = DeleteRecordsResponse()
+    waiting: list[_Deletion] = []
     for topic in body.topics:
-        results = [_delete_records(node, topic.name, each, now) for each in topic.partitions]
+        results: list[DeleteResultOfRecords] = []
+        for each in topic.partitions:
+            result = DeleteResultOfRecords(partition_index=each.partition_index, low_watermark=-1)
+            results.append(result)
+            deletion = _delete_records(node, topic.name, each, result, now)
+            if deletion is not None:
+                waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return response
+    parked = ParkedDeletion(node, request, response, waiting)
+    if not parked.try_complete(now):
+        keys = [(each.partition.topic, each.partition.index) for each in waiting]
+        node.produces.park(parked, keys, now + body.timeout_ms)
+    return None
 
 
 def _delete_records(
-    node: Node, topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, now: TimestampMs
-) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
-    result = DeleteRecordsResponse.DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=-1
-    )
+    node: Node, topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, result: DeleteResultOfRecords,
+    now: TimestampMs,
+) -> _Deletion | None:  # fmt: skip
+    """Delete here; gives what the replicas must follow, or fills in the refusal."""
     try:
         partition = node.partition(topic, wanted.partition_index)
         if topic in topics.INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        result.low_watermark = partition.delete_records(wanted.offset)
+        target = partition.high_watermark if wanted.offset == -1 else wanted.offset
+        partition.delete_records(wanted.offset)
         node.fetches.wake((topic, wanted.partition_index), now)
-    except KafkaError as error:
+    except (KafkaError, LogError) as error:
         result.error_code = error.code
-    except LogError as error:
-        result.error_code = error.code
-    return result
+        return None
+    return _Deletion(partition, target, result)
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """A partition whose low watermark must reach `target`."""
+
+    partition: Partition
+    target: Offset
+    result: DeleteResultOfRecords
+
+
+class ParkedDeletion:
+    """A DeleteRecords whose followers have not yet moved their logs' starts."""
+
+    __slots__ = ("_node", "_request", "_response", "_waiting")
+
+    def __init__(self, node: Node, request: Request, response: DeleteRecordsResponse, waiting: list[_Deletion]) -> None:
+        self._node = node
+        self._request = request
+        self._response = response
+        self._waiting = waiting
+
+    @property
+    def connection(self) -> ConnectionId:
+        return self._request.client.connection
+
+    def try_complete(self, now: TimestampMs) -> bool:
+        self._waiting = [each for each in self._waiting if not self._is_decided(each)]
+        if self._waiting:
+            return False
+        self._node.respond(self._request, self._response)
+        return True
+
+    def _is_decided(self, deletion: _Deletion) -> bool:
+        if not self._node.leads(deletion.partition):
+            deletion.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        low_watermark = deletion.partition.low_watermark()
+        if low_watermark < deletion.target:
+            return False
+        deletion.result.low_watermark = low_watermark
+        return True
+
+    def expire(self, now: TimestampMs) -> None:
+        for deletion in self._waiting:
+            deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._node.respond(self._request, self._response)
+
+    def abandon(self) -> None:
+        self._waiting = []

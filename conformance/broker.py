@@ -99,6 +99,8 @@ class Broker:
         self.requirement = record
         self.recorder = Recorder()
         self.deadline = Deadline.after(record.deadline_s)
+        self.entrance: tuple[str, int] | None = None
+        """Where requests go that any broker can answer; None: to the first bootstrap address."""
         self.seen: list[str] = []
         self.tolerances: list[str] = []
         self.cases: list[Case] = []
@@ -116,8 +118,8 @@ class Broker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The first bootstrap address."""
-        return self.subject.bootstrap[0]
+        """The first bootstrap address, unless `entrance` was set to another."""
+        return self.entrance or self.subject.bootstrap[0]
 
     @property
     def target(self) -> Any:
@@ -189,17 +191,25 @@ class Broker:
         self, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
         name: str = "",
     ) -> Topic:  # fmt: skip
-        """A new topic with a name of its own, once every partition has a leader.
+        """A new topic with a name of its own, once every partition has a leader; unreplicated ones share a leader.
 
         Unless `configs` says otherwise it keeps its records for ever (retention.ms=-1): targets that the suite starts
         look for expired ones several times a second, and records with old timestamps would vanish under the test.
         """
         topic_name = name or self.unused_name()
         configs = {"retention.ms": "-1"} | dict(configs or {})
-        made = self.create_topic(topic_name, partitions, configs=configs, replication_factor=replication_factor)
+        placed = self._on_one_broker(partitions) if partitions > 1 and replication_factor == 1 else None
+        made = self.create_topic(
+            topic_name, partitions, configs=configs, replication_factor=replication_factor, placed=placed
+        )
         if made.error_code != ErrorCode.NONE:
             raise Failed(f"a topic could not be made: {error_name(made.error_code)} {made.error_message or ''}")
         return self.await_topic(topic_name, partitions)
+
+    def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
+        """Replicas for partitions that one request shall reach; None where there is only one broker."""
+        brokers = self.metadata([]).brokers if self.subject.nodes > 1 else []
+        return [[brokers[0].node_id]] * partitions if brokers else None
 
     def unused_name(self, stem: str = "") -> str:
         """A topic, group or transactional id that nobody has used."""
@@ -207,11 +217,16 @@ class Broker:
 
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
-        version: int | None = None, validate_only: bool = False,
+        version: int | None = None, validate_only: bool = False, placed: Sequence[Sequence[int]] | None = None,
     ) -> Any:  # fmt: skip
-        """CreateTopics for one topic; gives its result, whatever it is."""
+        """CreateTopics for one topic; gives its result, whatever it is. `placed` are the replicas of each partition."""
+        topic = new_topic(name, partitions, configs=configs, replication_factor=replication_factor)
+        if placed is not None:
+            place = CreateTopicsRequest.CreatableReplicaAssignment
+            topic.num_partitions = topic.replication_factor = -1
+            topic.assignments = [place(partition_index=n, broker_ids=list(ids)) for n, ids in enumerate(placed)]
         request = CreateTopicsRequest(
-            topics=[new_topic(name, partitions, configs=configs, replication_factor=replication_factor)],
+            topics=[topic],
             timeout_ms=10_000,
             validate_only=validate_only,
         )
@@ -254,13 +269,18 @@ class Broker:
         return self.call(request, version, to=to)
 
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
-        """The address of the partition's leader."""
+        """The address of the partition's leader; where nobody leads it, of whoever leads another one, or of anybody."""
         if len(self.subject.bootstrap) == 1:
             return self.address
-        metadata = self.metadata([MetadataRequest.MetadataRequestTopic(name=topic.name)])
-        leaders = [p.leader_id for one in metadata.topics for p in one.partitions if p.partition_index == partition]
-        leading = [(b.host, b.port) for b in metadata.brokers if b.node_id in leaders]
-        return only(leading, f"leader of {topic.name}-{partition}")
+        named = MetadataRequest.MetadataRequestTopic(
+            name=topic.name or None, topic_id=NO_UUID if topic.name else topic.id
+        )
+        metadata = self.metadata([named])
+        partitions = [one for found in metadata.topics for one in found.partitions]
+        partitions.sort(key=lambda one: one.partition_index != partition)
+        brokers = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+        leading = [brokers[one.leader_id] for one in partitions if one.leader_id in brokers]
+        return leading[0] if leading else self.address
 
     def leader_epoch(self, topic: Topic, partition: int = 0) -> int:
         """The partition's leader epoch, as Metadata says."""

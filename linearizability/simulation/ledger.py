@@ -93,6 +93,13 @@ class Ledger:
             self._observe_leader(number, partition)
         self._commit(number, view, partition.high_watermark)
 
+    def observe_log(self, number: int, log: Log, high_watermark: int, led_epoch: int | None) -> None:
+        """A replica of the metadata log has changed; whoever leads it leads in this epoch. Errors: Violation."""
+        view = self._follow(number, log)
+        if led_epoch is not None:
+            self._lead(number, led_epoch)
+        self._commit(number, view, high_watermark)
+
     def _follow(self, number: int, log: Log) -> View:
         """Bring the view of a log up to date, and hold its new batches against all others' logs."""
         view = self.views.get(number)
@@ -132,7 +139,13 @@ class Ledger:
 
     def _observe_leader(self, number: int, partition: Partition) -> None:
         reign = partition.reign
-        epoch = reign.leader_epoch
+        self._lead(number, reign.leader_epoch)
+        if reign.partition_epoch > self.decided.partition_epoch:
+            # The leader has its answer before the record: of the ELR nothing is known then.
+            self.decide(Decided(reign.partition_epoch, number, reign.leader_epoch, reign.replicas, reign.isr))
+
+    def _lead(self, number: int, epoch: int) -> None:
+        """One leader an epoch, and it has all that is committed."""
         if self._led.get(number) != epoch:
             other = self.leaders.setdefault(epoch, number)
             if other != number:
@@ -142,9 +155,6 @@ class Ledger:
             if earlier and self.leaders[max(earlier)] != number:
                 self.leader_changes += 1
             self._require_complete(number, f"node {number}, which leads in epoch {epoch},", "leader-incomplete")
-        if reign.partition_epoch > self.decided.partition_epoch:
-            # The leader has its answer before the record: of the ELR nothing is known then.
-            self.decide(Decided(reign.partition_epoch, number, epoch, reign.replicas, reign.isr))
 
     def decide(self, decided: Decided) -> None:
         """The controller has written something newer. Errors: Violation."""

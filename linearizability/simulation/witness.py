@@ -27,6 +27,8 @@ class ClusterWitness:
         self._newest: dict[Key, Ledger] = {}
         self._partitions: dict[int, Mapping[Key, Partition]] = {}
         self._image_ends: dict[int, int] = {}
+        self._metadata = Ledger("__cluster_metadata-0", 1, is_excused=False)
+        self._metadata_seen: dict[int, tuple[int, int, bool, int]] = {}
         self._broker_epochs: dict[int, int] = {}
         """The newest registration of each broker."""
 
@@ -78,15 +80,37 @@ class ClusterWitness:
     def on_step(self, number: int, node: Node) -> None:
         """Errors: Violation."""
         self._partitions[number] = node.partitions
+        self._watch_quorum(number, node)
         image = node.image
         known = self._image_ends.get(number, -1)
         if image.end_offset != known:
             self._image_ends[number] = image.end_offset
             self._read(number, image)
 
+    def _watch_quorum(self, number: int, node: Node) -> None:
+        """The metadata log: one active controller an epoch, and what is committed is the same everywhere, for ever.
+
+        Who loses power is no excuse: the quorum counts only what is fsynced.
+        """
+        quorum = node.quorum
+        seen = quorum.log_end_offset, quorum.high_watermark, quorum.is_leader, quorum.epoch
+        before = self._metadata_seen.get(number)
+        if seen == before:
+            return
+        self._metadata_seen[number] = seen
+        if before is not None and (quorum.epoch < before[3] or quorum.high_watermark < before[1]):
+            raise Violation("quorum-back", f"node {number}: epoch and high watermark went from {before} to {seen}")
+        log = quorum._log.log  # pyright: ignore[reportPrivateUsage]
+        self._metadata.observe_log(number, log, quorum.high_watermark, quorum.epoch if quorum.is_leader else None)
+
     def on_end_of_life(self, number: int) -> None:
         for ledger in self._ledgers.values():
             ledger.end_of_life(number)
+        self._metadata.end_of_life(number)
+        seen = self._metadata_seen.get(number)
+        if seen is not None:
+            # The epoch is durable; how much is committed, a voter learns anew.
+            self._metadata_seen[number] = (-1, -1, False, seen[3])
         self._image_ends.pop(number, None)
         self._partitions.pop(number, None)
 

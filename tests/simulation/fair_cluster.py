@@ -6,6 +6,7 @@ leaders come from the ISR or the eligible replicas. It stands in for what the qu
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -232,8 +233,12 @@ class FairNode:
         return True
 
     @property
-    def quorum(self) -> None:
-        return None
+    def quorum(self) -> Any:
+        """A member of a quorum that is not there."""
+        log = SimpleNamespace(log_start_offset=0, log_end_offset=0, recovery_point=0)
+        quorum = SimpleNamespace(log_end_offset=0, high_watermark=0, is_leader=False, epoch=0)
+        quorum._log = SimpleNamespace(log=log)
+        return quorum
 
     def shut_down(self, now: int) -> None:
         self.logs.shut_down({key: each.high_watermark for key, each in self.partitions.items()}, now)

@@ -1,4 +1,4 @@
-"""`tidegauge spec`: list, check, explain, counterexample, trace.
+"""`tidegauge spec`: list, check, explain, counterexample, trace, kernels, behaviours.
 
 Exit codes: 0 everything as expected, 1 a promise is broken or a switch was not caught, 2 a checker ran out of time or memory,
 3 a wrong model or a missing checker, 64 wrong usage.

@@ -2,7 +2,7 @@
 
 It is slow, so it sees tiny models only; what is compared is the number of their states. It is not fetched by itself:
 
-    cargo install --locked --root .cache/tla-checker --version 0.24.11 tla-checker
+    cargo install --locked --root .cache/tla-checker --version 0.24.11 --bin tla tla-checker
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def second_checker() -> Path:
         return Path(found)
     root = PLACE.parent.parent.relative_to(SPEC.parent)
     raise SecondCheckerError(
-        f"tla-checker is not installed: cargo install --locked --root {root} --version {PINNED} tla-checker"
+        f"tla-checker is not installed: cargo install --locked --root {root} --version {PINNED} --bin tla tla-checker"
     )
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import json
 import typing
 from collections.abc import Iterable
 from enum import Enum
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from spec import kernels
+from spec.commands import app
 from spec.kernels import Finding, Kernel, Knowledge, confirm, find_kernels, judge, load, page
 from spec.models import SPEC
 
@@ -141,3 +144,15 @@ def test_a_finding_survives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(kernels, "SPEC", tmp_path)
     kernels.record([Finding("a.rule", Knowledge.CONFIRMED)])
     assert load() == {"a.rule": Finding("a.rule", "confirmed")}
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "verdict", "code"),
+    [(Knowledge.CONFIRMED, "pass", 0), (Knowledge.REFUTED, "fail", 1), (Knowledge.SEARCHED, "unknown", 2)],
+)
+def test_the_command_tells_them_apart(
+    knowledge: Knowledge, verdict: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "confirm_all", lambda seconds: ([RULE], [Finding(RULE.title, knowledge)], 0.1))
+    done = CliRunner().invoke(app, ["spec", "kernels", "--json"])
+    assert (done.exit_code, json.loads(done.stdout.splitlines()[-1])["verdict"]) == (code, verdict)

@@ -205,15 +205,18 @@ def _reason(step: str, folder: str, has_method: bool, has_event: bool, has_test:
         return ENVIRONMENT[step]
     told: list[str] = []
     if not has_method:
-        told.append(NO_METHOD.get(step, "no method of this name yet") if folder == "replication" else NOT_YET)
+        told.append(_no_method(step, folder, has_event))
     if not has_event:
         told.append(NO_EVENT.get(step, "no event yet") if folder == "replication" else "")
     if not has_test and has_method:
-        told.append("no test names it")
+        told.append("no test names it alone")
     return "; ".join(dict.fromkeys(text for text in told if text))
 
 
-NOT_YET = "not in the broker under this name"
+def _no_method(step: str, folder: str, has_event: bool) -> str:
+    if folder == "replication":
+        return NO_METHOD.get(step, "no method of this name yet")
+    return "told inside the request's handler" if has_event else "not in the broker under this name"
 
 
 @cache

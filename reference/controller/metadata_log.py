@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
-from reference.protocol.codec import encode
+from reference.protocol.codec import CodecError, encode
 from reference.protocol.messages.leader_change_message import LeaderChangeMessage
 from reference.protocol.primitives import Epoch, NodeId, Offset, TimestampMs
-from reference.protocol.records.batch import build, read_batches, records_of
+from reference.protocol.records.batch import Batch, build, check_crc, read_batches, records_of
 from reference.protocol.records.control import ControlType, control_key
+from reference.protocol.records.errors import CorruptBatch, RecordsError
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
 from reference.protocol.schema import Message
-from reference.storage.errors import StorageError
+from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log import AppendInfo, Log
 
 MAX_RECORDS_IN_BATCH = 10_000
@@ -76,20 +77,42 @@ class MetadataLog:
         """The records from an offset on, with their offsets, below `end` (the log's end if None).
 
         Control records and unknown types are left out.
-        Errors: CodecError, RecordsError when the log holds what is no metadata.
+        Errors: CorruptFile that names the log and the offset; OffsetOutOfRange below the log's start; StorageError.
         """
         offset = start
         bound = self.log.log_end_offset if end is None else end
-        while offset < bound:
-            found = self.log.read(offset, READ_BYTES, bound).records
-            data = found if isinstance(found, bytes) else found.read()
-            if not isinstance(found, bytes):
-                found.release()
-            for batch in read_batches(data):
-                if not batch.header.is_control:
-                    for record in records_of(batch.data):
-                        if start <= record.offset < bound and record.value is not None:
-                            message = decode_metadata_record(record.value)
-                            if message is not None:
-                                yield record.offset, message
-                offset = batch.header.next_offset
+        try:
+            while offset < bound:
+                before = offset
+                for batch in read_batches(self._read(offset, bound)):
+                    if not batch.header.base_offset <= offset <= batch.header.last_offset:
+                        raise CorruptBatch(f"a batch from {batch.header.base_offset} to {batch.header.last_offset}")
+                    yield from _records_of(batch, start, bound)
+                    offset = batch.header.next_offset
+                if offset == before:
+                    raise CorruptBatch("a batch that is cut off")
+        except (RecordsError, CodecError) as error:
+            raise CorruptFile(f"{self.log.folder}: no metadata at offset {offset}: {error}") from error
+
+    def _read(self, offset: Offset, bound: Offset) -> bytes:
+        found = self.log.read(offset, READ_BYTES, bound).records
+        if isinstance(found, bytes):
+            return found
+        try:
+            return found.read()
+        except OSError as error:
+            raise StorageError(f"{self.log.folder}: {error.strerror or error}") from error
+        finally:
+            found.release()
+
+
+def _records_of(batch: Batch, start: Offset, bound: Offset) -> Iterator[tuple[Offset, Message]]:
+    """The metadata records of a batch. Errors: RecordsError, CodecError."""
+    check_crc(batch.data, batch.header)
+    if batch.header.is_control:
+        return
+    for record in records_of(batch.data):
+        if start <= record.offset < bound and record.value is not None:
+            message = decode_metadata_record(record.value)
+            if message is not None:
+                yield record.offset, message

@@ -160,7 +160,7 @@ class QuorumLog:
         return _taken(found)
 
     def records(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, Message]]:
-        """The metadata records from `start` up to `end`. Errors: OffsetOutOfRange, CodecError, RecordsError, StorageError."""
+        """The metadata records from `start` up to `end`. Errors: as for `MetadataLog.replay`."""
         return self._records.replay(start, end)
 
     # ---- growing

@@ -186,8 +186,8 @@ class Member:
     def committed(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
         """The committed metadata records from an offset on, each with its offset; unknown types are left out.
 
-        Errors: OffsetOutOfRange below the log's start, where a snapshot stands instead; StorageError, CodecError,
-        RecordsError.
+        Errors: OffsetOutOfRange below the log's start, where a snapshot stands instead; CorruptFile that names the log and
+        the offset; StorageError.
         """
         return self._log.records(start, self._high_watermark)
 

@@ -8,11 +8,13 @@ from reference.controller.metadata_log import MAX_RECORDS_IN_BATCH, MetadataLog
 from reference.protocol.codec import decode
 from reference.protocol.messages.leader_change_message import LeaderChangeMessage
 from reference.protocol.messages.topic_record import TopicRecord
-from reference.protocol.records.batch import read_all_records
+from reference.protocol.records.batch import build, read_all_records
+from reference.protocol.records.record import Record
+from reference.protocol.records.validate import Origin
 from reference.storage.disk import SimulatedDisk
-from reference.storage.errors import StorageError
+from reference.storage.errors import CorruptFile, StorageError
 from tests.controller.quorum_members import topic
-from tests.storage.logs import NOW, open_log
+from tests.storage.logs import FOLDER, NOW, open_log
 
 
 def names(log: MetadataLog, start: int = 0, end: int | None = None) -> list[tuple[int, str]]:
@@ -60,3 +62,31 @@ def test_no_decision_is_larger_than_a_batch() -> None:
     log = MetadataLog(open_log())
     with pytest.raises(AssertionError):
         log.append([topic(1)] * (MAX_RECORDS_IN_BATCH + 1), 1, NOW)
+
+
+def test_damage_is_found_and_its_place_is_named() -> None:
+    disk = SimulatedDisk()
+    log = MetadataLog(open_log(disk))
+    log.begin_epoch(1, 0, [0], NOW)
+    log.append([topic(1)], 1, NOW)
+    position = len(log.log.read(0, 1).records)
+    log.append([topic(2)], 1, NOW)
+    file = FOLDER / "00000000000000000000.log"
+    sound = disk.read_file(file)
+    epochs = {position + each for each in (12, 13, 14, 15)} | {2 * position + each for each in (12, 13, 14, 15)}
+    for at in sorted(set(range(position, len(sound))) - epochs):
+        damaged = bytearray(sound)
+        damaged[at] ^= 0x10
+        disk.open_file(file).write_at(0, bytes(damaged))
+        with pytest.raises(CorruptFile, match=r"t-0: no metadata at offset [12]:"):
+            list(log.replay(0))
+    disk.open_file(file).write_at(0, sound)
+    assert names(log) == [(1, "t1"), (2, "t2")]
+
+
+def test_what_is_no_metadata_is_said_to_be_none() -> None:
+    log = MetadataLog(open_log())
+    batch = build([Record(0, NOW, None, b"\x05nonsense")])
+    log.log.append_as_leader(batch, 1, NOW, Origin.RAFT_LEADER)
+    with pytest.raises(CorruptFile, match="no metadata at offset 0: a metadata record of frame version 5"):
+        list(log.replay(0))

@@ -34,11 +34,11 @@ def wrong_correlation_id(original: Any, node: Any, request: Any, response: Any) 
     "A request with a tagged field that the broker does not know closes the connection.",
     caught_by=("FRM", "API"),
 )
-def unknown_tags_refused(original: Any, view: memoryview, position: int, size: int) -> Any:
-    tags, end = original(view, position, size)
+def unknown_tags_refused(original: Any, view: memoryview, position: int, size: int, budget: int) -> Any:
+    tags, end, left = original(view, position, size, budget)
     if tags:
         raise CodecError(f"unknown tagged field {tags[0][0]}")
-    return tags, end
+    return tags, end, left
 
 
 @mutant(

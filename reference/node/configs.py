@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from reference.controller import configs
 from reference.controller.config_table import BROKER
 from reference.controller.configs import Alteration, Setting
+from reference.controller.elections import clear_eligible
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from reference.controller.topics import validate_topic_name
 from reference.node.requests import Request
@@ -25,6 +26,9 @@ from reference.protocol.primitives import TimestampMs
 if TYPE_CHECKING:
     from reference.node.node import Node
 
+MAX_RESOURCES = 4_000
+"""Resources that one DescribeConfigs answers for: about a second's work."""
+
 Result = DescribeConfigsResponse.DescribeConfigsResult
 Described = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
@@ -33,8 +37,25 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 def describe_configs(
     node: Node, request: Request, body: DescribeConfigsRequest, now: TimestampMs
 ) -> DescribeConfigsResponse:
-    """The settings of topics and of this broker, with their sources (CFG-01, CFG-02)."""
-    return DescribeConfigsResponse(results=[_describe(node, resource, body) for resource in body.resources])
+    """The settings of topics and of this broker, with their sources (CFG-01, CFG-02).
+
+    Each answer has hundreds of settings: of a request for more than MAX_RESOURCES the rest is refused.
+    """
+    return DescribeConfigsResponse(
+        results=[
+            _describe(node, resource, body) if number < MAX_RESOURCES else _too_many(resource)
+            for number, resource in enumerate(body.resources)
+        ]
+    )
+
+
+def _too_many(resource: DescribeConfigsRequest.DescribeConfigsResource) -> Result:
+    return Result(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_code=ErrorCode.POLICY_VIOLATION,
+        error_message=f"More than {MAX_RESOURCES} resources in one request.",
+    )
 
 
 def _describe(
@@ -160,7 +181,7 @@ def _alter(
             _require_legal(resource)
             records = plan(resource)
             if records and not validate_only:
-                node.commit_metadata([*records], now)
+                node.commit_metadata([*records, *clear_eligible(node.image, records)], now)
             yield resource, ErrorCode.NONE, None
         except KafkaError as error:
             yield resource, error.code, error.message

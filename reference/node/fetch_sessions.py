@@ -158,11 +158,13 @@ class FetchSessions:
 
 
 def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
-    """Whether an incremental response has something to tell of the partition (FSS-06)."""
+    """Whether an incremental response has something to tell of the partition (FSS-06), or of a high watermark that a
+    follower does not have, whatever it was told (KIP-1166)."""
     return (
         _has_records(result)
         or result.error_code != ErrorCode.NONE
         or result.high_watermark != wanted.told_high_watermark
+        or result.high_watermark > wanted.high_watermark
         or result.log_start_offset != wanted.told_log_start_offset
         or result.preferred_read_replica != -1
         or result.diverging_epoch.epoch >= 0
@@ -170,8 +172,9 @@ def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
 
 
 def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.PartitionData) -> None:
-    """Keep what is being told; an error is told again until it is gone. Partitions with records go last (FSS-10)."""
-    failed = result.error_code != ErrorCode.NONE
+    """Keep what is being told; an error or a divergence is told again until it is gone. Partitions with records go last
+    (FSS-10)."""
+    failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
     wanted.told_high_watermark = -1 if failed else result.high_watermark
     wanted.told_log_start_offset = -1 if failed else result.log_start_offset
     assert context.session is not None

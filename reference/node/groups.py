@@ -178,7 +178,7 @@ def write_records(node: Node, group: GroupId, records: list[KeyValue], now: Time
         return ErrorCode.NOT_COORDINATOR
     batch = build([Record(index, now, key, value, ()) for index, (key, value) in enumerate(records)])
     try:
-        partition.produce(batch, now, min_isr=node.min_isr(OFFSETS_TOPIC), origin=Origin.COORDINATOR)
+        partition.produce(batch, now, origin=Origin.COORDINATOR)
     except LogError as error:
         node.storage_failed(f"{OFFSETS_TOPIC}-{partition.index}", error)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -144,7 +144,6 @@ class Node:
         self._effects: list[Effect] = []
         self._clients: dict[ConnectionId, Client] = {}
         self._held: list[tuple[ConnectionId, bytes]] = []
-        self._min_isrs: dict[TopicName, int] = {}
         self._producer_ids = range(0)
         self._is_asking_for_ids = False
         self._is_pumping = False
@@ -381,7 +380,6 @@ class Node:
         for offset, record in quorum.committed(image.end_offset):
             image.apply(record, offset)
         image.end_offset = max(image.end_offset, quorum.high_watermark)
-        self._min_isrs.clear()
         if self.is_broker:
             was_serving = self.is_serving
             self.membership.metadata_applied(now)
@@ -551,15 +549,6 @@ class Node:
     def topic_id(self, name: TopicName) -> TopicId:
         topic = self.image.topics.get(name)
         return topic.id if topic is not None else UUID(int=0)
-
-    def min_isr(self, topic: TopicName) -> int:
-        """The topic's min.insync.replicas."""
-        found = self._min_isrs.get(topic)
-        if found is None:
-            found = self.configuration.topic(topic, "min.insync.replicas")
-            assert isinstance(found, int)
-            self._min_isrs[topic] = found
-        return found
 
     def is_alive(self, broker: NodeId) -> bool:
         found = self.image.brokers.get(broker)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from reference.node.node import Node
 
 READ_COMMITTED = 1
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+"""KIP-207; who asks in an earlier version is told LEADER_NOT_AVAILABLE."""
 
 FIRST_VERSION = {
     places.LATEST: 1,
@@ -68,6 +70,8 @@ def _list_one(
         )
     except (KafkaError, LogError) as error:
         result.error_code = error.code
+        if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+            result.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         return result
     result.offset, result.timestamp = found.offset, found.timestamp
     if version >= 4:

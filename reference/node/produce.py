@@ -113,7 +113,7 @@ def _append(
             raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request needs exactly one record batch a partition.")
         if request.version < FIRST_VERSION_WITH_ZSTD:
             refuse_zstd(records)
-        info = partition.produce(records, now, required_acks=acks, min_isr=node.min_isr(topic))
+        info = partition.produce(records, now, required_acks=acks)
     except (KafkaError, RecordsError, LogError) as error:
         return _refuse(node, partition_name=f"{topic}-{data.index}", error=error, result=result)
     result.base_offset = info.first_offset

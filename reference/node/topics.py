@@ -31,8 +31,14 @@ def create_topics(node: Node, request: Request, body: CreateTopicsRequest, now: 
     """Each topic has its own result; a name that stands there twice is refused in all its places (TOP-10, TOP-12)."""
     times = Counter(topic.name for topic in body.topics)
     results: dict[str, TopicResult] = {}
+    partitions = sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in body.topics)
     for topic in body.topics:
-        if times[topic.name] > 1:
+        if partitions > topics.MAX_PARTITIONS:
+            message = (
+                f"Excessively large number of partitions per request: {partitions}, and {topics.MAX_PARTITIONS} may be."
+            )
+            results[topic.name] = _refused(topic.name, ErrorCode.POLICY_VIOLATION, message)
+        elif times[topic.name] > 1:
             results[topic.name] = _refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         else:
             results[topic.name] = _create(node, topic, body.validate_only, request.version, now)

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from linearizability.simulation.diagram import sequence_diagram
 from linearizability.simulation.life import Outcome
-from linearizability.simulation.schedule import FAULTS, Schedule
+from linearizability.simulation.schedule import FAULTS, Fault, Schedule
 from linearizability.simulation.world import Trace
 
 MAX_LINES = 400
@@ -24,10 +25,22 @@ def plan_of(schedule: Schedule) -> list[str]:
     for number, client in enumerate(schedule.clients, 2):
         settings = ", ".join(f"{name}={value}" for name, value in client.model_dump().items() if name != "kind")
         lines.append(f"client {number}: {client.kind}, {settings}")
-    for fault in schedule.faults:
-        amount = f", amount {fault.amount}" if fault.amount else ""
-        lines.append(f"{fault.at_ms} ms: {fault.kind} for {fault.for_ms} ms{amount} — {FAULTS[fault.kind]}")
+    lines += [f"{fault.at_ms} ms: {_fault(fault)}" for fault in schedule.faults]
     return lines
+
+
+def _fault(fault: Fault) -> str:
+    """A fault with what it aims at."""
+    partition = f"{fault.topic}-{fault.partition}" if fault.topic else ""
+    aims = {
+        "controller": "the active controller",
+        "leader": f"the leader of {partition}",
+        "": f"node {fault.node}" if fault.node else partition,
+    }
+    told = [fault.kind, aims[fault.role], f"others {list(fault.others)}" if fault.others else ""]
+    told += [f"for {fault.for_ms} ms" if fault.for_ms else "", f"amount {fault.amount}" if fault.amount else ""]
+    told += [str(fault.configs) if fault.configs else ""]
+    return f"{', '.join(filter(None, told))} — {FAULTS[fault.kind]}"
 
 
 def tell(outcome: Outcome, trace: Trace) -> str:
@@ -61,3 +74,4 @@ def keep(folder: Path, schedule: Schedule, outcome: Outcome, trace: Trace) -> No
     (folder / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
     (folder / "trace.txt").write_text("\n".join(trace.lines) + "\n")
     (folder / "story.txt").write_text(tell(outcome, trace))
+    (folder / "story.mmd").write_text(sequence_diagram(trace))

@@ -6,9 +6,9 @@ from linearizability.simulation.schedule import Producer, Schedule
 SHORT_MS = 400
 
 
-def short(seed: int, mutant: str | None = None) -> Schedule:
+def short(seed: int, mutant: str | None = None, nodes: int = 1) -> Schedule:
     """The schedule of a seed with everything nearer together."""
-    schedule = draw(seed, mutant)
+    schedule = draw(seed, mutant, nodes)
     share = SHORT_MS / schedule.duration_ms
     faults = tuple(fault.model_copy(update={"at_ms": int(fault.at_ms * share)}) for fault in schedule.faults)
     clients = tuple(

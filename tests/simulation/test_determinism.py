@@ -1,4 +1,4 @@
-"""The same schedule gives the same trace, byte for byte, also in another process with other hashes."""
+"""The same schedule gives the same trace, byte for byte, also in another process with other hashes: 200 of them."""
 
 import json
 import os
@@ -8,7 +8,8 @@ import sys
 from linearizability.simulation.life import live
 from tests.simulation.short import short
 
-SEEDS = range(50)
+SEEDS = range(188)
+CLUSTER_SEEDS = range(12)
 
 PROGRAM = """
 import json, sys
@@ -21,7 +22,7 @@ for line in sys.stdin:
 
 
 def test_the_same_schedule_gives_the_same_trace_in_another_process():
-    schedules = [short(seed) for seed in SEEDS]
+    schedules = [short(seed) for seed in SEEDS] + [short(seed, nodes=3) for seed in CLUSTER_SEEDS]
     lines = "".join(json.dumps(json.loads(schedule.to_json())) + "\n" for schedule in schedules)
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     with subprocess.Popen(

@@ -38,7 +38,8 @@ A leader that decides on top of what is not committed yet reads that by `appende
 Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before anybody is told. A voter flushes
 what it fetched before it fetches on, for its next fetch tells the leader that it has it. The leader counts itself only
 with what it has flushed. When the disk refuses, the step has not happened: a handler answers KAFKA_STORAGE_ERROR, `append`
-raises it, and everything else is tried again after STORAGE_PAUSE_MS.
+raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses in the middle of a cut, the
+member `is_broken`: nobody knows what the log is then, and only a new start finds out.
 
 # Known deviations from Apache Kafka 4.3, whose org.apache.kafka.raft.KafkaRaftClient is the model
 
@@ -118,6 +119,8 @@ class Quorum(Electing, Following):
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next; None when nothing is due ever."""
         times = [waiting.deadline for waiting in self._waiting]
+        if self._log.is_broken:
+            return min(times, default=None)
         if self._paused_until is not None:
             return min([*times, self._paused_until])
         if self._state.deadline != NEVER and not self._stays_until_the_end():
@@ -157,7 +160,7 @@ class Quorum(Electing, Following):
 
     def receive(self, peer: NodeId, request: Message, response: Message, now: TimestampMs) -> None:
         """An answer has come to a request of `take_sends`; to one that is not open any more it is ignored."""
-        if self._requests.close(peer, request):
+        if self._requests.close(peer, request) and not self._log.is_broken:
             self._attempt(lambda: self._read_answer(peer, request, response, now), now)
         self._drive(now)
 

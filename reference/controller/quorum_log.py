@@ -8,7 +8,8 @@ Source: KIP-595, KIP-630; org.apache.kafka.raft.ReplicatedLog, KafkaMetadataLog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
@@ -55,6 +56,8 @@ class QuorumLog:
         Errors: StorageError; CorruptFile when the log begins where no snapshot ends.
         """
         self.log = log
+        self.is_broken = False
+        """The disk has refused in the middle of a cut: only a new start finds out what the log is."""
         self._records = MetadataLog(log)
         self.snapshots = Snapshots(disk, log.folder, log.log_start_offset)
         latest = self.snapshots.latest
@@ -169,11 +172,13 @@ class QuorumLog:
         self, epoch: Epoch, leader: NodeId, voters: Sequence[NodeId], granting: Sequence[NodeId], now: TimestampMs
     ) -> None:
         """Append the first record of a leader's epoch, durably. Errors: StorageError."""
-        self._records.begin_epoch(epoch, leader, voters, now, granting)
+        with self._whole_or_broken(self.end):
+            self._records.begin_epoch(epoch, leader, voters, now, granting)
 
     def append(self, records: Sequence[Message], epoch: Epoch, now: TimestampMs) -> Offset:
         """Append records as the leader, durably; gives the first one's offset. Errors: StorageError, RecordsError."""
-        return self._records.append(records, epoch, now)
+        with self._whole_or_broken(self.end):
+            return self._records.append(records, epoch, now)
 
     def append_fetched(self, data: Buffer, epoch: Epoch, now: TimestampMs, *, durably: bool) -> None:
         """Append what the leader of an epoch sent; batches of a newer epoch are left for its own leader to send.
@@ -205,7 +210,17 @@ class QuorumLog:
 
     def truncate(self, offset: Offset, now: TimestampMs) -> None:
         """Drop what lies from an offset on, durably. Errors: StorageError."""
-        self.log.truncate_to(offset, now)
+        with self._whole_or_broken():
+            self.log.truncate_to(offset, now)
+
+    @contextmanager
+    def _whole_or_broken(self, end: Offset | None = None) -> Generator[None]:
+        """A step that fails leaves the log broken, unless it ends where it did (`end`)."""
+        try:
+            yield
+        except StorageError:
+            self.is_broken = self.is_broken or end is None or self.end != end
+            raise
 
     # ---- snapshots
 
@@ -235,7 +250,8 @@ class QuorumLog:
         if receipt.id <= (self.last_epoch, self.end):
             raise ValueError(f"snapshot {receipt.id.file_name} ends before the log does, at {self.end}")
         self.snapshots.take(receipt)
-        self.log.truncate_fully_and_start_at(receipt.id.end_offset, now)
+        with self._whole_or_broken():
+            self.log.truncate_fully_and_start_at(receipt.id.end_offset, now)
         self.snapshots.forget_below(receipt.id.end_offset)
 
     def clean(self, now: TimestampMs, high_watermark: Offset, retention_bytes: int, retention_ms: int) -> None:

@@ -163,6 +163,11 @@ class Member:
         return isinstance(self._state, Leader) and self._high_watermark > self._state.epoch_start
 
     @property
+    def is_broken(self) -> bool:
+        """Whether the disk has refused so that only a new start helps: the member does no more, and says so to others."""
+        return self._log.is_broken
+
+    @property
     def is_voter(self) -> bool:
         return self._is_voter
 
@@ -229,7 +234,7 @@ class Member:
 
     def _drive(self, now: TimestampMs) -> None:
         """Do what the role wants at this time, and what the next one wants if it changes."""
-        if self._paused_until is not None and now < self._paused_until:
+        if self._log.is_broken or (self._paused_until is not None and now < self._paused_until):
             return
         self._paused_until = None
         self._requests.tick(now)
@@ -353,6 +358,8 @@ class Member:
 
     def _voter_error(self, sender: NodeId, epoch: Epoch) -> ErrorCode:
         """What is wrong with a request that only another voter may send to a voter."""
+        if self._log.is_broken:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if sender == self.node or epoch >= MAX_EPOCH:
@@ -363,6 +370,8 @@ class Member:
 
     def _leader_error(self, epoch: Epoch) -> ErrorCode:
         """What is wrong with a request that is for the leader of an epoch."""
+        if self._log.is_broken:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self.epoch:

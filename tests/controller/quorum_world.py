@@ -225,6 +225,9 @@ class World:
         for token, answer in quorum.take_answers():
             assert callable(token)
             token(answer)
+        if quorum.is_broken:
+            self.crash(member, power=False)
+            return
         if self._has_promised(member, quorum) and self.chance.random() < self.promise_crashes:
             self.crash(member, power=True)
             return
@@ -434,6 +437,8 @@ class World:
     def _check(self, member: Member) -> None:
         quorum = member.quorum
         assert quorum is not None
+        if quorum.is_broken:
+            return
         self._check_epoch(member, quorum)
         self._check_log(member, quorum)
         self._check_committed(member, quorum)

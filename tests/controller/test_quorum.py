@@ -475,6 +475,32 @@ def test_a_decision_that_no_batch_holds_is_refused() -> None:
     assert members[0].append([topic(1)], members.now) == 1
 
 
+def test_a_cut_that_the_disk_refuses_stops_the_member_until_it_starts_anew(three: Members) -> None:
+    three.reaches = lambda sender, receiver: False
+    for number in range(30):
+        three[0].append([topic(number)], three.now)
+    three.reaches = lambda sender, receiver: 0 not in (sender, receiver)
+    three.pass_time(6_000, step=20)
+    three.reaches = lambda sender, receiver: True
+    writes = three.disks[0].write_file
+
+    def refuse_checkpoints(path: Path, data: bytes) -> None:
+        if path.name != "quorum-state":
+            raise OSError(5, "broken")
+        writes(path, data)
+
+    three.disks[0].write_file = refuse_checkpoints  # type: ignore[method-assign]
+    three.pass_time(3_000, step=20)
+    three.disks[0].write_file = writes  # type: ignore[method-assign]
+    assert three[0].is_broken
+    assert three[0].next_deadline() is None
+    assert asked_vote(three, vote(1, epoch=50)) == (ErrorCode.KAFKA_STORAGE_ERROR, False)
+    three.lose_power(0)
+    three.start(0)
+    three.pass_time(3_000, step=20)
+    assert three[0].log_end_offset == three[1].log_end_offset == three[2].log_end_offset
+
+
 # ---- observers
 
 

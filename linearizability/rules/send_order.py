@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
@@ -22,9 +23,11 @@ def _pairs_within(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
     return first, first + 1
 
 
-def _reason(partition: Partition, context: Context, rows: np.ndarray) -> np.ndarray:
-    ordered = partition.appends.flag(Flag.ORDERED)[rows]
-    return np.where(ordered, context.contract.permits_loss("all"), UNORDERED)
+def _reason(partition: Partition, context: Context, rows: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+    """Why it may be: the producer asked for no order, or the earlier record may have been lost and its place given away."""
+    flags = partition.appends.flag
+    kept = np.where(flags(Flag.ACKS_ALL)[earlier], context.contract.permits_loss("all"), ACKS_BELOW_ALL)
+    return np.where(flags(Flag.ORDERED)[rows], kept, UNORDERED)
 
 
 def within(partition: Partition, context: Context) -> Iterator[Found]:
@@ -37,7 +40,13 @@ def within(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"sent after the record at offset {offsets[0]} by the same operation, and stored at {offsets[1]}"
         return offsets[1], appends.value[after[index]], [appends.operation[after[index]]], text
 
-    yield from found(WITHIN.id, partition, wrong, witness, lambda indices: _reason(partition, context, after[indices]))
+    yield from found(
+        WITHIN.id,
+        partition,
+        wrong,
+        witness,
+        lambda indices: _reason(partition, context, after[indices], before[indices]),
+    )
 
 
 def skip(partition: Partition, context: Context) -> Iterator[Found]:
@@ -74,13 +83,20 @@ def across(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"sent after the record at offset {offsets[0]} by the same producer, and stored at {offsets[1]}"
         return offsets[1], appends.value[row], [appends.operation[earlier], appends.operation[row]], text
 
-    yield from found(ACROSS.id, partition, wrong, witness, lambda indices: _reason(partition, context, rows[indices]))
+    def reason(indices: np.ndarray) -> np.ndarray:
+        earlier = np.array(
+            [rows[np.flatnonzero(lifted[:index] == highest[index - 1])[0]] for index in indices], np.int64
+        )
+        return _reason(partition, context, rows[indices], earlier)
+
+    yield from found(ACROSS.id, partition, wrong, witness, reason)
 
 
 ACROSS = Rule(
     id="nonmonotonic-send",
     definition="A producer's later operation was stored before an earlier one of its own.",
-    promise="Violation for an idempotent producer or one request in flight; permitted otherwise.",
+    promise="Violation for an idempotent producer or one request in flight, if the earlier record was to be kept (acks=all); "
+    "permitted otherwise.",
     source="KIP-98; requirement HIS-06",
     needs="offsets of sends, acknowledged or observed",
     cost="linear",

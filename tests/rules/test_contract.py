@@ -26,6 +26,11 @@ OVERWRITTEN = """
     0 send t-0:2@0
     1 poll t-0:2@0
 """
+STEPPED_BACK = """
+    0 send t-0:1@5
+    0 send t-0:2@4
+    1 poll t-0:2@4 t-0:1@5
+"""
 DIRTY = """
     0 txn send t-0:1 fail
     0 send t-0:2@1
@@ -35,6 +40,8 @@ DIRTY = """
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("lost-write", LOST, {}, "invalid"),
     ("lost-write", LOST, {"acks": "1"}, "valid"),
+    ("nonmonotonic-send", STEPPED_BACK, {"max_in_flight": 1}, "invalid"),
+    ("nonmonotonic-send", STEPPED_BACK, {"max_in_flight": 1, "acks": "1"}, "valid"),
     ("lost-write", LOST, {"unclean_election": True}, "valid"),
     ("lost-write", LOST, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "valid"),
     ("lost-write", LOST, {"min_isr": 2, "replicas_losing_unflushed_data": 1}, "invalid"),

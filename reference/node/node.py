@@ -24,6 +24,7 @@ from uuid import UUID
 from reference.controller import topics as topic_plans
 from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint, MetadataImage
+from reference.controller.image_records import image_records
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
 from reference.coordinator.group_coordinator import GroupCoordinator
@@ -57,6 +58,7 @@ from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.reign import Peer
 from reference.storage.disk import Disk
+from reference.storage.errors import StorageError
 from reference.storage.log_manager import LogManager
 
 MAX_HELD = 10_000
@@ -168,9 +170,14 @@ class Node:
         )  # fmt: skip
         lag_max_ms = integer("replica.lag.time.max.ms")
         self.replication = Replication(identity.node, self.partitions, self, fetching, lag_max_ms, now)
+        self._metadata_log = self.logs.metadata_log(now)
+        self._snapshot_bytes = integer("metadata.log.max.record.bytes.between.snapshots")
+        self._snapshot_interval_ms = integer("metadata.log.max.snapshot.interval.ms")
+        self._snapshot_at = self._metadata_log.size_bytes, now
+        """How large the metadata log was at the last snapshot, or at the start, and when that was."""
         self.quorum = Quorum(
             identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), disk,
-            self.logs.metadata_log(now), chance, now, directory=identity.directory_id, say=log, trace=tracer,
+            self._metadata_log, chance, now, directory=identity.directory_id, say=log, trace=tracer,
         )  # fmt: skip
         self.controller = Controller(
             self.quorum,
@@ -387,6 +394,18 @@ class Node:
                 self.replicas.reconcile(now)
                 if not was_serving:
                     self._serve_held(now)
+        self._write_snapshot_if_due(now)
+
+    def _write_snapshot_if_due(self, now: TimestampMs) -> None:
+        """Keep what the metadata amount to once enough was written or enough time is over, so that the log may be cut."""
+        size, (size_then, then) = self._metadata_log.size_bytes, self._snapshot_at
+        is_old = 0 < self._snapshot_interval_ms <= now - then
+        if is_old or size - size_then >= self._snapshot_bytes:
+            self._snapshot_at = size, now
+            try:
+                self.quorum.write_snapshot(self.image.end_offset, image_records(self.image), now)
+            except StorageError as error:
+                self.storage_failed("metadata snapshot", error)
 
     @property
     def is_serving(self) -> bool:

@@ -1,0 +1,59 @@
+"""A node keeps its metadata log short by snapshots, and starts from them."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+from reference.controller.image import Endpoint
+from reference.node.node import Identity, Node
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.storage.disk import Disk, SimulatedDisk
+
+FOLDER = Path("/data")
+PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "log.index.size.max.bytes": "2048"}
+NOW = 1_700_000_000_000
+
+
+def start(disk: SimulatedDisk, now: int) -> Node:
+    identity = Identity(1, "simulated-cluster-id00", uuid.UUID(int=now), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
+    return Node(identity, PROPERTIES, cast(Disk, disk), FOLDER, cast(Any, random.Random(now)), now)
+
+
+def create(node: Node, name: str, now: int) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    node.ask_controller("topics", CreateTopicsRequest(topics=[topic]), lambda answer, then: None, now)
+
+
+def delete(node: Node, name: str, now: int) -> None:
+    body = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
+    node.ask_controller("topics", body, lambda answer, then: None, now)
+
+
+def snapshots(disk: SimulatedDisk) -> list[str]:
+    return [name for name in disk.list_folder(FOLDER / "__cluster_metadata-0") if name.endswith(".checkpoint")]
+
+
+def test_snapshots_are_written_and_tell_what_the_log_told() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    disk.sync_folder(FOLDER.parent)
+    node = start(disk, NOW)
+    assert snapshots(disk) == []
+    for number in range(60):
+        create(node, f"topic-{number}", NOW + number)
+        if number % 3:
+            delete(node, f"topic-{number}", NOW + number)
+    assert snapshots(disk)
+    before = node.image
+    assert len(before.topics) == 20
+    disk.lose_power(random.Random(1))
+    again = start(disk, NOW + 1000)
+    assert {name: topic.id for name, topic in again.image.topics.items()} == {
+        name: topic.id for name, topic in before.topics.items()
+    }
+    assert again.image.features == before.features
+    assert again.is_serving and len(again.partitions) == 20

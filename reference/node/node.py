@@ -56,7 +56,7 @@ from reference.protocol.primitives import Buffer, Epoch, NodeId, ProducerId, Tim
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
-from reference.replication.reign import Peer
+from reference.replication.reign import Peer, TruncationRule
 from reference.storage.disk import Disk
 from reference.storage.errors import StorageError
 from reference.storage.log_manager import LogManager
@@ -160,7 +160,8 @@ class Node:
         self.logs.expiry_check_ms = integer("producer.id.expiration.check.interval.ms")
         self.logs.load(now)
         self.replicas = Replicas(
-            identity.node, self.image, self.configuration, self.logs, self, now, brokers=self.peer_of, trace=tracer,
+            identity.node, self.image, self.configuration, self.logs, self, now, brokers=self.peer_of,
+            truncation=_truncation(properties), trace=tracer,
         )  # fmt: skip
         self.partitions = self.replicas.partitions
         fetching = FetchSettings(
@@ -681,6 +682,12 @@ NOWHERE: Address = ("127.0.0.1", 1)
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip().upper() for name in text.split(",") if name.strip())
+
+
+def _truncation(properties: Mapping[str, str]) -> TruncationRule:
+    """The historical switch: before KIP-101 followers cut their logs to their high watermarks."""
+    historical = properties.get("tidegauge.replica.truncation") == "high-watermark"
+    return "high-watermark" if historical else "leader-epoch"
 
 
 def _roles(properties: Mapping[str, str]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicName
 from reference.replication.partition import Partition, Reign, Trace
-from reference.replication.reign import Brokers
+from reference.replication.reign import Brokers, TruncationRule
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError, StorageError
 from reference.storage.log_manager import LogManager
@@ -53,9 +53,10 @@ class Replicas:
         now: TimestampMs,
         *,
         brokers: Brokers,
+        truncation: TruncationRule,
         trace: Trace | None,
     ) -> None:
-        """`brokers` finds the registrations by which leaders judge followers."""
+        """`brokers` finds the registrations by which leaders judge followers; `truncation` is followers' rule."""
         self.partitions: dict[Key, Partition] = {}
         self._node = node
         self._image = image
@@ -63,6 +64,7 @@ class Replicas:
         self._logs = logs
         self._listener = listener
         self._brokers = brokers
+        self._truncation: TruncationRule = truncation
         self._trace = trace
         self._lag_max_ms = configuration.integer("replica.lag.time.max.ms")
         self._retention_interval_ms = configuration.integer("log.retention.check.interval.ms")
@@ -119,7 +121,8 @@ class Replicas:
         log = self._logs.get_or_create(topic.name, index, topic.id, config, now)
         partition = Partition(
             topic.name, topic.id, index, log, self._node,
-            trace=self._trace, brokers=self._brokers, min_isr=min_isr, lag_max_ms=self._lag_max_ms,
+            trace=self._trace, brokers=self._brokers, truncation=self._truncation, min_isr=min_isr,
+            lag_max_ms=self._lag_max_ms,
         )  # fmt: skip
         partition.restart(self._logs.high_watermark(topic.name, index))
         return partition

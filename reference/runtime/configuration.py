@@ -19,6 +19,7 @@ from reference.controller.config_table import BROKER, TOPIC
 EXTENSIONS = {
     "tidegauge.metrics.listener": "HOST:PORT of the Prometheus metrics endpoint; none by default",
     "tidegauge.log.format": "text or json",
+    "tidegauge.replica.truncation": "leader-epoch, or high-watermark as before KIP-101, which loses records: for tests of tests",
     "tidegauge.trace.file": "a file for the trace of specification-level steps; none by default",
 }
 """Names of our own; everything else is Kafka's."""
@@ -102,6 +103,9 @@ class ServerConfiguration(BaseModel):
     log_dirs: Names = Field(alias="log.dirs")
     metrics_listener: str | None = Field(alias="tidegauge.metrics.listener", default=None)
     log_format: str = Field(alias="tidegauge.log.format", default="text", pattern="^(text|json)$")
+    truncation: str = Field(
+        alias="tidegauge.replica.truncation", default="leader-epoch", pattern="^(leader-epoch|high-watermark)$"
+    )
     trace_file: Path | None = Field(alias="tidegauge.trace.file", default=None)
     properties: dict[str, str] = Field(default_factory=dict[str, str])
 

@@ -60,8 +60,8 @@ CLUSTER_PROPERTIES = {
     "broker.heartbeat.interval.ms": "150",
     "controller.quorum.election.timeout.ms": "200",
     "controller.quorum.election.backoff.max.ms": "200",
-    "controller.quorum.fetch.timeout.ms": "400",
-    "controller.quorum.request.timeout.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "1100",
+    "controller.quorum.request.timeout.ms": "800",
     "replica.lag.time.max.ms": "400",
     "replica.fetch.wait.max.ms": "100",
     "replica.fetch.backoff.ms": "50",
@@ -70,7 +70,10 @@ CLUSTER_PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
     "min.insync.replicas": "2",
 }
-"""What several nodes have besides: everything that waits waits less, for a life is short."""
+"""What several nodes have besides: everything that waits waits less, for a life is short.
+
+A voter must wait for its leader longer than twice the 500 ms for which that holds a fetch: else idle clusters elect for ever.
+"""
 
 PLAINTEXT, CONTROLLER = "PLAINTEXT", "CONTROLLER"
 PORTS = {PLAINTEXT: 9092, CONTROLLER: 9093}

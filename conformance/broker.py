@@ -143,6 +143,12 @@ class Broker:
             self._by_address[key] = self.connect(key)
         return self._by_address[key]
 
+    def hang_up(self, addresses: Collection[tuple[str, int]]) -> None:
+        """Close the standing connections to some addresses; the next request to one of them opens a new one."""
+        for address in addresses:
+            if address in self._by_address:
+                self._by_address.pop(address).close()
+
     def call(
         self, request: Message, version: int | None = None, *, to: Connection | tuple[str, int] | None = None,
         timeout_s: float | None = None,

@@ -4,6 +4,7 @@ import time
 
 from conformance.batches import CODECS, GZIP, LOG_APPEND_TIME, NONE, Record, batch, batches, records, stored_as, values
 from conformance.broker import EARLIEST, Broker, Topic, only, produce_request
+from conformance.cluster import LAG_MS, QUICK, cluster, in_time
 from conformance.requirement import MUST, SHOULD, requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
@@ -12,6 +13,9 @@ from reference.protocol.primitives import NO_UUID
 
 CLOCKS_MS = 60_000
 """How far the target's clock may be from ours."""
+REPLICATED_S = 120.0
+"""The longest that a test with several replicas may take."""
+FREEZES = ("pause", "resume")
 ANY_RECORD = (
     Record(b"value", b"key", (("h", b"1"), ("h", b"2"), ("", b""), ("null", None)), 1_700_000_000_000),
     Record(None, b"key", (), 1_700_000_000_007),
@@ -221,6 +225,142 @@ def every_version_stores(broker: Broker) -> None:
         all(one.data == stored_as(data, one) for one in stored), f"{len(stored)} batches are stored as they were sent"
     )
     broker.expect_equal("the batches in the log", len(stored), highest - max(lowest, 3) + 1)
+
+
+@requirement(
+    "ACK-04",
+    level=MUST,
+    source="Partition.checkEnoughReplicasReachOffset; DelayedProduce",
+    sentence="Produce with acks=-1 is answered once the high watermark is past the batch: a fetch right after it gets the batch.",
+    accepted="each of thirty batches from a fetch that does not wait, at the leader of three replicas",
+    nodes=3, configs=QUICK, deadline_s=REPLICATED_S,
+)  # fmt: skip
+def shown_once_acknowledged(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        topic = nodes.topic(*nodes.cast(), in_sync=2)
+        for number in range(30):
+            offset = broker.append(topic, batch(b"%d" % number), acks=-1)
+            part = broker.fetch(topic, offset, max_wait_ms=0)
+            found = (values(part.records or b""), part.high_watermark)
+            broker.expect_equal(
+                f"records and high watermark after offset {offset}", found, ([b"%d" % number], offset + 1)
+            )
+
+
+@requirement(
+    "ACK-05",
+    level=MUST,
+    source="Partition.appendRecordsToLeader; min.insync.replicas",
+    sentence="Produce with acks=-1 to a partition with fewer than min.insync.replicas in sync is NOT_ENOUGH_REPLICAS, and "
+    "nothing is appended.",
+    accepted="NOT_ENOUGH_REPLICAS(19), the same log end offset; NONE(0) once a replica is back",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=REPLICATED_S,
+)  # fmt: skip
+def not_enough_replicas(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic = nodes.topic(leader, follower, in_sync=2)
+        nodes.freeze_out(topic, follower, b"a")
+        for _ in range(3):
+            result = broker.produce(topic, batch(b"refused"), acks=-1)
+            broker.expect_error(result.error_code, ErrorCode.NOT_ENOUGH_REPLICAS)
+        nodes.resume(follower)
+        nodes.await_isr(topic, leader, follower)
+        broker.expect_equal("the next base offset", broker.append(topic, batch(b"b"), acks=-1), 1)
+        broker.expect_equal("the log", values(broker.log(topic)), [b"a", b"b"])
+
+
+@requirement(
+    "ACK-06",
+    level=MUST,
+    source="Partition.checkEnoughReplicasReachOffset; Partition.isUnderMinIsr; DelayedProduce",
+    sentence="Produce with acks=-1 that is appended, and of whose replicas fewer than min.insync.replicas stay in sync, is never "
+    "acknowledged; whether it stays is open.",
+    accepted="since Kafka 4.0 REQUEST_TIMED_OUT(7), before that NOT_ENOUGH_REPLICAS_AFTER_APPEND(20), although the follower that "
+    "did not copy it has left the ISR",
+    tolerated="the other one of the two",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=REPLICATED_S,
+    draft="the draft knew NOT_ENOUGH_REPLICAS_AFTER_APPEND only; since Kafka 4.0 the high watermark stands still below "
+    "min.insync.replicas, so the write runs out of time instead",
+)  # fmt: skip
+def not_enough_replicas_any_more(broker: Broker) -> None:
+    expected, other = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    if not broker.is_kafka("4.0"):
+        expected, other = other, expected
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+
+        def once() -> bool:
+            topic = nodes.topic(leader, follower, in_sync=2)
+            broker.append(topic, batch(b"a"))
+            with nodes.paused(follower):
+                to = broker.connect(nodes.address(leader), timeout_s=60.0)
+                result = broker.produce(topic, batch(b"b"), acks=-1, timeout_ms=3 * LAG_MS, to=to)
+                left = follower not in nodes.state(topic).isr
+            if result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS or not left:
+                return False
+            broker.expect_error(result.error_code, expected, tolerated=[other])
+            nodes.await_isr(topic, leader, follower)
+            broker.eventually(lambda: broker.end_offset(topic) == 2, "the record is shown once the follower is back")
+            broker.expect_equal("the log", values(broker.log(topic)), [b"a", b"b"])
+            return True
+
+        in_time(broker, once)
+
+
+@requirement(
+    "ACK-07",
+    level=MUST,
+    source="Partition.appendRecordsToLeader; documentation, design 4.7",
+    sentence="Produce with acks=1 and with acks=0 is not held to min.insync.replicas.",
+    accepted="NONE(0) and the next base offset with one of two replicas in sync; every record once the other one is back",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=REPLICATED_S,
+)  # fmt: skip
+def fewer_for_less(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic = nodes.topic(leader, follower, in_sync=2)
+        nodes.freeze_out(topic, follower, b"a")
+        broker.expect_equal("the base offset with acks=1", broker.append(topic, batch(b"b"), acks=1), 1)
+        connection = broker.connect(nodes.address(leader))
+        request = produce_request({(topic, 0): batch(b"c")}, acks=0)
+        connection.send(request, broker.version_for(request), awaited=False, note="acks=0")
+        broker.metadata([], to=connection)
+        broker.expect_equal("the next base offset with acks=1", broker.append(topic, batch(b"d"), acks=1), 3)
+        nodes.resume(follower)
+        broker.eventually(lambda: broker.end_offset(topic) == 4, "all are shown", within_s=REPLICATED_S)
+        broker.expect_equal("the log", values(broker.log(topic)), [b"a", b"b", b"c", b"d"])
+
+
+@requirement(
+    "ACK-08",
+    level=MUST,
+    source="DelayedProduce; ProduceRequest schema (TimeoutMs)",
+    sentence="Produce with acks=-1 that a replica in sync does not copy is REQUEST_TIMED_OUT after the request's timeout; "
+    "whether the record stays is open.",
+    accepted="REQUEST_TIMED_OUT(7) while a follower is frozen and in sync; the record once it goes on",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=REPLICATED_S,
+)  # fmt: skip
+def timed_out(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+
+        def once() -> bool:
+            topic = nodes.topic(leader, follower)
+            broker.append(topic, batch(b"a"))
+            with nodes.paused(follower) as moment:
+                result = broker.produce(topic, batch(b"b"), acks=-1, timeout_ms=500)
+                if not moment.lasts:
+                    return False
+                broker.expect_error(result.error_code, ErrorCode.REQUEST_TIMED_OUT)
+                seen = broker.end_offset(topic)
+                if not moment.lasts:
+                    return False
+                broker.expect_equal("the high watermark", seen, 1)
+            broker.eventually(lambda: broker.end_offset(topic) == 2, "it is shown at last", within_s=REPLICATED_S)
+            return True
+
+        in_time(broker, once)
 
 
 @requirement(

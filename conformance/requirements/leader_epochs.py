@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.batches import batch, batches
-from conformance.broker import LATEST, Broker, Topic, only
+from conformance.broker import LATEST, Broker, Topic, fetch_request, only
+from conformance.cluster import QUICK, cluster
 from conformance.requirement import MUST, requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
@@ -205,3 +206,95 @@ def unknown_topic_or_partition(broker: Broker) -> None:
             broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, {what}")
             broker.expect_equal("its partition", found.partition, partition)
             broker.expect_equal("epoch and end offset", (found.leader_epoch, found.end_offset), (UNKNOWN, UNKNOWN))
+
+
+@requirement(
+    "EPO-07",
+    level=MUST,
+    source="KIP-595; Partition.readRecords; DelayedFetch",
+    sentence="Fetch whose last fetched epoch and offset are not on the leader's history is told where the two part, gets no "
+    "records, and does not wait.",
+    accepted="the diverging epoch with its end offset, for an offset beyond that epoch's end and for an epoch that never was; "
+    "records and no diverging epoch for what is on the history",
+    nodes=3, configs=QUICK, apis={"Fetch": 12}, deadline_s=120,
+)  # fmt: skip
+def where_histories_part(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        first, second, _ = nodes.cast()
+        topic = nodes.topic(first, second)
+        old = nodes.state(topic).epoch
+        broker.append(topic, batch(b"a", b"b", b"c"))
+        new = nodes.lead(topic, second).epoch
+        broker.append(topic, batch(b"d"))
+        broker.append(topic, batch(b"e"))
+        broker.saw(f"epoch {old} ends at 3, epoch {new} at 5")
+        for offset, last in ((4, old), (5, old), (5, new - 1)):
+            part = after_epoch(broker, topic, offset, last, max_wait_ms=60_000)
+            parted = (part.diverging_epoch.epoch, part.diverging_epoch.end_offset, bytes(part.records or b""))
+            broker.expect_error(part.error_code, ErrorCode.NONE, what=f"offset {offset} after epoch {last}")
+            broker.expect_equal("diverging epoch, its end offset, records", parted, (old, 3, b""))
+        for offset, last in ((3, old), (4, new), (1, old)):
+            part = after_epoch(broker, topic, offset, last)
+            broker.expect_equal("the diverging epoch", part.diverging_epoch.epoch, UNKNOWN)
+            broker.expect(bool(part.records), f"records for offset {offset} after epoch {last}")
+
+
+def after_epoch(broker: Broker, topic: Topic, offset: int, last_fetched: int, *, max_wait_ms: int = 0) -> Any:
+    """A fetch that says the epoch of the record before; gives the partition's result."""
+    request = fetch_request({(topic, 0): offset}, max_wait_ms=max_wait_ms, last_fetched_epoch=last_fetched)
+    answer = broker.call(request, to=broker.leader(topic))
+    return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
+
+
+@requirement(
+    "EPO-08",
+    level=MUST,
+    source="KIP-101; PartitionChangeBuilder",
+    sentence="The leader epoch grows with each change of the leader, and is the same from all brokers.",
+    accepted="a later epoch after each of four elections; every broker comes to tell the same leader and epoch",
+    nodes=3, configs=QUICK, deadline_s=120,
+)  # fmt: skip
+def epochs_grow(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        first, second, third = nodes.cast()
+        topic = nodes.topic(first, second, third)
+        for node in (second, third, first, third):
+            before = nodes.state(topic)
+            after = nodes.lead(topic, node)
+            broker.expect(after.epoch > before.epoch, f"epoch {after.epoch} after {before.epoch}")
+            for witness in nodes.reachable:
+                told = broker.eventually(
+                    lambda witness=witness, before=before: (
+                        seen if (seen := nodes.state(topic, witness)).epoch > before.epoch else None
+                    ),
+                    f"node {witness} tells of a later epoch",
+                )
+                broker.expect_equal(
+                    f"what node {witness} tells", (told.leader, told.epoch), (after.leader, after.epoch)
+                )
+
+
+@requirement(
+    "EPO-09",
+    level=MUST,
+    source="KIP-101; record batch format (PartitionLeaderEpoch)",
+    sentence="Each batch bears the leader epoch in which it was appended, and epochs do not go down along the log, on "
+    "any replica.",
+    accepted="over three elections the epoch of each batch's leader, from the leader and from each follower, in the same bytes",
+    nodes=3, configs=QUICK, apis={"Fetch": 11}, deadline_s=120,
+)  # fmt: skip
+def epochs_along_the_log(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        first, second, third = nodes.cast()
+        topic = nodes.topic(first, second, third)
+        written: list[int] = []
+        for node in (first, second, third, first):
+            state = nodes.lead(topic, node) if written else nodes.state(topic)
+            for _ in range(2):
+                broker.append(topic, batch(b"x"))
+                written.append(state.epoch)
+        logs = [nodes.log_from(topic, node, len(written)) for node in (first, second, third)]
+        stored = [one.partition_leader_epoch for one in batches(logs[0])]
+        broker.expect_equal("the epochs of the batches", stored, written)
+        broker.expect_equal("the same in order", stored, sorted(stored))
+        broker.expect(logs[0] == logs[1] == logs[2], "all three nodes have the same bytes")

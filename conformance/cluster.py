@@ -1,0 +1,443 @@
+"""The nodes of a target, to be looked at one by one and to be hurt; whole again at the end.
+
+    with cluster(broker) as nodes:
+        topic = nodes.topic(1, 2)                # a partition on nodes 1 and 2; node 1 leads
+        nodes.kill(1)
+        nodes.await_state(topic, lambda state: state.leader == 2, "node 2 leads")
+
+What is said of a partition is what Metadata says, asked of a node that lives. Whoever freezes or ends a node asks another
+one from then on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.batches import batch, next_offset, values
+from conformance.broker import RETRIABLE, Broker, Skipped, Topic, error_name, fetch_request, only
+from conformance.wire import Connection, Failed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
+from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.metadata import MetadataRequest
+
+LAG_MS = 3_000
+SESSION_MS = 6_000
+QUICK = {
+    "auto.leader.rebalance.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "replica.lag.time.max.ms": str(LAG_MS),
+}
+"""Short bounds, for who leaves an ISR and for who counts as dead; the first well below the second, to tell them apart."""
+STATE_WITHIN_S = 45.0
+"""How long a state that the bounds above make come may take on a machine that is busy."""
+WHOLE_WITHIN_S = 120.0
+MOMENT_S = (LAG_MS - 700) / 1000
+"""For so long a follower that was in sync when it froze is still in the ISR; its last fetch may be half a second old."""
+ATTEMPTS = 4
+"""How often what needs a moment in time is tried where the machine was too slow for it."""
+RETRY_S = 0.05
+"""How long a writer waits after an error."""
+NOBODY = -1
+PREFERRED, UNCLEAN = 0, 1
+"""Election types of ElectLeaders."""
+CONNECTION_LOST = "the connection"
+"""Stands in for an error code where no answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One partition, as a node's Metadata tells it."""
+
+    leader: int
+    epoch: int
+    replicas: tuple[int, ...]
+    isr: frozenset[int]
+
+
+@dataclass
+class Writes:
+    """What a client wrote with acks=-1, one record after the other, and what it was told."""
+
+    sent: list[bytes] = field(default_factory=list[bytes])
+    acknowledged: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Value -> its offset."""
+    errors: list[int | str] = field(default_factory=list[int | str])
+
+    def value(self) -> bytes:
+        """Another value to write."""
+        self.sent.append(b"%d" % len(self.sent))
+        return self.sent[-1]
+
+
+@dataclass
+class Moment:
+    """The time since followers froze."""
+
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether they are in the ISRs for certain."""
+        return time.monotonic() - self.began_s < MOMENT_S
+
+
+def in_time(broker: Broker, once: Callable[[], bool]) -> None:
+    """Try what needs a moment until it was there: `once` says whether it was. Skips where the machine is too slow."""
+    for _ in range(ATTEMPTS):
+        if once():
+            return
+    broker.skip(f"the machine was too slow {ATTEMPTS} times for what must be done while a frozen follower is in sync")
+
+
+@contextmanager
+def cluster(broker: Broker) -> Iterator[Cluster]:
+    """The target's nodes; whatever was done to them is undone at the end."""
+    nodes = Cluster(broker)
+    try:
+        yield nodes
+    finally:
+        nodes.mend()
+
+
+class Cluster:
+    """The nodes of a target of which all live."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.addresses = broker.eventually(self._whole, "Metadata tells of every broker", within_s=STATE_WITHIN_S)
+        """Node -> where clients reach it; all of them, also those that are down later."""
+        self.frozen: set[int] = set()
+        self.down: set[int] = set()
+
+    def cast(self) -> tuple[int, int, int]:
+        """Who plays which part: a leader and a follower to be hurt, and a third node, which is the active controller.
+
+        Hurting a node that is not the active controller costs no election of another one. Where DescribeQuorum is not
+        served, nobody knows who that is.
+        """
+        ids = sorted(self.addresses)
+        if len(ids) < 3:
+            raise Failed(f"Metadata tells of the brokers {ids} only")
+        with suppress(Skipped):
+            active = self.quorum().leader_id
+            ids.sort(key=lambda node: node == active)
+        return ids[0], ids[1], ids[2]
+
+    # ---- hurting
+
+    @contextmanager
+    def paused(self, *nodes: int) -> Iterator[Moment]:
+        """Freeze nodes for a while. What only holds while they are in the ISRs still is seen in a `Moment`."""
+        self.pause(*nodes)
+        try:
+            yield Moment()
+        finally:
+            self.resume(*(set(nodes) & self.frozen))
+
+    def pause(self, *nodes: int) -> None:
+        """Freeze nodes: their sockets stay, and nothing answers."""
+        self._leave(nodes)
+        self.frozen |= set(nodes)
+        for node in nodes:
+            self.broker.target.pause(node)
+
+    def freeze_out(self, topic: Topic, follower: int, value: bytes) -> State:
+        """Freeze a follower, write a record with acks=1, and wait until the follower is out of the ISR.
+
+        A follower lags behind only where there is something to fetch. It may have this record still: a fetch that waited at
+        the leader is answered by it, and heard when the follower goes on.
+        """
+        self.pause(follower)
+        self.broker.append(topic, batch(value), acks=1)
+        return self.await_state(topic, lambda state: follower not in state.isr, f"node {follower} is not in sync")
+
+    def resume(self, *nodes: int) -> None:
+        """Let frozen nodes go on."""
+        for node in nodes:
+            self.broker.target.resume(node)
+        self.frozen -= set(nodes)
+
+    def kill(self, *nodes: int) -> None:
+        """End nodes at once."""
+        self._leave(nodes)
+        self.down |= set(nodes)
+        for node in nodes:
+            self.broker.target.kill(node)
+        self.frozen -= set(nodes)
+
+    def stop(self, node: int) -> None:
+        """End a node in good order; returns when it is gone."""
+        self._leave([node])
+        self.down.add(node)
+        self.broker.target.stop(node)
+
+    def stop_during(self, node: int, work: Callable[[], None]) -> None:
+        """End a node in good order while something else goes on; returns when both are done."""
+        leaving = threading.Thread(target=self.broker.target.stop, args=(node,), daemon=True)
+        self._leave([node])
+        leaving.start()
+        try:
+            work()
+        finally:
+            leaving.join(WHOLE_WITHIN_S)
+            self.broker.hang_up([self.addresses[node]])
+            self.down.add(node)
+
+    def restart(self, *nodes: int) -> None:
+        """Start nodes that are down, and wait until every node knows them."""
+        for node in nodes:
+            self.broker.target.restart(node, wait=False)
+        self.down -= set(nodes)
+        self.await_known(*nodes)
+
+    def mend(self) -> None:
+        """Whole again: every node runs, and every node knows all of them.
+
+        Errors: Failed where a node does not come back.
+        """
+        if not self.frozen and not self.down:
+            return
+        self.broker.deadline.at_s = max(self.broker.deadline.at_s, time.monotonic() + WHOLE_WITHIN_S)
+        self.resume(*self.frozen)
+        self.restart(*self.down)
+        self.broker.entrance = None
+        self.await_known(*self.addresses)
+
+    def _leave(self, nodes: Any) -> None:
+        """Ask somebody else from now on."""
+        gone = {self.addresses[node] for node in nodes}
+        self.broker.hang_up(gone)
+        left = [node for node in sorted(self.addresses) if node not in self.frozen | self.down | set(nodes)]
+        self.broker.entrance = self.addresses[left[0]] if left else None
+
+    # ---- looking
+
+    def address(self, node: int) -> tuple[str, int]:
+        """Where clients reach a node."""
+        if node not in self.addresses:
+            raise Failed(f"node {node} is not among the brokers {sorted(self.addresses)} that Metadata told of")
+        return self.addresses[node]
+
+    @property
+    def reachable(self) -> list[int]:
+        """The nodes that were not hurt, or have been mended."""
+        return [node for node in sorted(self.addresses) if node not in self.frozen | self.down]
+
+    def living(self, via: int | None = None) -> list[int]:
+        """The brokers that Metadata tells of: those that are not fenced."""
+        return sorted(self._living(self.address(via) if via is not None else None))
+
+    def _living(self, to: tuple[str, int] | None = None) -> dict[int, tuple[str, int]]:
+        return {one.node_id: (one.host, one.port) for one in self.broker.metadata([], to=to).brokers}
+
+    def _whole(self) -> dict[int, tuple[str, int]] | None:
+        """The brokers, once there are as many as at the target's start: one that was frozen comes back by itself."""
+        living = self._living()
+        return living if len(living) >= self.broker.subject.nodes else None
+
+    def await_known(self, *nodes: int) -> None:
+        """Wait until every node that runs tells of these nodes."""
+        for witness in self.reachable:
+            self.broker.eventually(
+                lambda witness=witness: self.try_living(witness) >= set(nodes),
+                f"node {witness} tells of the brokers {sorted(nodes)}",
+                within_s=WHOLE_WITHIN_S,
+            )
+
+    def try_living(self, via: int) -> set[int]:
+        """The brokers that a node tells of; none while it does not answer."""
+        with suppress(Failed):
+            return set(self.living(via))
+        return set()
+
+    def state(self, topic: Topic, via: int | None = None) -> State:
+        """Partition 0 as Metadata tells it, asked of one node or of any."""
+        asked = [MetadataRequest.MetadataRequestTopic(name=topic.name)]
+        answer = self.broker.metadata(asked, to=self.address(via) if via is not None else None)
+        found = only(only(answer.topics, f"entry for {topic.name}").partitions, "partition")
+        return State(found.leader_id, found.leader_epoch, tuple(found.replica_nodes), frozenset(found.isr_nodes))
+
+    def await_state(
+        self, topic: Topic, wanted: Callable[[State], bool], what: str, *, within_s: float = STATE_WITHIN_S
+    ) -> State:
+        """Wait until the partition is in a state; gives the first such state that was seen."""
+
+        def found() -> State | None:
+            with suppress(Failed):
+                state = self.state(topic)
+                return state if wanted(state) else None
+            return None
+
+        state = self.broker.eventually(found, f"{topic.name}-0: {what}", within_s=within_s)
+        self.broker.saw(f"{what}: leader {state.leader}, epoch {state.epoch}, in sync {sorted(state.isr)}")
+        return state
+
+    def await_isr(self, topic: Topic, *nodes: int) -> State:
+        """Wait until exactly these nodes are in sync."""
+        return self.await_state(topic, lambda state: state.isr == set(nodes), f"{sorted(nodes)} are in sync")
+
+    def await_leader(self, topic: Topic, *nodes: int, above: int = NOBODY) -> State:
+        """Wait until one of these nodes leads, in an epoch above the given one, and serves."""
+        told = " or ".join(map(str, nodes))
+        state = self.await_state(topic, lambda one: one.leader in nodes and one.epoch > above, f"node {told} leads")
+        self.await_served(topic)
+        return state
+
+    def await_served(self, topic: Topic) -> None:
+        """Wait until the leader answers for the partition, and knows its high watermark."""
+
+        def served() -> bool:
+            with suppress(Failed):
+                return self.broker.end_offset(topic) >= 0
+            return False
+
+        self.broker.eventually(served, f"the leader of {topic.name} serves it", within_s=STATE_WITHIN_S)
+
+    def described(self, topic: Topic) -> Any:
+        """Partition 0 as DescribeTopicPartitions tells it, eligible leader replicas included."""
+        asked = DescribeTopicPartitionsRequest.TopicRequest(name=topic.name)
+        answer = self.broker.call(DescribeTopicPartitionsRequest(topics=[asked]))
+        return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+
+    def quorum(self) -> Any:
+        """The partition of the metadata's own topic, as DescribeQuorum tells it."""
+        partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+        topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        answer = self.broker.call(DescribeQuorumRequest(topics=[topic]))
+        self.broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeQuorum")
+        return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+
+    # ---- topics and records
+
+    def topic(self, *replicas: int, configs: Mapping[str, str] | None = None, in_sync: int = 1) -> Topic:
+        """A topic of one partition on these nodes, all in sync; the first one leads. `in_sync` is its min.insync.replicas."""
+        name = self.broker.unused_name()
+        given = {"retention.ms": "-1", "min.insync.replicas": str(in_sync)} | dict(configs or {})
+
+        def made() -> bool:
+            error = self.broker.create_topic(name, configs=given, placed=[replicas]).error_code
+            if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return True
+            if error not in (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.INVALID_REPLICATION_FACTOR):
+                raise Failed(f"a topic on nodes {replicas} could not be made: {error_name(error)}")
+            return False
+
+        self.broker.eventually(made, f"a topic on nodes {replicas} can be made")
+        topic = self.broker.await_topic(name)
+        self.await_isr(topic, *replicas)
+        return topic
+
+    def reassign(self, topic: Topic, *replicas: int, cancel: bool = False) -> Any:
+        """AlterPartitionReassignments of partition 0; gives the partition's result, whatever it is."""
+        table = AlterPartitionReassignmentsRequest
+        partition = table.ReassignablePartition(partition_index=0, replicas=None if cancel else list(replicas))
+        request = table(topics=[table.ReassignableTopic(name=topic.name, partitions=[partition])], timeout_ms=30_000)
+
+        def answered() -> Any:
+            answer = self.broker.call(request, timeout_s=30)
+            return None if answer.error_code in RETRIABLE else answer
+
+        answer = self.broker.eventually(answered, "AlterPartitionReassignments is answered", within_s=STATE_WITHIN_S)
+        self.broker.expect_error(answer.error_code, ErrorCode.NONE, what="AlterPartitionReassignments")
+        return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
+
+    def elect(self, topic: Topic, kind: int = PREFERRED) -> int:
+        """ElectLeaders for partition 0; gives its error code."""
+        asked = ElectLeadersRequest.TopicPartitions(topic=topic.name, partitions=[0])
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=[asked], timeout_ms=30_000)
+        answer = self.broker.call(request, timeout_s=30)
+        self.broker.expect_error(answer.error_code, ErrorCode.NONE, what="ElectLeaders")
+        found = only(answer.replica_election_results, "topic in the answer")
+        return only(found.partition_result, "partition in the answer").error_code
+
+    def lead(self, topic: Topic, node: int) -> State:
+        """Let another replica lead, with nobody hurt: make it the preferred one, and elect."""
+        before = self.state(topic)
+        order = [node, *(other for other in before.replicas if other != node)]
+        self.broker.expect_error(self.reassign(topic, *order).error_code, ErrorCode.NONE, what="another order")
+        self.broker.expect_error(self.elect(topic), ErrorCode.NONE, what="the preferred leader's election")
+        return self.await_leader(topic, node, above=before.epoch)
+
+    def write(self, topic: Topic, writes: Writes) -> None:
+        """One record with acks=-1 to whoever leads; what comes of it is noted."""
+        value = writes.value()
+        try:
+            leader = self.state(topic).leader
+            if leader not in self.reachable:
+                writes.errors.append(int(ErrorCode.LEADER_NOT_AVAILABLE))
+                return
+            connection = self.broker.connection(self.address(leader))
+            result = self.broker.produce(topic, batch(value), to=connection, timeout_ms=3_000)
+        except Failed:
+            writes.errors.append(CONNECTION_LOST)
+            return
+        if result.error_code == ErrorCode.NONE:
+            writes.acknowledged[value] = result.base_offset
+        else:
+            writes.errors.append(int(result.error_code))
+
+    def write_some(self, topic: Topic, writes: Writes, acknowledged: int) -> None:
+        """Go on until so many more records were acknowledged."""
+        wanted = len(writes.acknowledged) + acknowledged
+        until = time.monotonic() + STATE_WITHIN_S
+        while len(writes.acknowledged) < wanted:
+            if time.monotonic() > until:
+                missing = wanted - len(writes.acknowledged)
+                raise Failed(f"{missing} of {acknowledged} records are not acknowledged within {STATE_WITHIN_S:g} s")
+            failures = len(writes.errors)
+            self.write(topic, writes)
+            if len(writes.errors) > failures:
+                time.sleep(RETRY_S)
+
+    def expect_kept(self, topic: Topic, writes: Writes) -> None:
+        """Every record that was acknowledged lies at the offset that was told, and nothing else than what was sent."""
+        stored = dict(enumerate(values(self.broker.log(topic))))
+        lost = [value for value, offset in writes.acknowledged.items() if stored.get(offset) != value]
+        told = f"{len(writes.acknowledged)} acknowledged records lie at their offsets"
+        self.broker.expect(not lost, told if not lost else f"acknowledged records are lost: {lost[:5]}")
+        strange = set(stored.values()) - set(writes.sent)
+        self.broker.expect(not strange, "nothing else than what was sent is in the log")
+
+    def log_from(self, topic: Topic, node: int, until: int) -> bytes:
+        """The log up to an offset as this very node serves it to consumers; a follower serves up to its own high watermark."""
+
+        def served() -> bytes | None:
+            data, offset = bytearray(), 0
+            while offset < until:
+                part = self.broker.fetch(topic, offset, to=self.broker.connection(self.address(node)))
+                if part.error_code != ErrorCode.NONE or not part.records:
+                    return None
+                data += part.records
+                offset = next_offset(bytes(part.records))
+            return bytes(data)
+
+        return self.broker.eventually(served, f"node {node} serves {until} records", within_s=STATE_WITHIN_S)
+
+
+def fetch_as(
+    broker: Broker, topic: Topic, replica: int, offset: int, to: tuple[str, int] | Connection, *, epoch: int = NOBODY,
+    max_wait_ms: int = 0, current_leader_epoch: int = NOBODY,
+) -> Any:  # fmt: skip
+    """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not told); gives the partition's result."""
+    version = broker.version_for(FetchRequest)
+    request = fetch_request(
+        {(topic, 0): offset}, max_wait_ms=max_wait_ms, current_leader_epoch=current_leader_epoch
+    )  # fmt: skip
+    if version >= 15:
+        request.replica_state = FetchRequest.ReplicaState(replica_id=replica, replica_epoch=epoch)
+    else:
+        request.replica_id = replica
+    answer = broker.call(request, version, to=to)
+    if answer.error_code != ErrorCode.NONE:
+        raise Failed(f"a replica's fetch was answered with {error_name(answer.error_code)}")
+    return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")

@@ -1,0 +1,431 @@
+"""ELE: elections. Who leads when a leader is gone, who must not, and what a deposed leader can still say."""
+
+from typing import Any
+
+from conformance.batches import batch, values
+from conformance.broker import Broker, Topic, error_name, only, produce_request
+from conformance.cluster import (
+    CONNECTION_LOST,
+    NOBODY,
+    PREFERRED,
+    QUICK,
+    STATE_WITHIN_S,
+    UNCLEAN,
+    Cluster,
+    Writes,
+    cluster,
+)  # fmt: skip
+from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement
+from conformance.wire import Connection, Failed
+from reference.protocol.errors import RETRIABLE, ErrorCode
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.produce import ProduceRequest
+
+DEADLINE_S = 180.0
+FREEZES = ("pause", "resume")
+ENDS = ("kill", "restart")
+BALANCES = QUICK | {
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "1",
+    "leader.imbalance.per.broker.percentage": "0",
+}
+ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
+
+
+@requirement(
+    "ELE-01",
+    level=MUST,
+    source="PartitionChangeBuilder.electLeader; documentation, design, replication",
+    sentence="When a leader dies another replica of the ISR leads, in a later leader epoch, with every record acknowledged with "
+    "acks=-1, and takes writes.",
+    accepted="a leader of the ISR, the same for every node, in a later epoch; records before and after the crash",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def the_next_leader(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic, writes = nodes.topic(leader, one, other), Writes()
+        nodes.write_some(topic, writes, 10)
+        before = nodes.state(topic)
+        nodes.kill(leader)
+        after = nodes.await_leader(topic, *(before.isr - {leader}), above=before.epoch)
+        nodes.write_some(topic, writes, 10)
+        nodes.expect_kept(topic, writes)
+        for witness in nodes.reachable:
+            broker.eventually(
+                lambda witness=witness: (
+                    (seen := nodes.state(topic, witness)).leader == after.leader and seen.epoch >= after.epoch
+                ),
+                f"node {witness} tells of leader {after.leader}",
+                within_s=STATE_WITHIN_S,
+            )
+
+
+def leave_only_a_laggard(nodes: Cluster, unclean: bool) -> tuple[Topic, Writes, int, int]:
+    """A topic whose leader is dead and whose follower lives, and was not in sync when the last record was acknowledged.
+
+    Gives the topic, what was written, the dead leader and the follower.
+    """
+    leader, follower, _ = nodes.cast()
+    configs = {"unclean.leader.election.enable": str(unclean).lower()}
+    topic, writes = nodes.topic(leader, follower, configs=configs), Writes()
+    nodes.write_some(topic, writes, 5)
+    nodes.freeze_out(topic, follower, writes.value())
+    nodes.write_some(topic, writes, 5)
+    nodes.kill(leader)
+    nodes.resume(follower)
+    return topic, writes, leader, follower
+
+
+@requirement(
+    "ELE-02",
+    level=MUST,
+    source="PartitionChangeBuilder.electAnyLeader; unclean.leader.election.enable=false",
+    sentence="While no replica of the ISR lives and unclean elections are off, nobody leads, although another replica lives; the "
+    "replica of the ISR leads when it is back, with every acknowledged record.",
+    accepted="leader -1 while the follower that was out lives; then the old leader, and both are in sync",
+    nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def nobody_rather_than_a_laggard(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        topic, writes, leader, follower = leave_only_a_laggard(nodes, unclean=False)
+        nodes.await_state(topic, lambda state: state.leader == NOBODY, "nobody leads")
+        broker.eventually(lambda: follower in nodes.living(), f"node {follower} lives", within_s=STATE_WITHIN_S)
+        broker.expect_equal("who leads while only the follower that was out lives", nodes.state(topic).leader, NOBODY)
+        nodes.restart(leader)
+        nodes.await_leader(topic, leader)
+        nodes.expect_kept(topic, writes)
+        nodes.await_isr(topic, leader, follower)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-03",
+    level=MUST,
+    source="PartitionChangeBuilder.electAnyLeader; unclean.leader.election.enable=true",
+    sentence="While no replica of the ISR lives and unclean elections are on for the topic, a replica that lives leads, alone in "
+    "sync; what only the others had is gone for everybody.",
+    accepted="the follower that was out leads; afterwards both nodes have the same log, without the records that it lacked",
+    nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def a_laggard_rather_than_nobody(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        topic, writes, leader, follower = leave_only_a_laggard(nodes, unclean=True)
+        nodes.await_leader(topic, follower)
+        nodes.await_isr(topic, follower)
+        kept = values(broker.log(topic))
+        broker.expect(5 <= len(kept) < len(writes.sent), f"it has {len(kept)} of {len(writes.sent)} records")
+        broker.expect_equal("what it has", kept, writes.sent[: len(kept)])
+        broker.expect_equal("the next base offset", broker.append(topic, batch(b"new")), len(kept))
+        nodes.restart(leader)
+        nodes.await_isr(topic, leader, follower)
+        logs = [nodes.log_from(topic, node, len(kept) + 1) for node in (leader, follower)]
+        broker.expect(logs[0] == logs[1], "both nodes have the same bytes")
+        broker.expect_equal("what both have", values(logs[0]), [*kept, b"new"])
+
+
+@requirement(
+    "ELE-04",
+    level=MUST,
+    source="ReplicationControlManager.electLeader; ElectLeaders, type 0",
+    sentence="ElectLeaders of the preferred kind lets the first replica of the list lead, if it is in sync, in a later "
+    "leader epoch.",
+    accepted="NONE(0); the first replica leads in a later epoch, with the same ISR and the same records",
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def the_preferred_leader(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        first, second, third = nodes.cast()
+        topic, writes = nodes.topic(first, second, third), Writes()
+        nodes.write_some(topic, writes, 5)
+        for node in (second, third, first):
+            before = nodes.state(topic)
+            after = nodes.lead(topic, node)
+            broker.expect_equal("the first replica", after.replicas[0], node)
+            broker.expect_equal("the ISR", sorted(after.isr), sorted(before.isr))
+            nodes.write_some(topic, writes, 5)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-05",
+    level=MUST,
+    source="ReplicationControlManager.electLeader",
+    sentence="A preferred election is ELECTION_NOT_NEEDED where the preferred replica leads, PREFERRED_LEADER_NOT_AVAILABLE "
+    "where it is not in sync, and UNKNOWN_TOPIC_OR_PARTITION for what does not exist.",
+    accepted="ELECTION_NOT_NEEDED(84), PREFERRED_LEADER_NOT_AVAILABLE(80), UNKNOWN_TOPIC_OR_PARTITION(3); nothing changes",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def preferred_elections_refused(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic = nodes.topic(leader, follower)
+        before = nodes.state(topic)
+        broker.expect_error(nodes.elect(topic), ErrorCode.ELECTION_NOT_NEEDED, what="the preferred replica leads")
+        nowhere = Topic(broker.unused_name(), topic.id, 1)
+        error = nodes.elect(nowhere, PREFERRED)
+        broker.expect_error(error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="an unknown topic")
+        broker.expect_equal("the partition", nodes.state(topic), before)
+        broker.expect_error(nodes.reassign(topic, follower, leader).error_code, ErrorCode.NONE, what="another order")
+        nodes.freeze_out(topic, follower, b"x")
+        error = nodes.elect(topic)
+        broker.expect_error(error, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, what="the preferred replica is out")
+        broker.expect_equal("who leads", nodes.state(topic).leader, leader)
+
+
+@requirement(
+    "ELE-06",
+    level=MUST,
+    source="ReplicationControlManager.electLeader; KIP-460",
+    sentence="An unclean election is ELECTION_NOT_NEEDED where a leader lives, and ELIGIBLE_LEADERS_NOT_AVAILABLE where no "
+    "replica lives.",
+    accepted="ELECTION_NOT_NEEDED(84) and ELIGIBLE_LEADERS_NOT_AVAILABLE(83); nothing changes",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def unclean_elections_refused(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, dead, _ = nodes.cast()
+        led, lost = nodes.topic(leader, dead), nodes.topic(dead)
+        error = nodes.elect(led, UNCLEAN)
+        broker.expect_error(error, ErrorCode.ELECTION_NOT_NEEDED, what="a leader lives")
+        nodes.pause(dead)
+        nodes.await_state(lost, lambda state: state.leader == NOBODY, "nobody leads")
+        error = nodes.elect(lost, UNCLEAN)
+        broker.expect_error(error, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, what="no replica lives")
+        broker.expect_equal("who leads", nodes.state(lost).leader, NOBODY)
+
+
+@requirement(
+    "ELE-07",
+    level=SHOULD,
+    source="auto.leader.rebalance.enable; leader.imbalance.check.interval.seconds",
+    sentence="With auto.leader.rebalance.enable the preferred replica leads again by itself.",
+    accepted="the first replica of the list leads soon after the list's order changed",
+    nodes=3, configs=BALANCES, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def leaders_are_balanced(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        first, second, third = nodes.cast()
+        topic = nodes.topic(first, second, third)
+        before = nodes.state(topic)
+        broker.expect_error(
+            nodes.reassign(topic, second, third, first).error_code, ErrorCode.NONE, what="another order"
+        )
+        nodes.await_leader(topic, second, above=before.epoch)
+
+
+def is_retriable(error: int | str) -> bool:
+    """Whether a client tries again after it."""
+    return error == CONNECTION_LOST or error in RETRIABLE
+
+
+def expect_retriable(broker: Broker, writes: Writes) -> None:
+    """Every error that the writer saw is one after which a client tries again."""
+    kinds = sorted({str(error) for error in writes.errors})
+    bad = [error for error in writes.errors if not is_retriable(error)]
+    broker.expect(not bad, f"errors that the writer saw: {kinds or 'none'}" + (f"; final are {bad}" if bad else ""))
+
+
+@requirement(
+    "ELE-08",
+    level=MUST,
+    source="ReplicationControlManager.handleBrokerInControlledShutdown; controlled.shutdown.enable",
+    sentence="A broker that is stopped in good order hands its leaderships over first: no acknowledged record is lost, and "
+    "clients see no other errors than those after which they try again.",
+    accepted="another leader in a later epoch by the time that the process has ended; every acknowledged record; retriable "
+    "errors and closed connections only",
+    nodes=3, hooks=("stop", "restart"), configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def leaving_in_good_order(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
+        nodes.write_some(topic, writes, 20)
+        before = nodes.state(topic)
+        nodes.stop_during(leader, lambda: nodes.write_some(topic, writes, 300))
+        told = [nodes.state(topic, witness).leader for witness in nodes.reachable]
+        broker.expect_equal("whether it leads when it has ended", leader in told, False)
+        nodes.write_some(topic, writes, 20)
+        broker.expect(nodes.state(topic).epoch > before.epoch, "the leader epoch has grown")
+        expect_retriable(broker, writes)
+        nodes.expect_kept(topic, writes)
+        nodes.restart(leader)
+        nodes.await_isr(topic, leader, one, other)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-09",
+    level=MUST,
+    source="org.apache.kafka.common.protocol.Errors (RetriableException)",
+    sentence="Whatever a producer sees while a leader dies and comes back is an error after which it may try again.",
+    accepted="retriable errors and closed connections only; every acknowledged record",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def errors_of_a_fail_over(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
+        nodes.write_some(topic, writes, 20)
+        nodes.kill(leader)
+        nodes.write_some(topic, writes, 20)
+        for node in nodes.reachable:
+            result = broker.produce(topic, batch(writes.value()), to=broker.connect(nodes.address(node)))
+            if result.error_code == ErrorCode.NONE:
+                writes.acknowledged[writes.sent[-1]] = result.base_offset
+            else:
+                writes.errors.append(result.error_code)
+        nodes.restart(leader)
+        nodes.await_isr(topic, leader, one, other)
+        nodes.lead(topic, leader)
+        nodes.write_some(topic, writes, 20)
+        broker.expect(bool(writes.errors), f"{len(writes.errors)} errors were seen")
+        expect_retriable(broker, writes)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-10",
+    level=MUST,
+    source="Partition.makeFollower; KIP-101; documentation, design, replication",
+    sentence="A leader that was replaced while it did not answer acknowledges no write with acks=-1 that it finds waiting when "
+    "it goes on; those with acks=1 it may acknowledge, and they are lost.",
+    accepted="an error or a closed connection for acks=-1; nothing of either in the log, on any node",
+    nodes=3, hooks=FREEZES, configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+    draft="the draft cuts the leader off from the controller, for which a target needs hooks for its network; a frozen leader "
+    "wakes up with the same wrong belief",
+)  # fmt: skip
+def a_deposed_leader(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
+        nodes.write_some(topic, writes, 10)
+        before = nodes.state(topic)
+        version = broker.version_for(ProduceRequest)
+        waiting = {acks: broker.connect(nodes.address(leader), timeout_s=30.0) for acks in (-1, 1)}
+        nodes.pause(leader)
+        nodes.await_leader(topic, one, other, above=before.epoch)
+        for acks, connection in waiting.items():
+            connection.send(produce_request({(topic, 0): batch(b"late")}, acks=acks, timeout_ms=5_000), version)
+        nodes.write_some(topic, writes, 10)
+        nodes.resume(leader)
+        for acks, connection in waiting.items():
+            broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
+        nodes.await_isr(topic, leader, one, other)
+        nodes.write_some(topic, writes, 10)
+        nodes.expect_kept(topic, writes)
+        data = nodes.log_from(topic, leader, broker.end_offset(topic))
+        broker.expect(b"late" not in values(data), "the old leader's log does not have it either")
+
+
+def told_by(connection: Connection, *, final: bool) -> str:
+    """What a write's answer says. Fails where it is an acknowledgement, if it must not be one."""
+    try:
+        answer = connection.receive()
+    except Failed as failure:
+        return str(failure)
+    error = only(only(answer.responses, "topic in the answer").partition_responses, "partition").error_code
+    if final and error == ErrorCode.NONE:
+        raise Failed("a leader that was replaced acknowledged a write with acks=-1")
+    return error_name(error)
+
+
+@requirement(
+    "ELE-16",
+    level=MUST,
+    source="KIP-500; KIP-595",
+    sentence="When the active controller dies, produce and fetch go on, another one of the quorum becomes active in a later "
+    "epoch, and topics can be made again.",
+    accepted="writes without an error meanwhile; another controller in a later epoch; a new topic",
+    nodes=3, hooks=ENDS, configs=QUICK, apis={"DescribeQuorum": 0}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def the_controller_dies(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, active = nodes.cast()
+        topic, writes = nodes.topic(leader, follower), Writes()
+        nodes.write_some(topic, writes, 10)
+        before = nodes.quorum()
+        if before.leader_id not in nodes.addresses:
+            broker.skip(f"the active controller {before.leader_id} is no broker: no hook reaches it")
+        nodes.kill(active)
+        nodes.write_some(topic, writes, 50)
+        broker.expect_equal("the errors that the writer saw", writes.errors, [])
+
+        def replaced() -> Any:
+            now = nodes.quorum()
+            return now if now.leader_id not in (active, NOBODY) else None
+
+        after = broker.eventually(replaced, "another controller is active", within_s=STATE_WITHIN_S)
+        broker.expect(after.leader_epoch > before.leader_epoch, f"node {after.leader_id} is active in a later epoch")
+        nodes.write_some(nodes.topic(leader, follower), Writes(), 5)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-17",
+    level=OPTIONAL,
+    since="4.1",
+    source="KIP-966; PartitionChangeBuilder.maybePopulateTargetElr",
+    sentence="A replica that leaves the ISR while fewer than min.insync.replicas stay in it is an eligible leader replica, as "
+    "DescribeTopicPartitions tells, and may lead without an unclean election.",
+    accepted="the replica is eligible; it leads when the last one in sync is dead; every record acknowledged with acks=-1",
+    nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, apis={"DescribeTopicPartitions": 0, "ApiVersions": 3},
+    deadline_s=DEADLINE_S,
+)  # fmt: skip
+def eligible_leader_replicas(broker: Broker) -> None:
+    asked = ApiVersionsRequest(client_software_name="tidegauge", client_software_version="1")
+    features = {one.name: one.max_version_level for one in broker.call(asked).finalized_features}
+    if not features.get(ELIGIBLE_REPLICAS):
+        broker.skip(f"the feature {ELIGIBLE_REPLICAS} is off")
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic, writes = nodes.topic(leader, follower, in_sync=2), Writes()
+        nodes.write_some(topic, writes, 10)
+        broker.expect_equal("who is eligible at first", list(nodes.described(topic).eligible_leader_replicas or ()), [])
+        before = nodes.freeze_out(topic, follower, writes.value())
+        eligible = list(nodes.described(topic).eligible_leader_replicas or ())
+        broker.expect_equal("who is eligible", eligible, [follower])
+        nodes.kill(leader)
+        nodes.resume(follower)
+        nodes.await_state(
+            topic, lambda state: state.leader == follower and state.epoch > before.epoch, f"node {follower} leads"
+        )
+        nodes.restart(leader)  # below the minimum the new leader cannot know its high watermark, and shows nothing
+        nodes.await_isr(topic, leader, follower)
+        nodes.await_served(topic)
+        broker.expect_equal("who is eligible at last", list(nodes.described(topic).eligible_leader_replicas or ()), [])
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-18",
+    level=SHOULD,
+    source="KIP-595; DescribeQuorum",
+    sentence="DescribeQuorum, asked of any broker, tells the active controller, its epoch, a high watermark up to which its "
+    "log reaches, and every voter with its log end.",
+    accepted="the same leader and epoch from every broker; the leader among the voters; voters that come up to the high "
+    "watermark",
+    nodes=3, configs=QUICK, apis={"DescribeQuorum": 0}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def the_quorum_described(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+
+        def agreed() -> bool:
+            told: set[tuple[int, int]] = set()
+            for node in nodes.reachable:
+                broker.entrance = nodes.address(node)
+                quorum = nodes.quorum()
+                ends = {one.replica_id: one.log_end_offset for one in quorum.current_voters}
+                broker.expect(quorum.leader_id in ends, f"the leader {quorum.leader_id} is one of {sorted(ends)}")
+                broker.expect(ends[quorum.leader_id] >= quorum.high_watermark > 0, "its log reaches the high watermark")
+                told.add((quorum.leader_id, quorum.leader_epoch))
+            return len(told) == 1
+
+        broker.eventually(agreed, "all brokers tell the same leader and epoch", within_s=STATE_WITHIN_S)
+        first = nodes.quorum()
+
+        def followed() -> bool:
+            ends = {one.replica_id: one.log_end_offset for one in nodes.quorum().current_voters}
+            return min(ends.values()) >= first.high_watermark
+
+        broker.eventually(followed, f"every voter comes up to {first.high_watermark}", within_s=STATE_WITHIN_S)

@@ -1,0 +1,159 @@
+"""ELE, too: partitions that move to other nodes, and lose nothing on the way."""
+
+from typing import Any
+
+from conformance.broker import Broker, Topic, error_name
+from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, Writes, cluster
+from conformance.requirement import MUST, SHOULD, requirement
+from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+DEADLINE_S = 180.0
+FREEZES = ("pause", "resume")
+ENDS = ("kill", "restart")
+
+
+def ongoing(broker: Broker, topic: Topic) -> Any:
+    """What ListPartitionReassignments tells of partition 0; None where nothing is going on."""
+    table = ListPartitionReassignmentsRequest
+    asked = table.ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=[0])
+    answer = broker.call(table(topics=[asked], timeout_ms=30_000), timeout_s=30)
+    if answer.error_code != ErrorCode.NONE:
+        raise Failed(f"ListPartitionReassignments was answered with {error_name(answer.error_code)}")
+    return next((one for found in answer.topics for one in found.partitions), None)
+
+
+def expect_ongoing(broker: Broker, topic: Topic, *, all_: set[int], adding: list[int], removing: list[int]) -> None:
+    """The reassignment goes on: these replicas in all, these to come and these to go."""
+    found = ongoing(broker, topic)
+    broker.expect(found is not None, "ListPartitionReassignments tells of it")
+    broker.expect_equal("all replicas", set(found.replicas), all_)
+    broker.expect_equal("those to come", list(found.adding_replicas), adding)
+    broker.expect_equal("those to go", list(found.removing_replicas), removing)
+
+
+def expect_done(nodes: Cluster, topic: Topic, *replicas: int) -> None:
+    """Wait until the partition is on these nodes, all in sync, and nothing goes on."""
+    nodes.await_state(
+        topic,
+        lambda state: state.replicas == replicas and state.isr == set(replicas) and state.leader in replicas,
+        f"the partition is on {list(replicas)}",
+    )
+    broker = nodes.broker
+    broker.eventually(lambda: ongoing(broker, topic) is None, "nothing goes on any more", within_s=STATE_WITHIN_S)
+
+
+@requirement(
+    "ELE-11",
+    level=MUST,
+    source="KIP-455; ReplicationControlManager.changePartitionReassignment",
+    sentence="A reassignment adds the new replicas, waits until they are in sync and then drops those that are not wanted; "
+    "ListPartitionReassignments tells of it meanwhile.",
+    accepted="while the new replica is frozen: all three replicas, who comes and who goes; then the new ones only",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def adding_before_dropping(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        old, new, stays = nodes.cast()
+        topic, writes = nodes.topic(old, stays), Writes()
+        nodes.write_some(topic, writes, 10)
+        with nodes.paused(new):
+            broker.expect_error(nodes.reassign(topic, new, stays).error_code, ErrorCode.NONE, what="the reassignment")
+            nodes.await_state(topic, lambda state: set(state.replicas) == {old, new, stays}, "three replicas")
+            expect_ongoing(broker, topic, all_={old, new, stays}, adding=[new], removing=[old])
+            nodes.write_some(topic, writes, 10)
+            broker.expect(new not in nodes.state(topic).isr, f"node {new} is not in sync while it is frozen")
+        expect_done(nodes, topic, new, stays)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-12",
+    level=MUST,
+    source="KIP-455; documentation, operations, expanding a cluster",
+    sentence="While a partition moves from node to node under load, no record is lost that was acknowledged with acks=-1.",
+    accepted="every acknowledged record at its offset after three moves, the first one away from every node that had it",
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def moving_under_load(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        first, second, third = nodes.cast()
+        topic, writes = nodes.topic(first), Writes()
+        nodes.write_some(topic, writes, 50)
+        for goal in ((second, third), (third, first), (first, second, third)):
+            broker.expect_error(nodes.reassign(topic, *goal).error_code, ErrorCode.NONE, what=f"the move to {goal}")
+            nodes.write_some(topic, writes, 50)
+            expect_done(nodes, topic, *goal)
+            nodes.write_some(topic, writes, 10)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "ELE-13",
+    level=MUST,
+    source="ReplicationControlManager.alterPartitionReassignment; KIP-455",
+    sentence="A reassignment of an unknown topic, one to no replicas, to the same one twice or to an unknown broker, and a "
+    "cancellation of nothing are refused, and change nothing.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3), INVALID_REPLICA_ASSIGNMENT(39) three times, NO_REASSIGNMENT_IN_PROGRESS(85)",
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def reassignments_refused(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic = nodes.topic(leader, follower)
+        before = nodes.state(topic)
+        nowhere = Topic(broker.unused_name(), topic.id, 1)
+        error = nodes.reassign(nowhere, leader).error_code
+        broker.expect_error(error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="an unknown topic")
+        for what, replicas in (("nobody", ()), ("the same one twice", (leader, leader)), ("a stranger", (leader, 99))):
+            error = nodes.reassign(topic, *replicas).error_code
+            broker.expect_error(error, ErrorCode.INVALID_REPLICA_ASSIGNMENT, what=f"to {what}")
+        error = nodes.reassign(topic, cancel=True).error_code
+        broker.expect_error(error, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, what="the cancellation of nothing")
+        broker.expect_equal("the partition", nodes.state(topic), before)
+
+
+@requirement(
+    "ELE-14",
+    level=SHOULD,
+    source="PartitionReassignmentReplicas; KIP-455",
+    sentence="A reassignment that only changes the order of replicas is done at once, and moves no leadership.",
+    accepted="the new order in Metadata, nothing going on, the same leader and ISR",
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def another_order(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        first, second, third = nodes.cast()
+        topic = nodes.topic(first, second, third)
+        before = nodes.state(topic)
+        broker.expect_error(nodes.reassign(topic, third, first, second).error_code, ErrorCode.NONE)
+        broker.expect_equal("what goes on", ongoing(broker, topic), None)
+        after = nodes.await_state(
+            topic, lambda state: state.replicas == (third, first, second), "the replicas are in the new order"
+        )
+        broker.expect_equal("leader and ISR", (after.leader, after.isr), (before.leader, before.isr))
+
+
+@requirement(
+    "ELE-15",
+    level=MUST,
+    source="KIP-455; ReplicationControlManager.cancelPartitionReassignment",
+    sentence="A reassignment to a dead broker goes on until it is cancelled; then the replicas are what they were before.",
+    accepted="the partition serves meanwhile; after the cancellation the old replicas, in sync, and nothing going on",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def to_the_dead_and_back(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, dead, follower = nodes.cast()
+        topic, writes = nodes.topic(leader, follower), Writes()
+        nodes.write_some(topic, writes, 5)
+        nodes.kill(dead)
+        broker.eventually(lambda: dead not in nodes.living(), f"node {dead} is fenced", within_s=STATE_WITHIN_S)
+        broker.expect_error(nodes.reassign(topic, leader, dead).error_code, ErrorCode.NONE, what="the reassignment")
+        expect_ongoing(broker, topic, all_={leader, dead, follower}, adding=[dead], removing=[follower])
+        nodes.write_some(topic, writes, 5)
+        expect_ongoing(broker, topic, all_={leader, dead, follower}, adding=[dead], removing=[follower])
+        broker.expect_error(nodes.reassign(topic, cancel=True).error_code, ErrorCode.NONE, what="the cancellation")
+        expect_done(nodes, topic, leader, follower)
+        nodes.expect_kept(topic, writes)

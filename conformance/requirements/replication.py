@@ -1,0 +1,509 @@
+"""REP: replication. Who is in sync, how far the high watermark goes, and that what was acknowledged or shown stays."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from conformance.batches import batch, values
+from conformance.broker import Broker, Topic
+from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, Writes, cluster, fetch_as, in_time
+from conformance.requirement import MUST, SHOULD, requirement, untestable
+from conformance.requirements.leader_epochs import end_of_epoch
+from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
+
+DEADLINE_S = 180.0
+FREEZES = ("pause", "resume")
+ENDS = ("kill", "restart")
+
+
+def log_end(broker: Broker, topic: Topic) -> int:
+    """The leader's log end offset, which is also beyond the high watermark: the end of its own epoch."""
+    found = end_of_epoch(broker, topic, broker.leader_epoch(topic))
+    broker.expect_error(found.error_code, ErrorCode.NONE, what="OffsetForLeaderEpoch")
+    return found.end_offset
+
+
+@requirement(
+    "REP-01",
+    level=MUST,
+    source="Partition.maybeIncrementLeaderHW; KIP-497",
+    sentence="The high watermark is the least log end offset of the replicas in sync, and does not go back when one asks for "
+    "less.",
+    accepted="with one follower in whose name we fetch at 0, 1, 3, 5 and 2: a high watermark of 0, 1, 3, 5 and 5",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def least_log_end(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+
+        def once() -> bool:
+            topic = nodes.topic(leader, follower)
+            with nodes.paused(follower) as moment:
+                broker.append(topic, batch(b"a"), acks=1)
+                broker.append(topic, batch(b"b", b"c"), acks=1)
+                broker.append(topic, batch(b"d", b"e"), acks=1)
+                seen: list[int] = []
+                for offset in (0, 1, 3, 5, 2):
+                    fetch_as(broker, topic, follower, offset, nodes.address(leader))
+                    seen.append(broker.end_offset(topic))
+                if not moment.lasts:
+                    return False
+            broker.expect_equal("the high watermarks", seen, [0, 1, 3, 5, 5])
+            return True
+
+        in_time(broker, once)
+
+
+@requirement(
+    "REP-02",
+    level=MUST,
+    source="Partition.checkEnoughReplicasReachOffset; documentation, design, replication",
+    sentence="A record that was acknowledged with acks=-1 is in the log of every replica in sync: whoever leads next has it.",
+    accepted="after the leader's kill -9 every record of two partitions, whose next leaders are two different nodes",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def on_every_replica_in_sync(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topics = [nodes.topic(leader, one, other), nodes.topic(leader, other, one)]
+        told = [Writes(), Writes()]
+        for topic, writes in zip(topics, told, strict=True):
+            nodes.write_some(topic, writes, 20)
+        nodes.kill(leader)
+        for topic, writes in zip(topics, told, strict=True):
+            nodes.await_leader(topic, one, other)
+            nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "REP-03",
+    level=MUST,
+    source="Partition.maybeShrinkIsr; replica.lag.time.max.ms",
+    sentence="A follower that has not caught up for replica.lag.time.max.ms leaves the ISR, although its broker is not fenced, "
+    "and Metadata shows it; once it has caught up it is in sync again.",
+    accepted="a frozen follower leaves the ISR while Metadata still lists its broker; both are in sync after it goes on",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+    draft="a follower whose log ends where the leader's does lags behind nobody, however long it is silent",
+)  # fmt: skip
+def a_lagging_follower_leaves(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+
+        def once() -> bool:
+            topic = nodes.topic(leader, follower)
+            broker.append(topic, batch(b"x"))
+            before = nodes.state(topic)
+            nodes.freeze_out(topic, follower, b"y")
+            by_lag = follower in nodes.living()
+            nodes.resume(follower)
+            after = nodes.await_isr(topic, leader, follower)
+            broker.expect_equal("the leader's epoch", (after.leader, after.epoch), (before.leader, before.epoch))
+            return by_lag
+
+        in_time(broker, once)
+
+
+@requirement(
+    "REP-04",
+    level=MUST,
+    source="Partition.isFollowerInSync",
+    sentence="A follower comes back into the ISR only once it asks for the high watermark or more.",
+    accepted="fetches in its name below the high watermark leave it out; one at the high watermark brings it in",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def back_when_caught_up(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+
+        def once() -> bool:
+            topic = nodes.topic(leader, follower)
+            broker.append(topic, batch(b"a", b"b", b"c"))
+            nodes.freeze_out(topic, follower, b"d")
+            broker.append(topic, batch(b"e"))
+            for offset in (0, 3, 4):
+                fetch_as(broker, topic, follower, offset, nodes.address(leader))
+            early = follower in nodes.state(topic).isr
+            broker.expect(not early, f"fetches at 0, 3 and 4 of 5 do not bring node {follower} in")
+
+            def brought() -> bool:
+                fetch_as(broker, topic, follower, 5, nodes.address(leader))
+                return follower in nodes.state(topic).isr or follower not in nodes.living()
+
+            broker.eventually(brought, f"fetches at 5 of 5 bring node {follower} in")
+            in_sync = follower in nodes.state(topic).isr
+            nodes.resume(follower)
+            return in_sync
+
+        in_time(broker, once)
+
+
+@requirement(
+    "REP-05",
+    level=MUST,
+    source="ReplicationControlManager.handleBrokerFenced; broker.session.timeout.ms; documentation, design, 4.7",
+    sentence="A broker that is dead for broker.session.timeout.ms is in no ISR with others, leads nothing and is not in "
+    "Metadata; when it is back it is in sync again.",
+    accepted="after kill -9 its partitions are led by another one of the ISR, without it; after its restart both are in sync",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def a_dead_broker_is_fenced(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        other, dead, _ = nodes.cast()
+        led, followed = nodes.topic(dead, other), nodes.topic(other, dead)
+        nodes.kill(dead)
+        for topic in (led, followed):
+            nodes.await_state(
+                topic, lambda state: state.leader == other and dead not in state.isr, f"{other} leads alone"
+            )
+        broker.expect(dead not in nodes.living(), f"node {dead} is not among the brokers of Metadata")
+        nodes.restart(dead)
+        for topic in (led, followed):
+            nodes.await_isr(topic, dead, other)
+
+
+@requirement(
+    "REP-06",
+    level=MUST,
+    source="PartitionChangeBuilder; KIP-966",
+    sentence="The last replica in sync is never forgotten: when its broker is fenced it stays in the ISR, or is the eligible "
+    "leader replica, and it leads again when it is back.",
+    accepted="no leader and this replica in the ISR or eligible; afterwards leader and in sync with every record",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+    draft="the draft knew only of an ISR that is never empty; with eligible leader replicas (Kafka 4.1 and later) it is, and the "
+    "replica is eligible instead",
+)  # fmt: skip
+def the_last_one_is_kept(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        _, only_one, _ = nodes.cast()
+        topic = nodes.topic(only_one)
+        writes = Writes()
+        nodes.write_some(topic, writes, 5)
+        nodes.pause(only_one)
+        state = nodes.await_state(topic, lambda state: state.leader < 0, "nobody leads")
+        kept = set(state.isr)
+        if not kept:
+            kept = set(nodes.described(topic).eligible_leader_replicas or ())
+            broker.saw(f"the ISR is empty; eligible to lead: {sorted(kept)}")
+        broker.expect_equal("who is in sync or eligible", kept, {only_one})
+        nodes.resume(only_one)
+        nodes.await_leader(topic, only_one)
+        nodes.await_isr(topic, only_one)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "REP-07",
+    level=MUST,
+    since="4.0",
+    source="Partition.isUnderMinIsr; KIP-966",
+    sentence="While fewer than min.insync.replicas are in sync the high watermark stands still, also for acks=1, and what is "
+    "below it is served.",
+    accepted="a record with acks=1 is in the log and is not shown; the records before are; both are shown once a replica is back",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+    draft="documentation, design 4.7 says that such a record may be consumed below the minimum; since Kafka 4.0 it may not",
+)  # fmt: skip
+def under_the_minimum(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic = nodes.topic(leader, follower, in_sync=2)
+        broker.append(topic, batch(b"a"))
+        nodes.freeze_out(topic, follower, b"b")
+        broker.expect_equal("the log end offset", log_end(broker, topic), 2)
+        part = broker.fetch(topic, 1, max_wait_ms=1_000)
+        broker.expect_equal("what a fetch at offset 1 gives in a second", values(part.records or b""), [])
+        broker.expect_equal("the high watermark", part.high_watermark, 1)
+        broker.expect_equal("what is shown", values(broker.log(topic)), [b"a"])
+        nodes.resume(follower)
+        broker.eventually(lambda: values(broker.log(topic)) == [b"a", b"b"], "both are shown", within_s=STATE_WITHIN_S)
+        broker.saw("both are shown once the follower is back")
+
+
+@requirement(
+    "REP-08",
+    level=MUST,
+    source="documentation, design, replication; ReplicaFetcherThread",
+    sentence="When a follower has caught up its log is, byte for byte, the leader's.",
+    accepted="both nodes serve the same bytes up to the high watermark",
+    nodes=3, hooks=FREEZES, configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def byte_for_byte(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic = nodes.topic(leader, follower)
+        broker.append(topic, batch(b"before"))
+        nodes.freeze_out(topic, follower, b"while it is frozen")
+        for number in range(60):
+            broker.append(topic, batch(*(b"%d" % number * 50 for _ in range(1 + number % 7)), codec=number % 5))
+        nodes.resume(follower)
+        nodes.await_isr(topic, leader, follower)
+        end = broker.end_offset(topic)
+        logs = [nodes.log_from(topic, node, end) for node in (leader, follower)]
+        broker.expect(logs[0] == logs[1], f"both nodes have the same {len(logs[0])} bytes of {end} records")
+
+
+def survive_on_the_follower(nodes: Cluster, leader: int, follower: int) -> tuple[Topic, list[bytes]] | None:
+    """A topic of which the leader was killed with records in its log that nobody else has, and which the follower leads now.
+
+    Gives what its log holds, the last one a new record, where the dead leader's has a lost one. None where the machine was
+    too slow for it. The dead leader stays down. A fetch that waited at the leader as the follower froze is answered by the
+    first append, and heard as it goes on: so the follower may have some of the records.
+    """
+    broker = nodes.broker
+    topic = nodes.topic(leader, follower)
+    written = [b"kept", *(b"lost, perhaps %d" % number for number in range(4))]
+    broker.append(topic, batch(written[0]))
+    epoch = nodes.state(topic).epoch
+    with nodes.paused(follower) as moment:
+        for value in written[1:]:
+            broker.append(topic, batch(value), acks=1)
+        nodes.kill(leader)
+        lasts = moment.lasts
+    if lasts:
+        nodes.await_leader(topic, follower, above=epoch)
+    shown = [value or b"" for value in values(broker.log(topic))] if lasts else written
+    if shown == written:
+        nodes.restart(leader)
+        return None
+    broker.expect_equal("what the new leader shows", shown, written[: len(shown)])
+    broker.expect_equal("the next base offset", broker.append(topic, batch(b"new")), len(shown))
+    return topic, [*shown, b"new"]
+
+
+@requirement(
+    "REP-09",
+    level=MUST,
+    source="KIP-101; documentation, design, replication",
+    sentence="A leader that comes back with records that were not replicated drops them: its offsets hold what the new leader "
+    "wrote.",
+    accepted="both nodes serve the same bytes, without those records, and so does the old leader when it leads again",
+    nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def an_old_leader_truncates(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+
+        def once() -> bool:
+            survived = survive_on_the_follower(nodes, leader, follower)
+            if survived is None:
+                return False
+            topic, wanted = survived
+            nodes.restart(leader)
+            nodes.await_isr(topic, leader, follower)
+            logs = [nodes.log_from(topic, node, len(wanted)) for node in (leader, follower)]
+            broker.expect_equal("what the old leader shows", values(logs[0]), wanted)
+            broker.expect(logs[0] == logs[1], "both nodes have the same bytes")
+            nodes.lead(topic, leader)
+            broker.expect_equal("what it shows as the leader", values(broker.log(topic)), wanted)
+            broker.expect_equal("its next base offset", broker.append(topic, batch(b"more")), len(wanted))
+            return True
+
+        in_time(broker, once)
+
+
+@requirement(
+    "REP-10",
+    level=MUST,
+    source="KIP-101; LeaderEpochFileCache",
+    sentence="When all replicas crash at once and come back, what was acknowledged with acks=-1 is there, and their logs are the "
+    "same.",
+    accepted="every acknowledged record at its offset, and the same bytes on both nodes, also after writing on",
+    nodes=3, hooks=ENDS, configs=QUICK, apis={"Fetch": 11}, deadline_s=240.0,
+)  # fmt: skip
+def a_double_crash(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic, writes = nodes.topic(leader, follower), Writes()
+        nodes.write_some(topic, writes, 20)
+        nodes.kill(leader, follower)
+        nodes.restart(leader, follower)
+        nodes.await_leader(topic, leader, follower)
+        nodes.expect_kept(topic, writes)
+        nodes.write_some(topic, writes, 5)
+        nodes.await_isr(topic, leader, follower)
+        nodes.expect_kept(topic, writes)
+        end = broker.end_offset(topic)
+        logs = [nodes.log_from(topic, node, end) for node in (leader, follower)]
+        broker.expect(logs[0] == logs[1], f"both nodes have the same {len(logs[0])} bytes of {end} records")
+
+
+def expect_shown_is_kept(broker: Broker, lose: Callable[[Cluster, int], None]) -> None:
+    """What consumers were shown before the leader was lost is shown afterwards too, at the same offsets."""
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic = nodes.topic(leader, one, other)
+        epoch, shown = nodes.state(topic).epoch, b""
+        for number in range(200):
+            broker.append(topic, batch(b"%d" % number), acks=1)
+            if number % 10 == 9:
+                shown = broker.log(topic)
+        lose(nodes, leader)
+        nodes.await_leader(topic, one, other, above=epoch)
+
+        def served() -> bytes | None:
+            with suppress(Failed):
+                data = broker.log(topic)
+                return data if len(data) >= len(shown) else None
+            return None
+
+        after = broker.eventually(served, "the new leader serves as much as was shown", within_s=STATE_WITHIN_S)
+        broker.expect(after[: len(shown)] == shown, f"the {len(values(shown))} records that were shown are the same")
+        broker.append(topic, batch(b"more"))
+        nodes.mend()
+        nodes.await_isr(topic, leader, one, other)
+        again = nodes.log_from(topic, leader, broker.end_offset(topic))
+        broker.expect(again[: len(shown)] == shown, "they are the same on the old leader")
+
+
+@requirement(
+    "REP-11",
+    level=MUST,
+    source="documentation, design, replication",
+    sentence="What a consumer was shown stays, when the leader crashes under writes with acks=1, as long as no unclean election "
+    "is held.",
+    accepted="the same bytes from the new leader, and from the old one when it is back",
+    nodes=3, hooks=ENDS, configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def shown_before_a_crash(broker: Broker) -> None:
+    expect_shown_is_kept(broker, lambda nodes, leader: nodes.kill(leader))
+
+
+@requirement(
+    "REP-12",
+    level=MUST,
+    source="documentation, design, replication; KIP-207",
+    sentence="When a leader that does not answer is replaced, offsets that consumers were shown are served again unchanged, "
+    "whatever the new leader's first high watermark is; the old one follows when it goes on.",
+    accepted="the same bytes from the new leader, and from the old one when it goes on",
+    nodes=3, hooks=FREEZES, configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def shown_before_a_freeze(broker: Broker) -> None:
+    expect_shown_is_kept(broker, lambda nodes, leader: nodes.pause(leader))
+
+
+@requirement(
+    "REP-14",
+    level=MUST,
+    source="Partition.isReplicaIsrEligible; KIP-841; KIP-903",
+    sentence="A fenced broker is not added to an ISR, whatever is fetched in its name.",
+    accepted="fetches at the log end in the name of a fenced broker leave it out; it is in sync once it goes on",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def a_fenced_broker_stays_out(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic = nodes.topic(leader, follower)
+        broker.append(topic, batch(b"x"))
+        nodes.freeze_out(topic, follower, b"y")
+        broker.eventually(
+            lambda: all(follower not in nodes.living(witness) for witness in nodes.reachable),
+            f"node {follower} is fenced",
+            within_s=STATE_WITHIN_S,
+        )
+        seen: set[int] = set()
+        for _ in range(10):
+            fetch_as(broker, topic, follower, 2, nodes.address(leader), max_wait_ms=100)
+            seen |= nodes.state(topic).isr
+        broker.expect_equal("who was in sync while it was fenced", seen, {leader})
+        nodes.resume(follower)
+        nodes.await_isr(topic, leader, follower)
+
+
+@requirement(
+    "REP-15",
+    level=SHOULD,
+    source="Partition.checkEnoughReplicasReachOffset",
+    sentence="A follower that is not in sync holds up no write with acks=-1.",
+    accepted="acknowledgements while it is frozen, and the records are shown",
+    nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def nobody_waits_for_who_is_out(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, third = nodes.cast()
+        topic = nodes.topic(leader, follower, third, in_sync=2)
+        nodes.freeze_out(topic, follower, b"x")
+        for number in range(1, 6):
+            broker.expect_equal("the base offset", broker.append(topic, batch(b"x")), number)
+        broker.expect_equal("the high watermark", broker.end_offset(topic), 6)
+        broker.expect(follower in nodes.frozen, f"node {follower} is still frozen")
+
+
+@requirement(
+    "REP-16",
+    level=MUST,
+    source="documentation, design, replication",
+    sentence="When every node is ended at once and started again, no record is lost that was acknowledged with acks=-1.",
+    accepted="every acknowledged record at its offset; the partition takes writes again",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=240.0,
+)  # fmt: skip
+def everything_crashes(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        everyone = nodes.cast()
+        topic, writes = nodes.topic(*everyone, in_sync=2), Writes()
+        nodes.write_some(topic, writes, 30)
+        nodes.kill(*everyone)
+        nodes.restart(*everyone)
+        nodes.await_leader(topic, *everyone)
+        nodes.expect_kept(topic, writes)
+        nodes.write_some(topic, writes, 5)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "REP-17",
+    level=SHOULD,
+    source="documentation, design 4.7",
+    sentence="With three replicas and min.insync.replicas=2, kill -9 of the leader under load loses no record that was "
+    "acknowledged with acks=-1.",
+    accepted="every acknowledged record at its offset, before and after the old leader is back",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def a_crash_under_load(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
+        nodes.write_some(topic, writes, 100)
+        nodes.kill(leader)
+        nodes.write_some(topic, writes, 50)
+        nodes.expect_kept(topic, writes)
+        nodes.restart(leader)
+        nodes.await_isr(topic, leader, one, other)
+        nodes.write_some(topic, writes, 10)
+        nodes.expect_kept(topic, writes)
+
+
+@requirement(
+    "REP-18",
+    level=MUST,
+    source="Partition.followerReplicaOrThrow",
+    sentence="A fetch in the name of a broker that is no replica of the partition is refused and moves nothing.",
+    accepted="NOT_LEADER_OR_FOLLOWER(6) without a current leader epoch, UNKNOWN_LEADER_EPOCH(75) with one; nobody is in sync "
+    "for it",
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def strangers_do_not_follow(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, stranger = nodes.cast()
+        topic = nodes.topic(leader, follower)
+        broker.append(topic, batch(b"x"))
+        before = nodes.state(topic)
+        for current, error in ((-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (before.epoch, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+            for who in (stranger, 99):
+                found = fetch_as(
+                    broker, topic, who, 1, nodes.address(leader), current_leader_epoch=current
+                )  # fmt: skip
+                told = f"a fetch of broker {who} with the current leader epoch {current}"
+                broker.expect_error(found.error_code, error, what=told)
+                broker.expect_equal("what it gives", bytes(found.records or b""), b"")
+        broker.expect_equal("the partition", nodes.state(topic), before)
+
+
+untestable(
+    "REP-13",
+    level=MUST,
+    sentence="AlterPartition is refused for a stale leader epoch (74), a stale partition epoch (95), from who does not lead "
+    "(42), for epochs that the controller does not know yet (41), and for an ISR with an ineligible broker (107) or without the "
+    "leader (42).",
+    source="ReplicationControlManager.validateAlterPartitionData",
+    reason="it is served on the controllers' own listener only, and only to who has a broker's epoch: no client is told "
+    "either",
+)

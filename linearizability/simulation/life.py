@@ -29,7 +29,7 @@ from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
 
 SETUP_BOUND_MS = 20_000
-REST_BOUND_MS = 60_000
+REST_BOUND_MS = 20_000
 """After healing, every client must come to rest within this (virtual) time."""
 DRAIN_BOUND_MS = 60_000
 STOP_BOUND_MS = 10_000

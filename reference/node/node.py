@@ -149,6 +149,8 @@ class Node:
         self._producer_ids = range(0)
         self._is_asking_for_ids = False
         self._is_pumping = False
+        self._has_begun_to_serve = False
+        """Whether the replicas are what the metadata say, and requests are not held any more."""
         self._followed_reign: tuple[Epoch, NodeId] = (-1, -1)
         """The quorum's epoch and leader, of whom the controller's lanes ask."""
         self._session_timeout_ms = integer("broker.session.timeout.ms")
@@ -220,7 +222,7 @@ class Node:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
         client = self._clients[connection]
         kind = CONTROLLER if client.listener in self.controller_listeners else BROKER
-        if kind is BROKER and not self.is_serving:
+        if kind is BROKER and not self._has_begun_to_serve:
             self._hold(connection, frame)
             return
         apis = self._apis[kind]
@@ -364,6 +366,11 @@ class Node:
             assert isinstance(token, Request)
             self.respond(token, response)
         self._apply_committed(now)
+        if self.is_broker and self.is_serving != self._has_begun_to_serve:
+            self._has_begun_to_serve = self.is_serving
+            if self.is_serving:
+                self.replicas.reconcile(now)
+                self._serve_held(now)
 
     def _ask_voter(self, peer: NodeId, body: Message, now: TimestampMs) -> None:
         def answered(answer: Message | None, then: TimestampMs) -> None:
@@ -385,17 +392,29 @@ class Node:
             image.end_offset = quorum.latest_snapshot.end_offset
         elif image.end_offset >= quorum.high_watermark:
             return
+        lives = {broker.id: broker.epoch for broker in image.brokers.values()}
         for offset, record in quorum.committed(image.end_offset):
             image.apply(record, offset)
+        self._let_go_of_former_lives(lives, now)
         image.end_offset = max(image.end_offset, quorum.high_watermark)
         if self.is_broker:
-            was_serving = self.is_serving
             self.membership.metadata_applied(now)
-            if self.is_serving:
+            if self.is_serving and self._has_begun_to_serve:
                 self.replicas.reconcile(now)
-                if not was_serving:
-                    self._serve_held(now)
         self._write_snapshot_if_due(now)
+
+    def _let_go_of_former_lives(self, lives: Mapping[NodeId, int], now: TimestampMs) -> None:
+        """A broker that registered anew is another process: what its former life was asked will not be answered.
+
+        The connection may not tell: of a machine that lost power nothing comes, until something is sent to it.
+        """
+        for broker in self.image.brokers.values():
+            if broker.id != self.id and lives.get(broker.id, broker.epoch) != broker.epoch:
+                self._hang_up(broker.id, FETCH_LANE, now)
+
+    def _hang_up(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+        self._emit(HangUp(peer, lane))
+        self.peers.unreachable(peer, lane, now)
 
     def _write_snapshot_if_due(self, now: TimestampMs) -> None:
         """Keep what the metadata amount to once enough was written or enough time is over, so that the log may be cut."""
@@ -428,8 +447,7 @@ class Node:
         if former >= 0:
             for lane in self.peers.lanes_to(former):
                 if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE, FETCH_LANE):
-                    self._emit(HangUp(former, lane))
-                    self.peers.unreachable(former, lane, now)
+                    self._hang_up(former, lane, now)
 
     # ---- the active controller, wherever it is
 

@@ -13,7 +13,9 @@ Each partition is at one stage. A fetch that was out of range leads through two 
     FETCHING --OFFSET_OUT_OF_RANGE--> ASKING_END --ours is longer: cut--> FETCHING
                                       ASKING_END --> ASKING_START --ours ends before: start over--> FETCHING
     any stage --error--> the same question again after replica.fetch.backoff.ms (of an end or start: FETCHING again)
-    any stage --FENCED_LEADER_EPOCH, disk refuses--> FAILED until the next reign
+    any stage --FENCED_LEADER_EPOCH, the log refuses--> FAILED until the next reign
+
+A disk that refuses is asked again after the same pause: it may have been full. (Kafka gives up the whole folder.)
 
 Source: Kafka's `AbstractFetcherThread`, `RemoteLeaderEndPoint`; KIP-227, KIP-320, KIP-595, KIP-903.
 """
@@ -33,7 +35,7 @@ from reference.protocol.records.errors import RecordsError
 from reference.replication.fetch_session import FetchSession, Key, Wanted
 from reference.replication.partition import EARLIEST, LATEST, Partition, Role
 from reference.replication.reign import BrokerEpoch
-from reference.storage.errors import LogError
+from reference.storage.errors import LogError, StorageError
 
 
 class FetchSettings(NamedTuple):
@@ -351,8 +353,8 @@ class Fetcher:
     def _take_refusal(
         self, followed: Followed, error: RecordsError | LogError | KafkaError, fetched: Fetched, now: TimestampMs
     ) -> None:
-        """Corrupt bytes may be whole next time; a log that refuses whole ones will refuse them again."""
-        if isinstance(error, LogError):
+        """Corrupt bytes may be whole next time, and a full disk may have room; a log that refuses will refuse again."""
+        if isinstance(error, LogError) and not isinstance(error, StorageError):
             followed.stage = Stage.FAILED
         else:
             followed.ready_at = now + self.settings.backoff_ms

@@ -170,7 +170,7 @@ def test_a_fenced_epoch_is_not_asked_for_again_until_the_next_reign() -> None:
     assert pair.fetcher.next_request(NOW) is not None
 
 
-def test_a_disk_that_refuses_fails_the_partition_and_corrupt_bytes_only_delay_it() -> None:
+def test_corrupt_bytes_and_a_disk_that_refuses_delay_a_partition_and_a_log_that_refuses_fails_it() -> None:
     pair = Pair()
     corrupt = batch(b"a", base_offset=0, epoch=5)
     corrupt[-1] ^= 1
@@ -179,6 +179,11 @@ def test_a_disk_that_refuses_fails_the_partition_and_corrupt_bytes_only_delay_it
     later = NOW + BACKOFF_MS
     pair.following.log._disk.read_only = True  # type: ignore[attr-defined]
     pair.answer_with(later, records=bytes(batch(b"a", base_offset=0, epoch=5)))
+    assert not pair.fetcher.has_failed(pair.following)
+    pair.following.log._disk.read_only = False  # type: ignore[attr-defined]
+    pair.answer_with(later + BACKOFF_MS, records=bytes(batch(b"a", base_offset=0, epoch=5)))
+    assert pair.following.log.log_end_offset == 1
+    pair.answer_with(later + 2 * BACKOFF_MS, records=bytes(batch(b"a", base_offset=0, epoch=5)))
     assert pair.fetcher.has_failed(pair.following)
 
 

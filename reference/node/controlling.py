@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from reference.node.requests import Client, Request
@@ -15,13 +16,14 @@ from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeRespon
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import NO_UUID, TimestampMs
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
     from reference.node.node import Node
 
 FIRST_DESCRIBE_WITH_NODES = 2
+"""From this version of DescribeQuorum on members have directories, and voters addresses."""
 
 
 def vote(node: Node, request: Request, body: VoteRequest, now: TimestampMs) -> VoteResponse:
@@ -54,7 +56,10 @@ def describe_quorum(
 ) -> DescribeQuorumResponse:
     """How far each member is, as the leader knows; where the voters are found, from version 2 on."""
     response = node.quorum.handle_describe_quorum(now)
-    if request.version >= FIRST_DESCRIBE_WITH_NODES:
+    if request.version < FIRST_DESCRIBE_WITH_NODES:
+        for member in _members(response):
+            member.replica_directory_id = NO_UUID
+    else:
         listener = next(iter(node.controller_listeners), "CONTROLLER")
         response.nodes = [
             DescribeQuorumResponse.Node(
@@ -63,6 +68,13 @@ def describe_quorum(
             for voter, (host, port) in sorted(node.voters.items())
         ]
     return response
+
+
+def _members(response: DescribeQuorumResponse) -> Iterable[DescribeQuorumResponse.ReplicaState]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield from partition.current_voters
+            yield from partition.observers
 
 
 def decide(node: Node, request: Request, body: Message, now: TimestampMs) -> Message:

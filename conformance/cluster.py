@@ -29,6 +29,7 @@ from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest
 
+PATIENT_SESSION_MS = 30_000
 LAG_MS = 3_000
 SESSION_MS = 6_000
 QUICK = {
@@ -37,7 +38,9 @@ QUICK = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "replica.lag.time.max.ms": str(LAG_MS),
 }
-"""Short bounds, for who leaves an ISR and for who counts as dead; the first well below the second, to tell them apart."""
+"""Short bounds, for who leaves an ISR and for who counts as dead."""
+PATIENT = QUICK | {"broker.session.timeout.ms": str(PATIENT_SESSION_MS)}
+"""Who is silent leaves the ISRs long before it counts as dead: so the two can be told apart."""
 STATE_WITHIN_S = 45.0
 """How long a state that the bounds above make come may take on a machine that is busy."""
 WHOLE_WITHIN_S = 120.0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import conformance.broker
+import conformance.cluster
 from conformance.broker import Subject
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
@@ -45,6 +46,34 @@ class Outdated(Parrot):
         return {key: (lowest, lowest) for key, (lowest, _) in super().ranges().items()}
 
 
+class Flock(Parrot):
+    """Three brokers that lead and follow as they are told to, live for ever, and keep nothing."""
+
+    def __init__(self) -> None:
+        self.placed: dict[str, list[int]] = {}
+        super().__init__({"CreateTopics": self._place})
+
+    def _place(self, request: Any, response: Any, version: int) -> None:
+        result = type(response).CreatableTopicResult
+        for topic in request.topics:
+            self.placed[topic.name] = list(topic.assignments[0].broker_ids) if topic.assignments else [1, 2, 3]
+        response.topics = [result(name=topic.name) for topic in request.topics]
+
+    def api_versions(self, request: Any, response: Any, version: int) -> None:
+        super().api_versions(request, response, version)
+        feature = type(response).FinalizedFeatureKey
+        response.finalized_features = [feature(name="eligible.leader.replicas.version", max_version_level=1)]
+
+    def metadata(self, request: Any, response: Any, version: int) -> None:
+        super().metadata(request, response, version)
+        response.brokers = [type(response.brokers[0])(node_id=n, host="127.0.0.1", port=self.port) for n in (1, 2, 3)]
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.replica_nodes = partition.isr_nodes = self.placed.get(topic.name, [1, 2, 3])
+                partition.leader_id = partition.replica_nodes[0]
+            del topic.partitions[1:]
+
+
 BIRDS: tuple[type[Parrot], ...] = (Parrot, Echoing, Unclosing, Outdated)
 
 
@@ -53,6 +82,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong brokers need no long waits."""
     monkeypatch.setattr(conformance.broker, "CLOSED_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conformance.cluster, "WHOLE_WITHIN_S", WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +111,17 @@ def hooks_of_all() -> Any:
     return Hooks()
 
 
-@pytest.mark.parametrize("entry", [e for e in catalogue().values() if e.test], ids=lambda entry: entry.requirement.id)
+@pytest.fixture(scope="module")
+def flock() -> Iterator[Flock]:
+    bird = Flock()
+    yield bird
+    bird.close()
+
+
+TESTED = [entry for entry in catalogue().values() if entry.test]
+
+
+@pytest.mark.parametrize("entry", TESTED, ids=lambda entry: entry.requirement.id)
 def test_no_requirement_passes_on_every_wrong_broker(entry: Entry, birds: list[Parrot]) -> None:
     hurried = entry.requirement.model_copy(update={"deadline_s": 3.0})
     verdicts = {}
@@ -91,3 +132,14 @@ def test_no_requirement_passes_on_every_wrong_broker(entry: Entry, birds: list[P
         if judgement.verdict is Verdict.FAIL:
             return
     pytest.fail(f"{entry.requirement.id} fails on none of the wrong brokers: {verdicts}")
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in TESTED if entry.requirement.needs.nodes > 1], ids=lambda entry: entry.requirement.id
+)
+def test_no_requirement_of_several_nodes_passes_where_nothing_is_replicated(entry: Entry, flock: Flock) -> None:
+    hurried = entry.requirement.model_copy(update={"deadline_s": 3.0})
+    subject = Subject(addresses(flock.bootstrap), "4.3.1", flock.ranges(), hooks_of_all(), nodes=3)
+    judgement = judge(Entry(requirement=hurried, test=entry.test), subject)
+    assert judgement.verdict is Verdict.FAIL, f"{judgement.verdict}: {judgement.reason} {judgement.traceback}"
+    assert "Metadata tells" not in judgement.reason, "it failed for lack of brokers, not for what it judges"

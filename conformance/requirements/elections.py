@@ -89,7 +89,8 @@ def leave_only_a_laggard(nodes: Cluster, unclean: bool) -> tuple[Topic, Writes, 
 def nobody_rather_than_a_laggard(broker: Broker) -> None:
     with cluster(broker) as nodes:
         topic, writes, leader, follower = leave_only_a_laggard(nodes, unclean=False)
-        nodes.await_state(topic, lambda state: state.leader == NOBODY, "nobody leads")
+        state = nodes.await_state(topic, lambda state: state.leader != leader, f"node {leader} does not lead")
+        broker.expect_equal("who leads instead", state.leader, NOBODY)
         broker.eventually(lambda: follower in nodes.living(), f"node {follower} lives", within_s=STATE_WITHIN_S)
         broker.expect_equal("who leads while only the follower that was out lives", nodes.state(topic).leader, NOBODY)
         nodes.restart(leader)

@@ -123,7 +123,7 @@ def sane_ranges(broker: Broker) -> None:
 )
 def every_version_is_served(broker: Broker) -> None:
     topic = broker.topic()
-    leader = broker.leader(topic)
+    broker.entrance = broker.leader(topic)
     broker.producer_id()  # the first one is waited for: a broker gets its producer ids in blocks
     for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
         if key not in APIS:
@@ -135,7 +135,7 @@ def every_version_is_served(broker: Broker) -> None:
                     broker.skip("advertised for old librdkafka's sake, and not served (KAFKA-18659): see API-06")
                 if version not in APIS[key].request.VERSIONS:
                     broker.skip("a version that this suite does not know")
-                answer = broker.call(minimal_request(broker, APIS[key].name, version, topic), version, to=leader)
+                answer = broker.call(minimal_request(broker, APIS[key].name, version, topic), version)
                 errors = {code for code in errors_in(answer) if code}
                 bad = errors if APIS[key].name in CORE else errors & {ErrorCode.UNKNOWN_SERVER_ERROR}
                 broker.expect(not bad, f"answered{' with ' + ', '.join(map(error_name, errors)) if errors else ''}")

@@ -14,7 +14,7 @@ from conformance.broker import Subject
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
 from conformance.runner import addresses, judge
-from tests.conformance.parrot import Parrot
+from tests.conformance.parrot import Flock, Parrot
 
 WAIT_S = 0.15
 """How long the suite waits here for a close or a state: wrong brokers are wrong at once."""
@@ -44,34 +44,6 @@ class Outdated(Parrot):
 
     def ranges(self) -> dict[int, tuple[int, int]]:
         return {key: (lowest, lowest) for key, (lowest, _) in super().ranges().items()}
-
-
-class Flock(Parrot):
-    """Three brokers that lead and follow as they are told to, live for ever, and keep nothing."""
-
-    def __init__(self) -> None:
-        self.placed: dict[str, list[int]] = {}
-        super().__init__({"CreateTopics": self._place})
-
-    def _place(self, request: Any, response: Any, version: int) -> None:
-        result = type(response).CreatableTopicResult
-        for topic in request.topics:
-            self.placed[topic.name] = list(topic.assignments[0].broker_ids) if topic.assignments else [1, 2, 3]
-        response.topics = [result(name=topic.name) for topic in request.topics]
-
-    def api_versions(self, request: Any, response: Any, version: int) -> None:
-        super().api_versions(request, response, version)
-        feature = type(response).FinalizedFeatureKey
-        response.finalized_features = [feature(name="eligible.leader.replicas.version", max_version_level=1)]
-
-    def metadata(self, request: Any, response: Any, version: int) -> None:
-        super().metadata(request, response, version)
-        response.brokers = [type(response.brokers[0])(node_id=n, host="127.0.0.1", port=self.port) for n in (1, 2, 3)]
-        for topic in response.topics:
-            for partition in topic.partitions:
-                partition.replica_nodes = partition.isr_nodes = self.placed.get(topic.name, [1, 2, 3])
-                partition.leader_id = partition.replica_nodes[0]
-            del topic.partitions[1:]
 
 
 BIRDS: tuple[type[Parrot], ...] = (Parrot, Echoing, Unclosing, Outdated)

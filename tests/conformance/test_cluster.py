@@ -1,0 +1,120 @@
+"""What holds a cluster: whom it asks, whom it mends, and what it says where the target cannot be whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import conformance.cluster
+from conformance.broker import Broker, Skipped, Subject, Topic
+from conformance.cluster import ATTEMPTS, Cluster, Moment, Writes, cluster, in_time
+from conformance.requirement import OPTIONAL, Requirement
+from conformance.runner import addresses
+from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import NO_UUID
+from tests.conformance.parrot import Flock
+
+
+class Hooks:
+    """A target that only notes what is done to it."""
+
+    hooks = ("kill", "stop", "restart", "pause", "resume")
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda node, **_: self.done.append((name, node))
+
+
+@pytest.fixture
+def flock() -> Iterator[Flock]:
+    bird = Flock()
+    yield bird
+    bird.close()
+
+
+@pytest.fixture
+def broker(flock: Flock) -> Iterator[Broker]:
+    record = Requirement(id="REP-99", level=OPTIONAL, sentence="A sentence.", source="a test", deadline_s=5)
+    subject = Subject(addresses(flock.bootstrap) * 3, "4.3.1", flock.ranges(), Hooks(), nodes=3)
+    with Broker(subject, record) as held:
+        yield held
+
+
+def test_whatever_was_done_is_undone(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        nodes.pause(1)
+        nodes.kill(2)
+        assert nodes.reachable == [3]
+        assert broker.entrance == nodes.address(3)
+    assert broker.target.done == [("pause", 1), ("kill", 2), ("resume", 1), ("restart", 2)]
+    assert nodes.reachable == [1, 2, 3]
+    assert broker.entrance is None
+
+
+def test_it_is_undone_after_a_failure_too(broker: Broker) -> None:
+    with pytest.raises(Failed, match="meanwhile"), cluster(broker) as nodes:
+        nodes.kill(2)
+        raise Failed("meanwhile")
+    assert broker.target.done == [("kill", 2), ("restart", 2)]
+
+
+def test_a_node_that_was_killed_while_frozen_is_restarted_only(broker: Broker) -> None:
+    with cluster(broker) as nodes, nodes.paused(1):
+        nodes.kill(1)
+    assert broker.target.done == [("pause", 1), ("kill", 1), ("restart", 1)]
+
+
+def test_a_cluster_that_is_not_whole_is_a_failure(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", 0.1)
+    broker.subject.nodes = 4
+    with pytest.raises(Failed, match="Metadata tells of every broker"):
+        Cluster(broker)
+
+
+def test_a_topic_lies_where_it_was_placed(broker: Broker, flock: Flock) -> None:
+    state = Cluster(broker).state(Cluster(broker).topic(3, 1))
+    assert (state.leader, state.replicas, state.isr) == (3, (3, 1), {1, 3})
+    assert list(flock.placed.values()) == [[3, 1]]
+
+
+def test_partitions_of_one_request_share_a_broker(broker: Broker, flock: Flock) -> None:
+    assert broker.create_topic("three", 3, placed=[[2]] * 3).error_code == ErrorCode.NONE
+    assert flock.placed["three"] == [2]
+
+
+def test_nobody_leads_an_unknown_topic_and_somebody_is_asked(broker: Broker, flock: Flock) -> None:
+    assert broker.leader(Topic("unknown", NO_UUID, 1), 77) == ("127.0.0.1", flock.port)
+
+
+def test_writes_are_told_apart_and_losses_are_seen(broker: Broker) -> None:
+    writes = Writes()
+    assert [writes.value(), writes.value()] == [b"0", b"1"]
+    nodes = Cluster(broker)
+    topic = nodes.topic(1)
+    nodes.write_some(topic, writes, 1)
+    assert writes.acknowledged == {b"2": 0}
+    with pytest.raises(Failed, match="lost"):
+        nodes.expect_kept(topic, writes)  # the flock keeps nothing
+
+
+def test_a_machine_that_is_too_slow_skips(broker: Broker) -> None:
+    tries: list[int] = []
+
+    def once() -> bool:
+        tries.append(1)
+        return False
+
+    with pytest.raises(Skipped, match="too slow"):
+        in_time(broker, once)
+    assert len(tries) == ATTEMPTS
+    in_time(broker, lambda: True)
+
+
+def test_a_moment_ends() -> None:
+    assert Moment().lasts
+    assert not Moment(began_s=0.0).lasts

@@ -175,6 +175,15 @@ class SimulatedProducer(SimulatedClient):
             return
         while (found := self._next()) is not None:
             self._send(*found)
+        if self._lacks_a_leader():
+            self.refresh_soon()
+
+    def _lacks_a_leader(self) -> bool:
+        """Whether something waits for a partition whose leader is not known, or not connected: nothing else will tell."""
+        return any(
+            self._sendable(batches) is not None and self.line_to(self.leaders.get(key, -1)) is None
+            for key, batches in self._pending.items()
+        )
 
     def _next(self) -> tuple[Batch, Line] | None:
         for step in range(len(self._partitions)):

@@ -502,6 +502,6 @@ untestable(
     "(42), for epochs that the controller does not know yet (41), and for an ISR with an ineligible broker (107) or without the "
     "leader (42).",
     source="ReplicationControlManager.validateAlterPartitionData",
-    reason="it is served on the controllers' own listener only, and only to who has a broker's epoch: no client is told "
-    "either",
+    reason="it is a request between brokers: who sends it must be registered as one, and what it asks for concerns partitions "
+    "that he leads",
 )

@@ -132,7 +132,7 @@ class Controller:
         try:
             return _DECIDED[key](self, body, version, now)
         except KafkaError as error:
-            return refusal(key, body, error.code)
+            return refusal(key, version, body, error.code)
 
     def _made(self, decision: Decision[Any], now: TimestampMs) -> Any:
         self.append(decision.records, now)

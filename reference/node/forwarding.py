@@ -32,6 +32,12 @@ class Controller(Protocol):
 
     def ask(self, body: Message, answered: Callable[[Message | None, TimestampMs], None], now: TimestampMs) -> None: ...
 
+    def decide_here(
+        self, request: Request, body: Message, answered: Callable[[Message | None, TimestampMs], None], now: TimestampMs
+    ) -> bool:
+        """Decide on a request if this node is the active controller; the answer is None when it ceases to be."""
+        ...
+
 
 @dataclass(slots=True)
 class _Carried:
@@ -79,9 +85,23 @@ class Forwarding:
     def _send(self, carried: _Carried, now: TimestampMs) -> None:
         if now >= carried.deadline:
             request = carried.request
-            self._respond(request, refusal(request.key, carried.body, ErrorCode.REQUEST_TIMED_OUT))
+            self._respond(request, refusal(request.key, request.version, carried.body, ErrorCode.REQUEST_TIMED_OUT))
+            return
+        if self._controller.decide_here(
+            carried.request, carried.body, lambda answer, then: self._decided(carried, answer, then), now
+        ):
             return
         self._controller.ask(carried.envelope, lambda answer, then: self._answered(carried, answer, then), now)
+
+    def _decided(self, carried: _Carried, answer: Message | None, now: TimestampMs) -> None:
+        if answer is None:
+            self._wait(carried, now)
+        else:
+            self._respond(carried.request, answer)
+
+    def _wait(self, carried: _Carried, now: TimestampMs) -> None:
+        carried.next_try = now + RETRY_MS
+        self._waiting.append(carried)
 
     def _answered(self, carried: _Carried, answer: Message | None, now: TimestampMs) -> None:
         if isinstance(answer, EnvelopeResponse) and answer.error_code == ErrorCode.NONE and answer.response_data:
@@ -91,10 +111,9 @@ class Forwarding:
             return
         if isinstance(answer, EnvelopeResponse) and answer.error_code not in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER):
             request = carried.request
-            self._respond(request, refusal(request.key, carried.body, ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._respond(request, refusal(request.key, request.version, carried.body, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        carried.next_try = now + RETRY_MS
-        self._waiting.append(carried)
+        self._wait(carried, now)
 
 
 def _anonymous() -> bytes:

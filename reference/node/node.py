@@ -466,7 +466,7 @@ class Node:
 
     def _not_controller(self, request: Request, body: Message, kind: str, frame: bytes, now: TimestampMs) -> None:
         if kind is CONTROLLER:
-            self.respond(request, refusal(request.key, body, ErrorCode.NOT_CONTROLLER))
+            self.respond(request, refusal(request.key, request.version, body, ErrorCode.NOT_CONTROLLER))
         else:
             self.forwarding.forward(request, body, frame, now)
 
@@ -489,6 +489,14 @@ class Node:
             self.peers.ask(leader, self.voters[leader], lane, body, now, timeout_ms, answered)
         else:
             answered(None, now)
+
+    def decide_here(self, request: Request, body: Message, answered: Answered, now: TimestampMs) -> bool:
+        """Decide on a request that was to be carried on, if this node has become the active controller."""
+        if not self.controller.is_active:
+            return False
+        api = self._apis[BROKER][request.key]
+        self.decide(request, api, body, now, answered, lambda then: answered(None, then))
+        return True
 
     def ask(self, body: Message, answered: Answered, now: TimestampMs) -> None:
         """Carry an envelope: see `Forwarding`."""

@@ -18,7 +18,8 @@ from reference.protocol.messages.broker_registration import BrokerRegistrationRe
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from reference.protocol.messages.elect_leaders import ElectLeadersResponse
+from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from reference.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -26,6 +27,9 @@ from reference.protocol.messages.incremental_alter_configs import (
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from reference.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from reference.protocol.schema import Message
+
+
+FIRST_ELECTION_WITH_ERROR_AT_THE_TOP = 1
 
 
 def _create_topics(body: CreateTopicsRequest, code: ErrorCode) -> Message:
@@ -64,6 +68,20 @@ def _incremental_alter_configs(body: IncrementalAlterConfigsRequest, code: Error
     )
 
 
+def _elect_leaders(body: ElectLeadersRequest, code: ErrorCode) -> Message:
+    """Version 0 has no error at the top, so that each partition bears it; asked for all, the answer names none."""
+    election, result = ElectLeadersResponse.ReplicaElectionResult, ElectLeadersResponse.PartitionResult
+    return ElectLeadersResponse(
+        replica_election_results=[
+            election(
+                topic=topic.topic,
+                partition_result=[result(partition_id=index, error_code=code) for index in topic.partitions],
+            )
+            for topic in body.topic_partitions or ()
+        ]
+    )
+
+
 def _at_the_top(response: type[Message]) -> Callable[[Any, ErrorCode], Message]:
     return lambda body, code: response(error_code=code)
 
@@ -73,10 +91,11 @@ _REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
     20: _delete_topics,
     33: _alter_configs,
     37: _create_partitions,
-    43: _at_the_top(ElectLeadersResponse),
+    43: _elect_leaders,
     44: _incremental_alter_configs,
     45: _at_the_top(AlterPartitionReassignmentsResponse),
     46: _at_the_top(ListPartitionReassignmentsResponse),
+    55: _at_the_top(DescribeQuorumResponse),
     56: _at_the_top(AlterPartitionResponse),
     62: _at_the_top(BrokerRegistrationResponse),
     63: _at_the_top(BrokerHeartbeatResponse),
@@ -86,10 +105,9 @@ _REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
 """API key -> the response that says nothing but the error."""
 
 
-def refusal(key: int, body: Message, code: ErrorCode) -> Message:
+def refusal(key: int, version: int, body: Message, code: ErrorCode) -> Message:
     """The response that refuses a request as a whole with one error."""
-    return _REFUSALS[key](body, code)
-
-
-def can_be_refused(key: int) -> bool:
-    return key in _REFUSALS
+    response = _REFUSALS[key](body, code)
+    if isinstance(response, ElectLeadersResponse) and version >= FIRST_ELECTION_WITH_ERROR_AT_THE_TOP:
+        response.error_code = code
+    return response

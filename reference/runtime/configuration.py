@@ -29,6 +29,10 @@ IGNORED_PREFIXES = (
 )  # fmt: skip
 
 
+WITHOUT_EFFECT = frozenset({"leader.imbalance.per.broker.percentage"})
+"""Names that Kafka 4.3.1 still takes from a file, and that mean nothing under KRaft."""
+
+
 class ConfigurationError(ValueError):
     """A configuration that cannot be run; the message is the one line that the operator needs."""
 
@@ -231,7 +235,7 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
 
 def _is_known_family(name: str) -> bool:
     """`listener.name.X.…` and plugins' own names: Kafka passes them on, and they mean nothing here."""
-    return name.startswith(("listener.name.", *IGNORED_PREFIXES))
+    return name in WITHOUT_EFFECT or name.startswith(("listener.name.", *IGNORED_PREFIXES))
 
 
 def _hint(name: str) -> str:

@@ -303,14 +303,14 @@ def a_deposed_leader(broker: Broker) -> None:
         nodes.write_some(topic, writes, 10)
         before = nodes.state(topic)
         version = broker.version_for(ProduceRequest)
-        waiting = {acks: broker.connect(nodes.address(leader), timeout_s=30.0) for acks in (-1, 1)}
+        waiting = [(acks, broker.connect(nodes.address(leader), timeout_s=30.0)) for acks in (-1, 1) * 4]
         nodes.pause(leader)
         nodes.await_leader(topic, one, other, above=before.epoch)
-        for acks, connection in waiting.items():
+        for acks, connection in waiting:
             connection.send(produce_request({(topic, 0): batch(b"late")}, acks=acks, timeout_ms=5_000), version)
         nodes.write_some(topic, writes, 10)
         nodes.resume(leader)
-        for acks, connection in waiting.items():
+        for acks, connection in waiting:
             broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
         nodes.await_isr(topic, leader, one, other)
         nodes.write_some(topic, writes, 10)

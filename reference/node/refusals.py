@@ -28,7 +28,6 @@ from reference.protocol.messages.list_partition_reassignments import ListPartiti
 from reference.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from reference.protocol.schema import Message
 
-
 FIRST_ELECTION_WITH_ERROR_AT_THE_TOP = 1
 
 

@@ -198,10 +198,11 @@ class SimulatedProducer(SimulatedClient):
         return None
 
     def _sendable(self, batches: list[Batch]) -> Batch | None:
-        """The first batch that is not under way. An idempotent producer sends one again only when it is the oldest."""
+        """The first batch that is not under way. An idempotent producer sends one again only when it is the oldest; one
+        that wants a single request in flight mutes the partition, whichever connection the request went over."""
         for index, batch in enumerate(batches):
             if batch.under_way:
-                if self.idempotent and batch.attempts > 1:
+                if self.plan.in_flight == 1 or (self.idempotent and batch.attempts > 1):
                     return None
                 continue
             if self.idempotent and index and (batch.attempts or any(not each.under_way for each in batches[:index])):

@@ -60,6 +60,8 @@ class Batch:
     under_way: bool = False
     line: Line | None = None
     """Where it was sent to last."""
+    was_refused: bool = False
+    """A broker refused it, to take it later."""
     in_doubt: bool = False
     """It was sent and may have been appended without our knowing."""
     first_history: tuple[int, int] = (0, 0)
@@ -266,6 +268,7 @@ class SimulatedProducer(SimulatedClient):
                 self._give_up_session(batch, code)
                 return
         elif code in RETRIABLE:
+            batch.was_refused = True
             if code in STALE:
                 self.refresh_soon()
             self._back_off()
@@ -297,14 +300,19 @@ class SimulatedProducer(SimulatedClient):
         self.world.counts["producer sessions given up"] += 1
         restarted = self.cluster.history_so_far()[0] > refused.first_history[0]
         power_lost = self.cluster.history_so_far()[1] > self._session_history[1]
-        self.cluster.on_sequence_lost(refused.name, self.name, code, restarted, power_lost)
+        if refused.was_refused and refused.sequence == 0:
+            # A leader that knows nothing of a producer takes its first batch whatever the number is (as Kafka does): here it
+            # refused ours, and took the one behind it before it took ours again.
+            self.world.counts["first batches overtaken"] += 1
+        else:
+            self.cluster.on_sequence_lost(refused.name, self.name, code, restarted, power_lost)
         for key, batches in self._pending.items():
             kept: list[Batch] = []
             for batch in batches:
                 if batch.in_doubt or batch.under_way:
                     self.notebook.info(batch.operation, error_name(code), self._mops(batch, None))
                 else:
-                    batch.sequence, batch.attempts = -1, 0
+                    batch.sequence, batch.attempts, batch.was_refused = -1, 0, False
                     kept.append(batch)
             self._pending[key] = kept
         self._producer_id = -1

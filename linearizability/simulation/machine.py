@@ -157,6 +157,8 @@ class Machine:
         self._clock = self._new_clock()
         self._lanes = Lanes(self, world, network, addresses)
         self._is_leaving = False
+        self._starts_again = False
+        """It was to start before its clean stop was over: it starts when that is."""
         self._chance = world.chance(f"machine/{number}")
         self._inboxes: dict[int, Inbox] = {}
         self._ready: deque[Inbox] = deque()
@@ -200,7 +202,9 @@ class Machine:
     def start(self) -> None:
         """Start the process. With a disk that takes nothing it may fail and is tried again."""
         if self.node is not None:
+            self._starts_again = self._is_leaving
             return
+        self._starts_again = False
         self.lives += 1
         self._is_leaving = False
         self._clock = self._new_clock()
@@ -315,6 +319,8 @@ class Machine:
                 self._lanes.send(effect)
         self.node = None
         self._drop_process(silently=False)
+        if self._starts_again:
+            self._world.after(0, self.start)
 
     def _remember(self) -> None:
         """What every log holds at the end of a life: what the next life is held against."""

@@ -80,16 +80,6 @@ class Answer:
     records: list[KeyValue]
 
 
-def partition_of(group: GroupId, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that keeps a group: Java's hash of its id (COO-01)."""
-    value = 0
-    utf16 = group.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(utf16), 2):
-        value = (31 * value + int.from_bytes(utf16[at : at + 2], "big")) & 0xFFFFFFFF
-    signed = value - (1 << 32) if value >= 1 << 31 else value
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
-
-
 class GroupCoordinator:
     """All groups that this node coordinates."""
 

@@ -6,7 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reference.node import configs, controlling, fetch, groups, log_dirs, metadata, offsets, produce, producers, topics
+from reference.node import (
+    configs,
+    controlling,
+    fetch,
+    find_coordinator,
+    groups,
+    log_dirs,
+    metadata,
+    offsets,
+    produce,
+    producers,
+    topics,
+)  # fmt: skip
 from reference.node.controller import is_controllers_own
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Request
@@ -34,7 +46,7 @@ BROKER_HANDLERS: dict[int, Handler] = {
     METADATA: metadata.metadata,
     OFFSET_COMMIT: groups.offset_commit,
     OFFSET_FETCH: groups.offset_fetch,
-    FIND_COORDINATOR: groups.find_coordinator,
+    FIND_COORDINATOR: find_coordinator.find_coordinator,
     JOIN_GROUP: groups.join_group,
     HEARTBEAT: groups.heartbeat,
     LEAVE_GROUP: groups.leave_group,

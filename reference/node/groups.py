@@ -6,17 +6,18 @@ answers when the records are in the log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from reference.coordinator import group_coordinator
-from reference.coordinator.group_coordinator import Client, OffsetKey, partition_of
+from reference.coordinator.group_coordinator import Client, OffsetKey
 from reference.coordinator.group_records import KeyValue
 from reference.node.committed import AwaitingCommit
+from reference.node.internal_topics import OFFSETS_TOPIC, partition_for
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -29,68 +30,22 @@ from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
+from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 from reference.storage.errors import LogError
 
 if TYPE_CHECKING:
     from reference.node.node import Node
 
-OFFSETS_TOPIC = "__consumer_offsets"
 REPLAY_BYTES = 1 << 20
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 """JoinGroup: before, no protocol is the empty text."""
-
-GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 
 CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
-# ---- finding the coordinator
-
-
-def find_coordinator(
-    node: Node, request: Request, body: FindCoordinatorRequest, now: TimestampMs
-) -> FindCoordinatorResponse:
-    """Who coordinates a group; the offsets topic comes to be on the first question (COO-01 to COO-07)."""
-    if request.version >= 4:
-        found = [_coordinator_of(node, request, key, body.key_type, now) for key in body.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
-    found = _coordinator_of(node, request, body.key, body.key_type, now)
-    return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-    )
-
-
-def _coordinator_of(
-    node: Node, request: Request, key: str, key_type: int, now: TimestampMs
-) -> FindCoordinatorResponse.Coordinator:
-    answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_message=None)
-    if key_type == GROUP_KEY:
-        topic = OFFSETS_TOPIC
-    elif key_type == TRANSACTION_KEY:
-        answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        answer.error_message = "This node coordinates no transactions."
-        return answer
-    else:
-        answer.error_code = ErrorCode.INVALID_REQUEST
-        return answer
-    image = node.image.topics.get(topic)
-    if image is None:
-        node.create_internal_topic(topic, now)
-        answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return answer
-    leader = image.partitions[partition_of(key, len(image.partitions))].leader
-    endpoint = node.endpoint_of(leader, request.client.listener)
-    if endpoint is None:
-        answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return answer
-    answer.node_id, answer.host, answer.port = leader, endpoint.host, endpoint.port
-    return answer
+# ---- this node's groups
 
 
 def _refusal(node: Node, group: GroupId) -> ErrorCode | None:
@@ -98,7 +53,7 @@ def _refusal(node: Node, group: GroupId) -> ErrorCode | None:
     image = node.image.topics.get(OFFSETS_TOPIC)
     if image is None:
         return ErrorCode.NOT_COORDINATOR if group else None
-    partition = node.partitions.get((OFFSETS_TOPIC, partition_of(group, len(image.partitions))))
+    partition = node.partitions.get((OFFSETS_TOPIC, partition_for(group, len(image.partitions))))
     return None if partition is not None and partition.is_leader else ErrorCode.NOT_COORDINATOR
 
 
@@ -152,9 +107,24 @@ def send_answers(node: Node, now: TimestampMs) -> None:
             if partition is None or not isinstance(response, SyncGroupResponse):
                 node.respond(answer.token, response)
             else:
-                fail = partial(_fail_sync, response)
-                waiting = AwaitingCommit(node, answer.token, response, partition, partition.log.log_end_offset, fail)
-                waiting.answer(now, node.configuration.integer("offsets.commit.timeout.ms"))
+                _answer_when_committed(node, answer.token, response, partition, partial(_fail_sync, response), now)
+
+
+def _answer_when_committed(
+    node: Node,
+    request: Request,
+    response: Message,
+    partition: Partition,
+    fail: Callable[[ErrorCode], None],
+    now: TimestampMs,
+) -> None:
+    def outcome(error: ErrorCode, then: TimestampMs) -> None:
+        if error is not ErrorCode.NONE:
+            fail(error)
+        node.respond(request, response)
+
+    waiting = AwaitingCommit(node, request.client.connection, partition, partition.log.log_end_offset, outcome)
+    waiting.begin(now, node.configuration.integer("offsets.commit.timeout.ms"))
 
 
 def _fail_sync(response: SyncGroupResponse, code: ErrorCode) -> None:
@@ -167,7 +137,7 @@ def _partition_of(node: Node, group: GroupId) -> Partition | None:
     """The partition of `__consumer_offsets` that holds a group, if this node has a replica of it."""
     topic = node.image.topics.get(OFFSETS_TOPIC)
     return (
-        node.partitions.get((OFFSETS_TOPIC, partition_of(group, len(topic.partitions)))) if topic is not None else None
+        node.partitions.get((OFFSETS_TOPIC, partition_for(group, len(topic.partitions)))) if topic is not None else None
     )
 
 
@@ -219,9 +189,7 @@ def offset_commit(
         _fail_commit(waiting, failure)
         partition = _partition_of(node, body.group_id)
         if failure is ErrorCode.NONE and partition is not None:
-            fail = partial(_fail_commit, waiting)
-            answer = AwaitingCommit(node, request, response, partition, partition.log.log_end_offset, fail)
-            answer.answer(now, node.configuration.integer("offsets.commit.timeout.ms"))
+            _answer_when_committed(node, request, response, partition, partial(_fail_commit, waiting), now)
             return None
     return response
 
@@ -331,7 +299,7 @@ def _committed(committed: dict[OffsetKey, OffsetCommitValue], name: TopicName, i
 def on_role(node: Node, partition: Partition, now: TimestampMs) -> None:
     """This node coordinates the groups of the partitions of `__consumer_offsets` that it leads, and no others (COO-06)."""
     count = len(node.image.topics[OFFSETS_TOPIC].partitions)
-    node.groups.unload(lambda group: partition_of(group, count) == partition.index)
+    node.groups.unload(lambda group: partition_for(group, count) == partition.index)
     if partition.is_leader:
         _replay(node, partition, now)
 

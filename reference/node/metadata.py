@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reference.controller.image import PartitionImage, TopicImage
 from reference.controller.topics import INTERNAL_TOPICS, validate_topic_name
+from reference.node.internal_topics import create_internal_topic, is_created_on_demand
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -174,10 +175,11 @@ def _named_or_identified(
 
 def _create_automatically(node: Node, name: str, now: TimestampMs) -> None:
     """The topic is there for the next request; this one is still told that it is not, as Kafka does (MET-05)."""
-    if name in INTERNAL_TOPICS:
-        node.create_internal_topic(name, now)
-        return
-    node.create_topic(CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1), now)
+    if is_created_on_demand(name):
+        create_internal_topic(node, name, now)
+    elif name not in INTERNAL_TOPICS:
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        node.create_topic(topic, now)
 
 
 def _describe(node: Node, topic: TopicImage) -> TopicResponse:

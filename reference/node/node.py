@@ -36,6 +36,7 @@ from reference.node.effects import Close, ConnectionId, Effect, HangUp, Respond
 from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.forwarding import Forwarding
+from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.membership import Membership, State
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
@@ -533,7 +534,7 @@ class Node:
     def on_role(self, partition: Partition, is_new_reign: bool, now: TimestampMs) -> None:
         """A replica leads or follows anew: its fetcher, its group coordinator and who waits for it are told."""
         self.replication.on_role(partition)
-        if is_new_reign and partition.topic == groups.OFFSETS_TOPIC:
+        if is_new_reign and partition.topic == OFFSETS_TOPIC:
             groups.on_role(self, partition, now)
         self.on_moved(partition, now)
 
@@ -541,7 +542,7 @@ class Node:
         """A replica is no more: who waits for it is told."""
         self.replication.on_given_up(partition)
         self.on_moved(partition, now)
-        if partition.topic not in self.image.topics and groups.OFFSETS_TOPIC in self.image.topics:
+        if partition.topic not in self.image.topics and OFFSETS_TOPIC in self.image.topics:
             groups.forget_topic(self, partition.topic, now)
 
     def on_moved(self, partition: Partition, now: TimestampMs) -> None:
@@ -658,24 +659,6 @@ class Node:
         self.ask_controller(
             "topics", CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_TIMEOUT_MS), answered, now
         )
-
-    def create_internal_topic(self, name: TopicName, now: TimestampMs) -> None:
-        """Create a coordinator's topic with the settings that Kafka gives it."""
-        if name != groups.OFFSETS_TOPIC:
-            return
-        integer = self.configuration.integer
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(integer("offsets.topic.segment.bytes")),
-        }
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name,
-            num_partitions=integer("offsets.topic.num.partitions"),
-            replication_factor=integer("offsets.topic.replication.factor"),
-            configs=[CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-        )
-        self.create_topic(topic, now)
 
     def next_producer_id(self, now: TimestampMs) -> ProducerId:
         """A producer id that no session of this cluster had before (IDM-01).

@@ -75,6 +75,11 @@ class ParkingLot(Generic[P]):
         self._by_connection: dict[ConnectionId, _Waiting[P]] = {}
         self._deadlines: list[tuple[TimestampMs, int, _Waiting[P]]] = []
         self._numbers = count()
+        self._nobodies = count(-2, -1)
+
+    def nobody(self) -> ConnectionId:
+        """A name that no connection has, for a step of the node's own that waits."""
+        return next(self._nobodies)
 
     def __len__(self) -> int:
         return len(self._by_connection)

@@ -3,7 +3,8 @@
 import random
 
 from reference.coordinator.classic_group import TRANSITIONS, State
-from reference.coordinator.group_coordinator import Client, GroupCoordinator, GroupSettings, partition_of
+from reference.coordinator.group_coordinator import Client, GroupCoordinator, GroupSettings
+from reference.node.internal_topics import partition_for
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -246,6 +247,6 @@ def test_state_survives_in_its_records() -> None:
 
 
 def test_groups_are_spread_by_javas_hash() -> None:
-    assert partition_of("", 50) == 0
-    assert partition_of("my-group", 50) == 12
-    assert partition_of("polygenelubricants", 50) == 0  # whose hash is the least 32-bit number
+    assert partition_for("", 50) == 0
+    assert partition_for("my-group", 50) == 12
+    assert partition_for("polygenelubricants", 50) == 0  # whose hash is the least 32-bit number

@@ -1,0 +1,235 @@
+"""A coordinator on this node: one shard for each partition of its internal topic that the node leads.
+
+A shard is a state machine whose every change is a record of its partition. It decides on a request by records and a
+response; the records are appended, then replayed into the shard, and the response goes out when they are committed. A new
+leader makes a shard anew and replays the whole partition into it, a bounded piece a step; until it has, it answers
+COORDINATOR_LOAD_IN_PROGRESS. So what was answered survives whichever node coordinates next. (COO-04, COO-05)
+
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from reference.node.committed import AwaitingCommit, Outcome
+from reference.node.effects import ConnectionId
+from reference.node.internal_topics import partition_for
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName
+from reference.protocol.records.batch import build, read_batches, records_of
+from reference.protocol.records.control import read_end_transaction
+from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.record import Record
+from reference.protocol.records.validate import Origin
+from reference.protocol.schema import Message
+from reference.replication.partition import Partition
+from reference.storage.errors import LogError
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+LOAD_BYTES = 1 << 20
+"""How much of a partition is replayed in one step."""
+
+KeyValue = tuple[bytes, bytes | None]
+"""One record of the log; a null value is a tombstone."""
+
+Producer = tuple[ProducerId, ProducerEpoch]
+"""Who wrote a record within a transaction."""
+
+
+class Shard(Protocol):
+    """What a coordinator keeps of one partition, all of it a function of the partition's records."""
+
+    def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Producer | None) -> None:
+        """Take up one record. Errors: CodecError when the bytes are none of this coordinator's."""
+        ...
+
+    def end_transaction(self, producer: Producer, committed: bool) -> None:
+        """Take up a marker: what the producer wrote within its transaction counts now, or never."""
+        ...
+
+    def loaded(self, now: TimestampMs) -> None:
+        """Everything was replayed: from here on time passes for what the shard keeps."""
+        ...
+
+    def unload(self, now: TimestampMs) -> None:
+        """Another node coordinates now: whoever waits is told NOT_COORDINATOR."""
+        ...
+
+
+S = TypeVar("S", bound=Shard)
+
+
+@dataclass(slots=True)
+class _Held(Generic[S]):
+    partition: Partition
+    shard: S
+    offset: Offset
+    """Up to where the partition was replayed."""
+    is_loaded: bool = False
+
+
+class Coordination(Generic[S]):
+    """The shards of one kind of coordinator on this node."""
+
+    def __init__(
+        self,
+        node: Node,
+        topic: TopicName,
+        new_shard: Callable[[int, Epoch], S],
+        commit_timeout_ms: int,
+    ) -> None:
+        """`new_shard` gets the partition's index and the leader epoch, which is the coordinator's epoch."""
+        self._node = node
+        self.topic = topic
+        self._new_shard = new_shard
+        self._commit_timeout_ms = commit_timeout_ms
+        self._held: dict[int, _Held[S]] = {}
+
+    # ---- questions
+
+    def index_of(self, key: str) -> int:
+        """The partition that keeps a key. Errors: KafkaError NOT_COORDINATOR while the topic does not exist."""
+        image = self._node.image.topics.get(self.topic)
+        if image is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return partition_for(key, len(image.partitions))
+
+    def shard_of(self, key: str) -> tuple[int, S]:
+        """The shard that keeps a key, and its partition's index.
+
+        Errors: KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        index = self.index_of(key)
+        return index, self._held_by(index).shard
+
+    def loaded(self) -> list[tuple[int, S]]:
+        """The shards that serve, by index of their partitions."""
+        return [(index, held.shard) for index, held in self._held.items() if held.is_loaded]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some shard does not serve yet."""
+        return any(not held.is_loaded for held in self._held.values())
+
+    def _held_by(self, index: int) -> _Held[S]:
+        held = self._held.get(index)
+        if held is None or not self._node.leads(held.partition):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if not held.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return held
+
+    # ---- writing
+
+    def write(
+        self, index: int, records: Sequence[KeyValue], now: TimestampMs, producer: Producer | None = None
+    ) -> None:
+        """Append a decision's records and take them up; with a producer they count when its transaction is committed.
+
+        Errors: KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (the records are too large);
+        nothing is then changed.
+        """
+        held = self._held_by(index)
+        if not records:
+            return
+        producer_id, producer_epoch = producer or (-1, -1)
+        batch = build(
+            [Record(at, now, key, value, ()) for at, (key, value) in enumerate(records)],
+            producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,
+        )  # fmt: skip
+        try:
+            held.partition.produce(batch, now, origin=Origin.COORDINATOR)
+        except (LogError, RecordsError, KafkaError) as error:
+            raise KafkaError(self._refused(held.partition, error)) from error
+        for key, value in records:
+            held.shard.replay(key, value, now, producer)
+        self._node.on_moved(held.partition, now)
+
+    def _refused(self, partition: Partition, error: LogError | RecordsError | KafkaError) -> ErrorCode:
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._node.storage_failed(partition.name, error)
+        if isinstance(error, RecordsError) or error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def answer(
+        self, index: int, request: Request, response: Message, now: TimestampMs, fail: Callable[[ErrorCode], None]
+    ) -> None:
+        """Answer when everything that the shard has written so far is committed.
+
+        `fail` puts into the response why it is not: NOT_COORDINATOR, or REQUEST_TIMED_OUT when it takes too long.
+        """
+
+        def outcome(error: ErrorCode, then: TimestampMs) -> None:
+            if error is not ErrorCode.NONE:
+                fail(error)
+            self._node.respond(request, response)
+
+        self._await_commit(index, request.client.connection, now, outcome)
+
+    def when_committed(self, index: int, now: TimestampMs, outcome: Outcome) -> None:
+        """Go on when everything that the shard has written so far is committed, or never will be known to be."""
+        self._await_commit(index, self._node.produces.nobody(), now, outcome)
+
+    def _await_commit(self, index: int, connection: ConnectionId, now: TimestampMs, outcome: Outcome) -> None:
+        """Errors: as `shard_of`."""
+        partition = self._held_by(index).partition
+        end = partition.log.log_end_offset
+        AwaitingCommit(self._node, connection, partition, end, outcome).begin(now, self._commit_timeout_ms)
+
+    def marker_written(self, partition: Partition, producer: Producer, committed: bool) -> None:
+        """A transaction's marker was appended to a partition of this topic."""
+        held = self._held.get(partition.index)
+        if held is not None and held.partition is partition:
+            held.shard.end_transaction(producer, committed)
+
+    # ---- coming and going
+
+    def on_role(self, partition: Partition, now: TimestampMs) -> None:
+        """A replica of the topic leads or follows in a new reign."""
+        held = self._held.pop(partition.index, None)
+        if held is not None:
+            held.shard.unload(now)
+        if partition.is_leader:
+            shard = self._new_shard(partition.index, partition.leader_epoch)
+            self._held[partition.index] = _Held(partition, shard, partition.log.log_start_offset)
+            self._load(self._held[partition.index], now)
+
+    def load(self, now: TimestampMs) -> None:
+        """Replay another piece of each partition that is not wholly replayed."""
+        for held in [*self._held.values()]:
+            if not held.is_loaded:
+                self._load(held, now)
+
+    def _load(self, held: _Held[S], now: TimestampMs) -> None:
+        log = held.partition.log
+        before, held.offset = held.offset, self._replay(held, now)
+        if held.offset >= log.log_end_offset or held.offset == before:  # an end without records: nothing is missing
+            held.is_loaded = True
+            held.shard.loaded(now)
+
+    def _replay(self, held: _Held[S], now: TimestampMs) -> Offset:
+        found = held.partition.log.read(held.offset, LOAD_BYTES).records
+        data = found if isinstance(found, bytes) else found.read()
+        if not isinstance(found, bytes):
+            found.release()
+        offset = held.offset
+        for batch in read_batches(data):
+            offset = batch.header.next_offset
+            header = batch.header
+            producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
+            for record in records_of(batch.data):
+                if header.is_control:
+                    if producer is not None:
+                        held.shard.end_transaction(producer, read_end_transaction(record).committed)
+                elif record.key is not None:
+                    held.shard.replay(record.key, record.value, now, producer)
+        return offset

@@ -1,0 +1,56 @@
+"""Which node coordinates a group or a transactional id. (COO-01 to COO-07)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, coordinator_of, create_internal_topic
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from reference.protocol.primitives import TimestampMs
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+
+GROUP, TRANSACTION = 0, 1
+_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+"""Where the coordinators of each type of key keep their state; share groups are not coordinated here."""
+
+
+def find_coordinator(
+    node: Node, request: Request, body: FindCoordinatorRequest, now: TimestampMs
+) -> FindCoordinatorResponse:
+    """Who coordinates each key; the internal topic comes to be on the first question."""
+    if request.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
+        found = [_find(node, request, key, body.key_type, now) for key in body.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    found = _find(node, request, body.key, body.key_type, now)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(
+    node: Node, request: Request, key: str, key_type: int, now: TimestampMs
+) -> FindCoordinatorResponse.Coordinator:
+    answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_message=None)
+    topic = _TOPICS.get(key_type)
+    if topic is None:
+        answer.error_code = ErrorCode.INVALID_REQUEST
+        return answer
+    leader = coordinator_of(node, topic, key)
+    if leader is None:
+        create_internal_topic(node, topic, now)
+    endpoint = node.endpoint_of(leader, request.client.listener) if leader is not None else None
+    if leader is None or endpoint is None:
+        answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return answer
+    answer.node_id, answer.host, answer.port = leader, endpoint.host, endpoint.port
+    return answer

@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 
 ENGINE_ERROR = 3
 EXIT_CODES = {"valid": 0, "invalid": 1, "unknown": 2}
+HUNTED_NODES = 3
+"""Of a target that we start, where its text does not say how many: a node that is alone has nobody to lose records to."""
 
 MOUNTED = {
     "history": "linearizability.history.commands",
@@ -85,7 +87,9 @@ Json = Annotated[
     "--minutes 10 --faults kill,pause   ·   tidegauge hunt --target kafka:4.3.1 --until-found --json"
 )
 def hunt(
-    target: Annotated[str, typer.Option(help="addr:…, reference[:NODES], kafka:VERSION[:NODES], exec:PATH.")],
+    target: Annotated[
+        str, typer.Option(help="addr:…, reference[:NODES], kafka:VERSION[:NODES] (3 nodes unless said), exec:PATH.")
+    ],
     minutes: Annotated[float, typer.Option(min=0.1, help="How long clients work and faults strike.")] = 1.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new one unless given.")] = None,
     faults: Annotated[
@@ -125,6 +129,7 @@ def hunt(
         seed=secrets.randbits(32) if seed is None else seed,
         faults=_fault_names(faults),
         until_found=until_found,
+        nodes=HUNTED_NODES if target.startswith(("kafka", "reference")) else None,
         reduce_minutes=reduce_minutes,
         rate_per_s=rate,
         acks=acks.value,

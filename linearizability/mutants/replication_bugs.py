@@ -140,7 +140,7 @@ def timestamp_finds_last(original: Any, log: Any, timestamp: int) -> Any:
 
 @mutant(
     "delete-records-unheeded",
-    "reference.storage.log:Log.advance_log_start_offset",
+    "reference.storage.shortening:Shortening.advance_log_start_offset",
     "DeleteRecords is answered and moves nothing.",
     caught_by=("TOP",),
 )

@@ -20,7 +20,7 @@ def flush_skipped(original: Any, segment: Any) -> None:
 
 @mutant(
     "unclean-stop-called-clean",
-    "reference.storage.log:Log.close",
+    "reference.storage.segment_row:SegmentRow.close",
     "A clean stop does not flush what it closes.",
     fuzz=True,
 )
@@ -124,7 +124,7 @@ def active_segment_deleted(original: Any, segments: Any, *more: Any) -> int:
 
 @mutant(
     "rotation-loses-a-batch",
-    "reference.storage.log:Log._roll",
+    "reference.storage.segment_row:SegmentRow._roll",
     "The last batch of a segment is gone when the next segment begins.",
     fuzz=True,
 )
@@ -139,7 +139,7 @@ def rotation_loses_a_batch(original: Any, log: Any, base: int, now: int) -> Any:
 
 @mutant(
     "closed-segment-unflushed",
-    "reference.storage.log:Log._roll",
+    "reference.storage.segment_row:SegmentRow._roll",
     "A segment that is closed after the last flush is not flushed again, and comes back with indexes that end in zeros.",
     fuzz=True,
 )

@@ -7,221 +7,48 @@ whatever raises has changed nothing. Times come in as `now`; nothing here looks 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
-from uuid import UUID
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import (
-    NO_UUID,
-    Buffer,
-    Epoch,
-    Offset,
-    ProducerEpoch,
-    ProducerId,
-    Sequence,
-    TimestampMs,
-)
+from reference.protocol.primitives import Buffer, Epoch, Offset, TimestampMs
 from reference.protocol.records.batch import CONTROL, BatchHeader, assign, check_crc, read_batches, records_of
 from reference.protocol.records.control import EndTransaction, read_end_transaction
 from reference.protocol.records.validate import Origin, validate
-from reference.storage.checkpoints import read_topic_id, write_topic_id
-from reference.storage.config import DAY_MS, LogConfig
-from reference.storage.disk import Disk, File
-from reference.storage.epoch_cache import EpochCache
-from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
-from reference.storage.producer_state import CachedBatch, ProducerState, marker_of
-from reference.storage.recovery import load, replay
-from reference.storage.retention import breaching_segments
-from reference.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from reference.storage.answers import (
+    NOTHING,
+    ActiveProducer,
+    AppendInfo,
+    EpochEndOffset,
+    LogSlice,
+    ReadResult,
+    TimestampOffset,
+)
+from reference.storage.errors import LogError, OffsetOutOfRange
+from reference.storage.flushing import PendingFlush, run_now
+from reference.storage.producer_state import CachedBatch, marker_of
+from reference.storage.segment import MAX_RELATIVE_OFFSET
+from reference.storage.segment_row import EXPIRY_CHECK_MS, storage_error
+from reference.storage.shortening import Shortening
 from reference.storage.transaction_index import AbortedTransaction
 
-EXPIRY_CHECK_MS = 600_000
-"""How often idle producers are looked for (producer.id.expiration.check.interval.ms)."""
+__all__ = [
+    "EXPIRY_CHECK_MS",
+    "AbortedTransaction",
+    "ActiveProducer",
+    "AppendInfo",
+    "EpochEndOffset",
+    "Log",
+    "LogSlice",
+    "PendingFlush",
+    "ReadResult",
+    "TimestampOffset",
+    "run_now",
+]
 
 
-class AppendInfo(NamedTuple):
-    """What an append did; for a duplicate, what the first append of the same batch did."""
-
-    first_offset: Offset
-    last_offset: Offset
-    max_timestamp: TimestampMs
-    log_append_time: TimestampMs
-    """The append's time in a topic with LogAppendTime, else -1 (as the produce response says it)."""
-    log_start_offset: Offset
-    size_bytes: int
-    is_duplicate: bool = False
-
-
-class LogSlice:
-    """Batches in one segment's file: what a fetch answers with; the last one may be cut off.
-
-    It stays readable after its segment was deleted: it pins the file until it is released or dropped.
-    """
-
-    __slots__ = ("file", "position", "size")
-
-    def __init__(self, file: File | None, position: int, size: int) -> None:
-        self.file = file
-        self.position = position
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def fileno(self) -> int:
-        """The descriptor for sendfile. Errors: OSError on a simulated disk."""
-        return self._file().fileno()
-
-    def read(self) -> bytes:
-        """The bytes. Errors: OSError."""
-        return self._file().read(self.position, self.size)
-
-    def release(self) -> None:
-        """Let go of the file."""
-        self.file = None
-
-    def _file(self) -> File:
-        if self.file is None:
-            raise ValueError("a slice that was released")
-        return self.file
-
-
-class ReadResult(NamedTuple):
-    """What a read found: no bytes where there is nothing below the bound."""
-
-    records: LogSlice | bytes
-
-
-NOTHING = ReadResult(b"")
-
-
-class TimestampOffset(NamedTuple):
-    """A record's timestamp and offset, and the leader epoch of its batch (-1 when unknown)."""
-
-    timestamp: TimestampMs
-    offset: Offset
-    leader_epoch: Epoch
-
-
-class EpochEndOffset(NamedTuple):
-    """Answer of OffsetForLeaderEpoch: both -1 when the epoch is newer than any known, or none is known."""
-
-    leader_epoch: Epoch
-    end_offset: Offset
-
-
-class ActiveProducer(NamedTuple):
-    """One row of DescribeProducers."""
-
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    last_sequence: Sequence
-    last_timestamp: TimestampMs
-    coordinator_epoch: Epoch
-    current_transaction_start_offset: Offset
-    """-1 when no transaction is open."""
-
-
-def _nothing() -> None:
-    pass
-
-
-class PendingFlush:
-    """Closed segments that are to be made durable: `run` may take long and may run in another thread, `finish` may not."""
-
-    def __init__(self, log: Log, segments: list[Segment], end: Offset) -> None:
-        self._log = log
-        self._segments = segments
-        self._end = end
-
-    def run(self) -> None:
-        """Wait for the disk; touches nothing but files that no longer change. Errors: OSError."""
-        for segment in self._segments:
-            segment.flush()
-        self._log.sync_folder()
-
-    def finish(self, error: OSError | None = None) -> None:
-        """Move the recovery point, unless the disk failed or the log was truncated meanwhile."""
-        self._log.flushed(self, self._end, error)
-
-
-def run_now(flush: PendingFlush) -> None:
-    """Flush at once. Errors: OSError."""
-    flush.run()
-    flush.finish()
-
-
-class Log:
+class Log(Shortening):
     """One partition's log. Not for several threads. Slices and results stay valid whatever is done to the log later."""
 
-    def __init__(
-        self, disk: Disk, folder: Path, config: LogConfig, now: TimestampMs, *, topic: str, partition: int,
-        topic_id: UUID | None = None, log_start: Offset = 0, recovery_point: Offset = 0, clean: bool = False,
-        producer_expiration_ms: int = DAY_MS,
-        expiry_check_ms: int = EXPIRY_CHECK_MS, checkpoint: Callable[[], None] = _nothing,
-    ) -> None:  # fmt: skip
-        """Open the log of a folder, making it if it is not there, recovering it unless its last end was `clean`.
-
-        `log_start` and `recovery_point` are what the checkpoints say; `checkpoint` writes them when a truncation has
-        moved the recovery point back.
-        Errors: StorageError, CorruptFile.
-        """
-        self._disk = disk
-        self.folder = folder
-        self.config = config
-        self.topic = topic
-        self.partition = partition
-        self.producer_expiration_ms = producer_expiration_ms
-        self.expiry_check_ms = expiry_check_ms
-        self._checkpoint = checkpoint
-        try:
-            if not disk.exists(folder):
-                disk.make_folder(folder)
-                disk.sync_folder(folder.parent)
-            self.topic_id: UUID = self._identify(topic_id)
-            self._epochs = EpochCache(disk, folder)
-            self._producers = ProducerState(disk, folder)
-            loaded = load(
-                disk, folder, config, self._epochs, self._producers,
-                log_start=log_start, recovery_point=recovery_point, clean=clean, now=now,
-            )  # fmt: skip
-        except OSError as error:
-            raise _storage_error(folder, error) from error
-        self._segments = loaded.segments
-        self._bases = [segment.base_offset for segment in loaded.segments]
-        self._active = self._segments[-1]
-        self.log_start_offset: Offset = loaded.log_start
-        self.log_end_offset: Offset = loaded.log_end
-        self.recovery_point: Offset = loaded.log_end if clean else min(recovery_point, loaded.log_end)
-        self.recovered_bytes = loaded.recovered_bytes
-        self.lost_bytes = loaded.lost_bytes
-        self._folder_changed = True
-        self._deleted: list[tuple[TimestampMs, Segment]] = []
-        self.run_flush: Callable[[PendingFlush], None] = run_now
-        """Who waits for the disk when closed segments are flushed; the runtime lets a thread do it."""
-        self._pending_flush: PendingFlush | None = None
-        self._last_flush = now
-        self._next_expiry = now + self.expiry_check_ms
-
-    def _identify(self, topic_id: UUID | None) -> UUID:
-        known = read_topic_id(self._disk, self.folder)
-        if known is None and topic_id is not None:
-            write_topic_id(self._disk, self.folder, topic_id)
-        return known or topic_id or NO_UUID
-
     # ---- questions
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segment_count(self) -> int:
-        """How many segments there are."""
-        return len(self._segments)
 
     @property
     def leader_epoch(self) -> Epoch:
@@ -344,7 +171,7 @@ class Log:
                 self._epochs.assign(epoch, first)
             active.append(data, first, last, max_timestamp, config.index_interval_bytes)
         except OSError as error:
-            raise _storage_error(self.folder, error) from error
+            raise storage_error(self.folder, error) from error
         self.log_end_offset = last + 1
         if last + 1 - self.recovery_point >= config.flush_messages:
             self.flush(now)
@@ -359,14 +186,14 @@ class Log:
                 self._active.transaction_index.append(aborted)
             except OSError as error:
                 self.truncate_to(first)
-                raise _storage_error(self.folder, error) from error
+                raise storage_error(self.folder, error) from error
 
     def assign_epoch_start(self, epoch: Epoch, start_offset: Offset) -> None:
         """Record that an epoch begins here (a new leader does so at its log's end). Errors: StorageError."""
         try:
             self._epochs.assign(epoch, start_offset)
         except OSError as error:
-            raise _storage_error(self.folder, error) from error
+            raise storage_error(self.folder, error) from error
 
     # ---- reading
 
@@ -400,7 +227,7 @@ class Log:
                 last = segments[slot].find(bound)
                 end = last.position if last is not None else end
         except OSError as error:
-            raise _storage_error(self.folder, error) from error
+            raise storage_error(self.folder, error) from error
         size = min(end - found.position, max_bytes)
         if size < found.size:
             if not minimum_one_message or end <= found.position:
@@ -417,244 +244,10 @@ class Log:
                     if found is not None:
                         return TimestampOffset(*found)
         except OSError as error:
-            raise _storage_error(self.folder, error) from error
+            raise storage_error(self.folder, error) from error
         return None
 
     def latest_timestamp(self) -> TimestampOffset | None:
         """The first record with the log's largest timestamp (ListOffsets -3). Errors: as for `offset_for_timestamp`."""
         newest = max(segment.max_timestamp for segment in self._segments)
         return self.offset_for_timestamp(newest) if newest >= 0 else None
-
-    # ---- cutting
-
-    def truncate_to(self, offset: Offset, now: TimestampMs = 0) -> bool:
-        """Drop everything from `offset` on, durably; False when there is nothing to drop. Errors: StorageError."""
-        try:
-            if offset >= self.log_end_offset:
-                # A leader that appended nothing may have left its epoch here.
-                self._epochs.truncate_from_end(self.log_end_offset)
-                return False
-            if offset < self._bases[0]:
-                self._start_over_at(offset, now)
-                return True
-            self._lower_checkpoints(offset)
-            while self._active.base_offset > offset:
-                self._drop_active()
-            end = self._active.truncate_to(offset)
-            self._active.activate(self.config.segment_index_bytes)
-            self._active.flush()
-            self._end_at(end)
-        except OSError as error:
-            raise _storage_error(self.folder, error) from error
-        return True
-
-    def truncate_fully_and_start_at(self, offset: Offset, now: TimestampMs = 0) -> None:
-        """Drop everything and go on from `offset`. Errors: StorageError."""
-        try:
-            self._start_over_at(offset, now)
-        except OSError as error:
-            raise _storage_error(self.folder, error) from error
-
-    def _start_over_at(self, offset: Offset, now: TimestampMs) -> None:
-        self._lower_checkpoints(offset)
-        while self._segments:
-            self._drop_active()
-        self._add_segment(offset, now)
-        self._epochs.clear()
-        for stale in self._producers.snapshot_offsets():
-            self._producers.remove_snapshot(stale)
-        self.log_start_offset = offset
-        self._producers.clear(offset)
-        self._end_at(offset)
-        self.recovery_point = offset
-
-    def _lower_checkpoints(self, offset: Offset) -> None:
-        """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start."""
-        self._pending_flush = None
-        if offset < self.recovery_point or offset < self.log_start_offset:
-            self.recovery_point = min(self.recovery_point, offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self._checkpoint()
-
-    def _drop_active(self) -> None:
-        segment = self._segments.pop()
-        self._bases.pop()
-        segment.remove()
-        if self._segments:
-            self._active = self._segments[-1]
-
-    def _end_at(self, end: Offset) -> None:
-        """Bring everything else to the log's new end."""
-        self.log_end_offset = end
-        self._lower_checkpoints(end)
-        self._epochs.truncate_from_end(end)
-        for offset in self._producers.snapshot_offsets():
-            if offset > end:
-                self._producers.remove_snapshot(offset)
-        self._producers.load(self.log_start_offset, end)
-        replay(self._producers, self._segments, end)
-        self._disk.sync_folder(self.folder)
-        self._folder_changed = False
-
-    def advance_log_start_offset(self, offset: Offset) -> bool:
-        """Hide records below `offset` (DeleteRecords, or the leader's start on a follower); never moves back.
-
-        Their segments go with the next `delete_old_segments`. Errors: OffsetOutOfRange past the log's end; StorageError.
-        """
-        if offset > self.log_end_offset:
-            raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        try:
-            self._epochs.truncate_from_start(offset)
-        except OSError as error:
-            raise _storage_error(self.folder, error) from error
-        return True
-
-    def delete_old_segments(self, now: TimestampMs, high_watermark: Offset) -> int:
-        """Apply retention by time and size, and the log's start; gives the number of segments deleted.
-
-        Only closed segments below the high watermark go; the active one is closed first when all of it is due. The
-        files are renamed now and removed by `tick` after file.delete.delay.ms. Errors: StorageError.
-        """
-        due = breaching_segments(self._segments, self.config, self.log_start_offset, self.log_end_offset,
-                                 high_watermark, now)  # fmt: skip
-        if due == 0:
-            return 0
-        try:
-            if due == len(self._segments):
-                self._roll(self.log_end_offset, now)
-            for _ in range(due):
-                # A disk that refuses leaves the segment in the log: only what is renamed is gone.
-                segment = self._segments[0]
-                segment.mark_deleted()
-                del self._segments[0], self._bases[0]
-                self.log_start_offset = max(self.log_start_offset, self._bases[0])
-                self._folder_changed = True
-                self._deleted.append((now + self.config.file_delete_delay_ms, segment))
-                self._producers.remove_snapshot(segment.base_offset)
-            self._epochs.truncate_from_start(self.log_start_offset)
-        except OSError as error:
-            raise _storage_error(self.folder, error) from error
-        return due
-
-    # ---- upkeep
-
-    def roll(self, now: TimestampMs) -> None:
-        """Close the active segment, if it holds anything, and open the next. Errors: StorageError."""
-        if self._active.file.size:
-            try:
-                self._roll(self.log_end_offset, now)
-            except OSError as error:
-                raise _storage_error(self.folder, error) from error
-
-    def _roll(self, base: Offset, now: TimestampMs) -> Segment:
-        """Close the active segment and open the next; where the disk does not let it, the old one goes on."""
-        self._producers.end_offset = self.log_end_offset
-        self._producers.take_snapshot()
-        previous = self._active
-        previous.close()
-        if self.recovery_point >= self.log_end_offset:
-            # No later flush reaches this segment, and it must not come back with indexes that end in zeros.
-            previous.flush()
-        try:
-            return self._add_segment(base, now)
-        except OSError:
-            previous.activate(self.config.segment_index_bytes)
-            raise
-
-    def _add_segment(self, base: Offset, now: TimestampMs) -> Segment:
-        self._folder_changed = True
-        segment = Segment(self._disk, self.folder, base, now)
-        segment.activate(self.config.segment_index_bytes)
-        self._segments.append(segment)
-        self._bases.append(base)
-        self._active = segment
-        return segment
-
-    def flush(self, now: TimestampMs | None = None) -> None:
-        """Make everything durable; the recovery point becomes the log's end. Errors: StorageError."""
-        self._flush_segments(self._segments, self.log_end_offset)
-        if now is not None:
-            self._last_flush = now
-
-    def _flush_segments(self, segments: list[Segment], end: Offset) -> None:
-        if self.recovery_point >= end:
-            return
-        try:
-            for segment in segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) :]:
-                segment.flush()
-            if self._folder_changed:
-                self._disk.sync_folder(self.folder)
-                self._folder_changed = False
-        except OSError as error:
-            raise _storage_error(self.folder, error) from error
-        self.recovery_point = end
-
-    def _flush_closed(self) -> None:
-        first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
-        flush = PendingFlush(self, self._segments[first:-1], self._active.base_offset)
-        self._pending_flush = flush
-        try:
-            self.run_flush(flush)
-        except OSError as error:
-            self._pending_flush = None
-            raise _storage_error(self.folder, error) from error
-
-    def flushed(self, flush: PendingFlush, end: Offset, error: OSError | None) -> None:
-        """What a pending flush reports: everything below `end` is durable, or the disk failed."""
-        if self._pending_flush is flush:
-            self._pending_flush = None
-            if error is None:
-                self.recovery_point = max(self.recovery_point, end)
-
-    def sync_folder(self) -> None:
-        """Make the files' names durable. Errors: OSError."""
-        self._disk.sync_folder(self.folder)
-
-    def tick(self, now: TimestampMs) -> None:
-        """What time brings: flush by flush.ms and of closed segments, removal of deleted files, expiry of producers.
-
-        Errors: StorageError.
-        """
-        if now - self._last_flush >= self.config.flush_ms:
-            self.flush(now)
-        elif self.recovery_point < self._active.base_offset and self._pending_flush is None:
-            self._flush_closed()
-        while self._deleted and self._deleted[0][0] <= now:
-            try:
-                self._deleted[0][1].remove_deleted()
-            except OSError as error:
-                raise _storage_error(self.folder, error) from error
-            del self._deleted[0]
-        if now >= self._next_expiry:
-            self._producers.expire(now, self.producer_expiration_ms)
-            self._next_expiry = now + self.expiry_check_ms
-
-    def next_deadline(self) -> TimestampMs:
-        """When `tick` has something to do next."""
-        deadline = self._next_expiry
-        if self.recovery_point < self.log_end_offset:
-            deadline = min(deadline, self._last_flush + self.config.flush_ms)
-            if self.recovery_point < self._active.base_offset and self._pending_flush is None:
-                return 0
-        return min(deadline, self._deleted[0][0]) if self._deleted else deadline
-
-    def close(self) -> None:
-        """A clean end: everything durable, the producers' state written, the indexes trimmed. Errors: StorageError."""
-        try:
-            self._producers.end_offset = self.log_end_offset
-            self._producers.take_snapshot()
-            self._active.close()
-            self._active.flush()
-            self._flush_segments(self._segments, self.log_end_offset)
-            for _, segment in self._deleted:
-                segment.remove_deleted()
-        except OSError as error:
-            raise _storage_error(self.folder, error) from error
-        self._deleted = []
-
-
-def _storage_error(folder: Path, error: OSError) -> StorageError:
-    return StorageError(f"{folder.name}: {error.strerror or error}")

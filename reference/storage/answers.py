@@ -1,0 +1,89 @@
+"""What a log answers: appends, reads, offsets by time and by epoch, its producers."""
+
+from typing import NamedTuple
+
+from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from reference.storage.disk import File
+
+
+class AppendInfo(NamedTuple):
+    """What an append did; for a duplicate, what the first append of the same batch did."""
+
+    first_offset: Offset
+    last_offset: Offset
+    max_timestamp: TimestampMs
+    log_append_time: TimestampMs
+    """The append's time in a topic with LogAppendTime, else -1 (as the produce response says it)."""
+    log_start_offset: Offset
+    size_bytes: int
+    is_duplicate: bool = False
+
+
+class LogSlice:
+    """Batches in one segment's file: what a fetch answers with; the last one may be cut off.
+
+    It stays readable after its segment was deleted: it pins the file until it is released or dropped.
+    """
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File | None, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile. Errors: OSError on a simulated disk."""
+        return self._file().fileno()
+
+    def read(self) -> bytes:
+        """The bytes. Errors: OSError."""
+        return self._file().read(self.position, self.size)
+
+    def release(self) -> None:
+        """Let go of the file."""
+        self.file = None
+
+    def _file(self) -> File:
+        if self.file is None:
+            raise ValueError("a slice that was released")
+        return self.file
+
+
+class ReadResult(NamedTuple):
+    """What a read found: no bytes where there is nothing below the bound."""
+
+    records: LogSlice | bytes
+
+
+NOTHING = ReadResult(b"")
+
+
+class TimestampOffset(NamedTuple):
+    """A record's timestamp and offset, and the leader epoch of its batch (-1 when unknown)."""
+
+    timestamp: TimestampMs
+    offset: Offset
+    leader_epoch: Epoch
+
+
+class EpochEndOffset(NamedTuple):
+    """Answer of OffsetForLeaderEpoch: both -1 when the epoch is newer than any known, or none is known."""
+
+    leader_epoch: Epoch
+    end_offset: Offset
+
+
+class ActiveProducer(NamedTuple):
+    """One row of DescribeProducers."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    last_sequence: Sequence
+    last_timestamp: TimestampMs
+    coordinator_epoch: Epoch
+    current_transaction_start_offset: Offset
+    """-1 when no transaction is open."""

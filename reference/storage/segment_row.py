@@ -1,0 +1,216 @@
+"""The row of segments that a log is: opened, rolled, flushed, kept in order, closed. Only the last one, active, grows."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from reference.protocol.primitives import NO_UUID, Offset, TimestampMs
+from reference.storage.checkpoints import read_topic_id, write_topic_id
+from reference.storage.config import DAY_MS, LogConfig
+from reference.storage.disk import Disk
+from reference.storage.epoch_cache import EpochCache
+from reference.storage.errors import StorageError
+from reference.storage.flushing import PendingFlush, run_now
+from reference.storage.producer_state import ProducerState
+from reference.storage.recovery import load
+from reference.storage.segment import Segment
+
+EXPIRY_CHECK_MS = 600_000
+"""How often idle producers are looked for (producer.id.expiration.check.interval.ms)."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class SegmentRow:
+    """A log's segments, and what goes with them: epochs, producers, recovery point."""
+
+    def __init__(
+        self, disk: Disk, folder: Path, config: LogConfig, now: TimestampMs, *, topic: str, partition: int,
+        topic_id: UUID | None = None, log_start: Offset = 0, recovery_point: Offset = 0, clean: bool = False,
+        producer_expiration_ms: int = DAY_MS,
+        expiry_check_ms: int = EXPIRY_CHECK_MS, checkpoint: Callable[[], None] = _nothing,
+    ) -> None:  # fmt: skip
+        """Open the log of a folder, making it if it is not there, recovering it unless its last end was `clean`.
+
+        `log_start` and `recovery_point` are what the checkpoints say; `checkpoint` writes them when a truncation has
+        moved the recovery point back.
+        Errors: StorageError, CorruptFile.
+        """
+        self._disk = disk
+        self.folder = folder
+        self.config = config
+        self.topic = topic
+        self.partition = partition
+        self.producer_expiration_ms = producer_expiration_ms
+        self.expiry_check_ms = expiry_check_ms
+        self._checkpoint = checkpoint
+        try:
+            if not disk.exists(folder):
+                disk.make_folder(folder)
+                disk.sync_folder(folder.parent)
+            self.topic_id: UUID = self._identify(topic_id)
+            self._epochs = EpochCache(disk, folder)
+            self._producers = ProducerState(disk, folder)
+            loaded = load(
+                disk, folder, config, self._epochs, self._producers,
+                log_start=log_start, recovery_point=recovery_point, clean=clean, now=now,
+            )  # fmt: skip
+        except OSError as error:
+            raise storage_error(folder, error) from error
+        self._segments = loaded.segments
+        self._bases = [segment.base_offset for segment in loaded.segments]
+        self._active = self._segments[-1]
+        self.log_start_offset: Offset = loaded.log_start
+        self.log_end_offset: Offset = loaded.log_end
+        self.recovery_point: Offset = loaded.log_end if clean else min(recovery_point, loaded.log_end)
+        self.recovered_bytes = loaded.recovered_bytes
+        self.lost_bytes = loaded.lost_bytes
+        self._folder_changed = True
+        self._deleted: list[tuple[TimestampMs, Segment]] = []
+        self.run_flush: Callable[[PendingFlush], None] = run_now
+        """Who waits for the disk when closed segments are flushed; the runtime lets a thread do it."""
+        self._pending_flush: PendingFlush | None = None
+        self._last_flush = now
+        self._next_expiry = now + self.expiry_check_ms
+
+    def _identify(self, topic_id: UUID | None) -> UUID:
+        known = read_topic_id(self._disk, self.folder)
+        if known is None and topic_id is not None:
+            write_topic_id(self._disk, self.folder, topic_id)
+        return known or topic_id or NO_UUID
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return len(self._segments)
+
+    # ---- upkeep
+
+    def roll(self, now: TimestampMs) -> None:
+        """Close the active segment, if it holds anything, and open the next. Errors: StorageError."""
+        if self._active.file.size:
+            try:
+                self._roll(self.log_end_offset, now)
+            except OSError as error:
+                raise storage_error(self.folder, error) from error
+
+    def _roll(self, base: Offset, now: TimestampMs) -> Segment:
+        """Close the active segment and open the next; where the disk does not let it, the old one goes on."""
+        self._producers.end_offset = self.log_end_offset
+        self._producers.take_snapshot()
+        previous = self._active
+        previous.close()
+        if self.recovery_point >= self.log_end_offset:
+            # No later flush reaches this segment, and it must not come back with indexes that end in zeros.
+            previous.flush()
+        try:
+            return self._add_segment(base, now)
+        except OSError:
+            previous.activate(self.config.segment_index_bytes)
+            raise
+
+    def _add_segment(self, base: Offset, now: TimestampMs) -> Segment:
+        self._folder_changed = True
+        segment = Segment(self._disk, self.folder, base, now)
+        segment.activate(self.config.segment_index_bytes)
+        self._segments.append(segment)
+        self._bases.append(base)
+        self._active = segment
+        return segment
+
+    def flush(self, now: TimestampMs | None = None) -> None:
+        """Make everything durable; the recovery point becomes the log's end. Errors: StorageError."""
+        self._flush_segments(self._segments, self.log_end_offset)
+        if now is not None:
+            self._last_flush = now
+
+    def _flush_segments(self, segments: list[Segment], end: Offset) -> None:
+        if self.recovery_point >= end:
+            return
+        try:
+            for segment in segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) :]:
+                segment.flush()
+            if self._folder_changed:
+                self._disk.sync_folder(self.folder)
+                self._folder_changed = False
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
+        self.recovery_point = end
+
+    def _flush_closed(self) -> None:
+        first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
+        flush = PendingFlush(self, self._segments[first:-1], self._active.base_offset)
+        self._pending_flush = flush
+        try:
+            self.run_flush(flush)
+        except OSError as error:
+            self._pending_flush = None
+            raise storage_error(self.folder, error) from error
+
+    def flushed(self, flush: PendingFlush, end: Offset, error: OSError | None) -> None:
+        """What a pending flush reports: everything below `end` is durable, or the disk failed."""
+        if self._pending_flush is flush:
+            self._pending_flush = None
+            if error is None:
+                self.recovery_point = max(self.recovery_point, end)
+
+    def sync_folder(self) -> None:
+        """Make the files' names durable. Errors: OSError."""
+        self._disk.sync_folder(self.folder)
+
+    def tick(self, now: TimestampMs) -> None:
+        """What time brings: flush by flush.ms and of closed segments, removal of deleted files, expiry of producers.
+
+        Errors: StorageError.
+        """
+        if now - self._last_flush >= self.config.flush_ms:
+            self.flush(now)
+        elif self.recovery_point < self._active.base_offset and self._pending_flush is None:
+            self._flush_closed()
+        while self._deleted and self._deleted[0][0] <= now:
+            try:
+                self._deleted[0][1].remove_deleted()
+            except OSError as error:
+                raise storage_error(self.folder, error) from error
+            del self._deleted[0]
+        if now >= self._next_expiry:
+            self._producers.expire(now, self.producer_expiration_ms)
+            self._next_expiry = now + self.expiry_check_ms
+
+    def next_deadline(self) -> TimestampMs:
+        """When `tick` has something to do next."""
+        deadline = self._next_expiry
+        if self.recovery_point < self.log_end_offset:
+            deadline = min(deadline, self._last_flush + self.config.flush_ms)
+            if self.recovery_point < self._active.base_offset and self._pending_flush is None:
+                return 0
+        return min(deadline, self._deleted[0][0]) if self._deleted else deadline
+
+    def close(self) -> None:
+        """A clean end: everything durable, the producers' state written, the indexes trimmed. Errors: StorageError."""
+        try:
+            self._producers.end_offset = self.log_end_offset
+            self._producers.take_snapshot()
+            self._active.close()
+            self._active.flush()
+            self._flush_segments(self._segments, self.log_end_offset)
+            for _, segment in self._deleted:
+                segment.remove_deleted()
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
+        self._deleted = []
+
+
+def storage_error(folder: Path, error: OSError) -> StorageError:
+    """What a log raises for an error of its disk."""
+    return StorageError(f"{folder.name}: {error.strerror or error}")

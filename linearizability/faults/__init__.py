@@ -5,6 +5,7 @@
 - `fault`     the contract of a fault, and the world that it acts on
 - `process`   kill, stop, pause, storm, kill-all
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, clients, flaky
+- `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
 - `nemesis`   carries a schedule out and heals everything afterwards
 - `hunt`      target, workload, schedule and verdict together
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def all_faults() -> "Mapping[str, Fault]":
     """Every fault by name; importing a module of faults registers them."""
     import linearizability.faults.cuts
+    import linearizability.faults.operating
     import linearizability.faults.process  # noqa: F401
     from linearizability.faults.fault import FAULTS
 

@@ -8,7 +8,11 @@ from typing import Any, ClassVar, Literal
 from linearizability.faults.network import Network, groups_cut
 from linearizability.faults.strike import Strike, Who
 from linearizability.targets.target import Node, Target, TargetError
+from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import ClusterView, look
+from reference.protocol.schema import Message
+
+ASK_TIMEOUT_S = 5.0
 
 
 class World:
@@ -150,6 +154,8 @@ class Fault(ABC):
     """How many nodes it needs."""
     aims: ClassVar[Sequence[Who]] = ("any",)
     """At whom it may be aimed."""
+    apis: ClassVar[Sequence[type[Message]]] = ()
+    """Requests that the brokers must serve."""
     loses_unflushed: ClassVar[bool] = False
     """Whether it takes bytes that were not fsynced."""
 
@@ -176,21 +182,36 @@ def select(names: Sequence[str], target: Target, network: Network | None) -> lis
     """The faults asked for by name, or all that this target and backend offer. Errors: TargetError with the reason."""
     if list(names) == ["none"]:
         return []
+    served = _served(target)
     if not names:
-        return [name for name, fault in FAULTS.items() if not _obstacle(fault, target, network)]
+        return [name for name, fault in FAULTS.items() if not _obstacle(fault, target, network, served)]
     for name in names:
         if name not in FAULTS:
             raise TargetError(f"{name!r} is no fault; one of {', '.join(FAULTS)}")
-        obstacle = _obstacle(FAULTS[name], target, network)
+        obstacle = _obstacle(FAULTS[name], target, network, served)
         if obstacle:
             raise TargetError(f"the fault {name} {obstacle}")
     return list(dict.fromkeys(names))
 
 
-def _obstacle(fault: Fault, target: Target, network: Network | None) -> str:
+def _served(target: Target) -> Collection[int]:
+    """API keys of the first node that answers; none where nobody does."""
+    for node in target.nodes:
+        try:
+            with Wire.connect(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as wire:
+                return wire.versions().keys()
+        except WireError:
+            continue
+    return ()
+
+
+def _obstacle(fault: Fault, target: Target, network: Network | None, served: Collection[int]) -> str:
     missing = [hook for hook in fault.hooks if hook not in target.hooks]
     if missing:
         return f"needs the hook {missing[0]}, which {target.spec} does not offer"
+    unserved = [request for request in fault.apis if request.KEY not in served]
+    if unserved:
+        return f"needs {unserved[0].__name__.removesuffix('Request')}, which {target.spec} does not serve"
     by_hook = fault.network == "groups" and {"partition", "heal"} <= set(target.hooks)
     if fault.network and network is None and not by_hook:
         return "needs a network between the nodes: another --backend, or a target with the hooks partition and heal"

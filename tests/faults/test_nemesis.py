@@ -114,7 +114,7 @@ def test_a_struck_node_is_not_struck_again_and_nobody_is_left_hurt(target, tmp_p
     assert sum(mark["f"] == "heal" for mark in marks) == 3
 
 
-@pytest.mark.parametrize("name", [n for n, fault in all_faults().items() if not fault.network])
+@pytest.mark.parametrize("name", [n for n, fault in all_faults().items() if fault.hooks and not fault.network])
 def test_every_process_fault_heals(target, tmp_path, name, monkeypatch):
     monkeypatch.setattr("linearizability.faults.process.STORM_GAP_S", 0)
     carry_out(target, tmp_path, Strike(at_s=0, fault=name, who="any", seconds=0.1))

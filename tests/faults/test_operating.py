@@ -1,0 +1,99 @@
+"""What operators do, done to three real nodes: each change is there while the fault lasts, and undone after it."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from linearizability.faults import all_faults
+from linearizability.faults.fault import FAULTS, World, select
+from linearizability.faults.operating import SHORT_SEGMENT_MS
+from linearizability.faults.strike import Strike
+from linearizability.targets import open_target
+from linearizability.targets.target import TargetError
+from linearizability.targets.wire import Wire
+from linearizability.workload.cluster import create_topic
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+
+TOPIC = "operated"
+WITHIN_S = 30
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Changes reach every node when its metadata do."""
+    end = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < end, f"not within {WITHIN_S} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Iterator[World]:
+    with open_target("reference:3", folder=tmp_path_factory.mktemp("operated")) as target:
+        create_topic(target.nodes, TOPIC, partitions=2, replication_factor=3, configs={})
+        yield World(target, TOPIC)
+
+
+def call(world: World, request):
+    node = world.nodes[0]
+    with Wire.connect(node.host, node.port) as wire:
+        return wire.call(request)
+
+
+def topics(world: World) -> set[str]:
+    return {topic.name for topic in call(world, MetadataRequest(topics=None)).topics}
+
+
+def segment_ms(world: World) -> str:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=2, resource_name=TOPIC, configuration_keys=["segment.ms"]
+    )
+    return call(world, DescribeConfigsRequest(resources=[resource])).results[0].configs[0].value
+
+
+def strike(world: World, name: str, pick: float = 0.0):
+    blow = Strike(at_s=0, fault=name, pick=pick)
+    done = all_faults()[name].begin(world, blow)
+    assert done is not None
+    return done
+
+
+def test_the_cluster_offers_what_operators_do(world):
+    assert {"reassign", "elect", "reconfigure", "bystander"} <= set(select([], world.target, None))
+
+
+def test_a_broker_without_the_api_is_not_operated_so(world, monkeypatch):
+    monkeypatch.setattr("linearizability.faults.fault._served", lambda target: {19, 20})
+    assert "bystander" in select([], world.target, None)
+    with pytest.raises(TargetError, match="needs AlterPartitionReassignments, which reference:3 does not serve"):
+        select(["reassign"], world.target, None)
+
+
+def test_a_partition_does_without_a_follower_and_gets_it_back(world):
+    done = strike(world, "reassign", pick=0.6)
+    number, spared = done["partition"], done["spared"]
+    until(lambda: world.look().partitions[number].replicas == tuple(done["replicas"][1:]))
+    FAULTS["reassign"].end(world, done)
+    until(lambda: world.look().partitions[number].replicas == (spared, *done["replicas"][1:]))
+    until(lambda: len(world.look().partitions[number].in_sync) == 3)
+
+
+def test_leaders_go_back_to_where_they_are_preferred(world):
+    strike(world, "elect")
+    until(lambda: all(view.leader == view.replicas[0] for view in world.look().partitions.values()))
+
+
+def test_segments_are_short_for_a_while(world):
+    before = segment_ms(world)
+    done = strike(world, "reconfigure")
+    until(lambda: segment_ms(world) == str(SHORT_SEGMENT_MS))
+    FAULTS["reconfigure"].end(world, done)
+    until(lambda: segment_ms(world) == before)
+
+
+def test_another_topic_comes_and_goes(world):
+    done = strike(world, "bystander")
+    until(lambda: done["topic"] in topics(world))
+    FAULTS["bystander"].end(world, done)
+    until(lambda: done["topic"] not in topics(world))

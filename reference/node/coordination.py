@@ -18,6 +18,7 @@ from reference.node.committed import AwaitingCommit, Outcome
 from reference.node.effects import ConnectionId
 from reference.node.internal_topics import partition_for
 from reference.node.requests import Request
+from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName
 from reference.protocol.records.batch import build, read_batches, records_of
@@ -41,6 +42,8 @@ KeyValue = tuple[bytes, bytes | None]
 Producer = tuple[ProducerId, ProducerEpoch]
 """Who wrote a record within a transaction."""
 
+NOBODY: Producer = -1, -1
+
 
 class Shard(Protocol):
     """What a coordinator keeps of one partition, all of it a function of the partition's records."""
@@ -49,8 +52,8 @@ class Shard(Protocol):
         """Take up one record. Errors: CodecError when the bytes are none of this coordinator's."""
         ...
 
-    def end_transaction(self, producer: Producer, committed: bool) -> None:
-        """Take up a marker: what the producer wrote within its transaction counts now, or never."""
+    def replay_marker(self, producer: Producer, committed: bool) -> None:
+        """Take up a transaction's end: what the producer wrote within it counts now, or never."""
         ...
 
     def loaded(self, now: TimestampMs) -> None:
@@ -90,6 +93,8 @@ class Coordination(Generic[S]):
         self._new_shard = new_shard
         self._commit_timeout_ms = commit_timeout_ms
         self._held: dict[int, _Held[S]] = {}
+        self._loading = 0
+        """How many shards do not serve yet."""
 
     # ---- questions
 
@@ -115,7 +120,7 @@ class Coordination(Generic[S]):
     @property
     def is_loading(self) -> bool:
         """Whether some shard does not serve yet."""
-        return any(not held.is_loaded for held in self._held.values())
+        return self._loading > 0
 
     def _held_by(self, index: int) -> _Held[S]:
         held = self._held.get(index)
@@ -138,7 +143,7 @@ class Coordination(Generic[S]):
         held = self._held_by(index)
         if not records:
             return
-        producer_id, producer_epoch = producer or (-1, -1)
+        producer_id, producer_epoch = producer or NOBODY
         batch = build(
             [Record(at, now, key, value, ()) for at, (key, value) in enumerate(records)],
             producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,
@@ -188,8 +193,10 @@ class Coordination(Generic[S]):
     def marker_written(self, partition: Partition, producer: Producer, committed: bool) -> None:
         """A transaction's marker was appended to a partition of this topic."""
         held = self._held.get(partition.index)
-        if held is not None and held.partition is partition:
-            held.shard.end_transaction(producer, committed)
+        if (
+            held is not None and held.partition is partition and held.is_loaded
+        ):  # while loading, it is replayed in its turn
+            held.shard.replay_marker(producer, committed)
 
     # ---- coming and going
 
@@ -197,23 +204,27 @@ class Coordination(Generic[S]):
         """A replica of the topic leads or follows in a new reign."""
         held = self._held.pop(partition.index, None)
         if held is not None:
+            self._loading -= not held.is_loaded
             held.shard.unload(now)
         if partition.is_leader:
             shard = self._new_shard(partition.index, partition.leader_epoch)
             self._held[partition.index] = _Held(partition, shard, partition.log.log_start_offset)
+            self._loading += 1
             self._load(self._held[partition.index], now)
 
     def load(self, now: TimestampMs) -> None:
         """Replay another piece of each partition that is not wholly replayed."""
-        for held in [*self._held.values()]:
-            if not held.is_loaded:
-                self._load(held, now)
+        if self._loading:
+            for held in [*self._held.values()]:
+                if not held.is_loaded:
+                    self._load(held, now)
 
     def _load(self, held: _Held[S], now: TimestampMs) -> None:
         log = held.partition.log
         before, held.offset = held.offset, self._replay(held, now)
         if held.offset >= log.log_end_offset or held.offset == before:  # an end without records: nothing is missing
             held.is_loaded = True
+            self._loading -= 1
             held.shard.loaded(now)
 
     def _replay(self, held: _Held[S], now: TimestampMs) -> Offset:
@@ -229,7 +240,15 @@ class Coordination(Generic[S]):
             for record in records_of(batch.data):
                 if header.is_control:
                     if producer is not None:
-                        held.shard.end_transaction(producer, read_end_transaction(record).committed)
+                        held.shard.replay_marker(producer, read_end_transaction(record).committed)
                 elif record.key is not None:
-                    held.shard.replay(record.key, record.value, now, producer)
+                    self._replay_one(held, record, now, producer)
         return offset
+
+    def _replay_one(self, held: _Held[S], record: Record, now: TimestampMs, producer: Producer | None) -> None:
+        """What cannot be read is left out: it must not keep the rest of the partition from being served."""
+        assert record.key is not None
+        try:
+            held.shard.replay(record.key, record.value, now, producer)
+        except CodecError as error:
+            self._node.log("error", f"{held.partition.name}, offset {record.offset}: {error}")

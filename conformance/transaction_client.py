@@ -1,0 +1,352 @@
+"""A client of the transaction coordinator that says each step by itself, with any identity; what is answered is not judged.
+
+    client = TransactionalClient(broker, CLASSIC)         # a transactional id of its own; InitProducerId was answered
+    client.add(topic)                                     # AddPartitionsToTxn: gives the partition's error code
+    client.produce(topic, b"x")                           # one record; gives the partition's result
+    client.end(committed=True)                            # EndTxn: gives the answer
+    client.write(topic, b"x"); client.finish(committed=True)   # the same, for what must succeed
+
+What a coordinator answers while it is loading or not known yet is waited out everywhere; that it still completes the
+transaction before (CONCURRENT_TRANSACTIONS) is waited out unless `patient=False`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.batches import TRANSACTIONAL, batch
+from conformance.broker import TRANSACTION, Broker, Topic, error_name, only
+from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from reference.protocol.messages.end_txn import EndTxnRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+TIMEOUT_MS = 60_000
+"""The transaction timeout of clients that are not about it: longer than any requirement takes."""
+NOBODY = -1
+"""The producer id, and the epoch, of who has none."""
+LOADING = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+"""What is said of a coordinator that is not there yet, or is another one now."""
+COMPLETING = {ErrorCode.CONCURRENT_TRANSACTIONS}
+"""What is said while the transaction before is being completed."""
+UNVERIFIED = {ErrorCode.NOT_ENOUGH_REPLICAS}
+"""What Produce below v12 says when the coordinator could not verify the partition at once (KIP-890)."""
+EMPTY, ONGOING = "Empty", "Ongoing"
+PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"
+COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
+"""States as DescribeTransactions names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """One of the two client protocols: the versions in which its requests are made."""
+
+    name: str
+    produce: int
+    add_offsets: int
+    commit_offsets: int
+    end: int
+    adds: bool
+    """Whether partitions and groups are added by requests of their own."""
+
+
+CLASSIC = Protocol("TV1", produce=11, add_offsets=3, commit_offsets=4, end=4, adds=True)
+"""Before KIP-890: partitions and groups are added first, and the epoch stays."""
+IMPLICIT = Protocol("TV2", produce=12, add_offsets=4, commit_offsets=5, end=5, adds=False)
+"""KIP-890: the first write adds, and each end of a transaction raises the epoch."""
+ADD_PARTITIONS_VERSION = 3
+"""The last version of AddPartitionsToTxn that is for clients."""
+MANY = 100
+"""How many requests wait on one connection at a time."""
+TRANSACTIONS = {"AddPartitionsToTxn": 0, "EndTxn": 0, "DescribeTransactions": 0}
+"""What a target must serve for requirements of transactions, as `apis` of their records."""
+
+
+def served_protocols(broker: Broker) -> list[Protocol]:
+    """The protocols that the target serves. Skips where it has no transactions at all."""
+    broker.versions_of(AddPartitionsToTxnRequest)
+    _, newest = broker.versions_of(EndTxnRequest)
+    return [CLASSIC, IMPLICIT] if newest >= IMPLICIT.end else [CLASSIC]
+
+
+def in_each_protocol(broker: Broker, judge: Callable[[Protocol], None], what: str = "") -> None:
+    """Judge the same in each protocol that the target serves, each as a case of its own."""
+    for protocol in served_protocols(broker):
+        with broker.case(f"{protocol.name}, {what}" if what else protocol.name):
+            judge(protocol)
+
+
+class TransactionalClient:
+    """One transactional id with the producer id and epoch that it was given last."""
+
+    def __init__(
+        self, broker: Broker, protocol: Protocol, name: str | None = None, *, timeout_ms: int = TIMEOUT_MS,
+        initialised: bool = True,
+    ) -> None:  # fmt: skip
+        self.broker, self.protocol, self.timeout_ms = broker, protocol, timeout_ms
+        self.name = broker.unused_name("txn") if name is None else name
+        self.id, self.epoch = NOBODY, NOBODY
+        self._sequences: dict[tuple[Topic, int], int] = {}
+        self._added: set[tuple[Topic, int]] = set()
+        if initialised:
+            expect_agreed("InitProducerId", self.init().error_code)
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Producer id and epoch."""
+        return self.id, self.epoch
+
+    # ---- the coordinator
+
+    def init(
+        self, producer_id: int = NOBODY, epoch: int = NOBODY, *, timeout_ms: int | None = None, patient: bool = True,
+        version: int | None = None,
+    ) -> Any:  # fmt: skip
+        """InitProducerId; a success is this client's new identity, in which all sequences begin again."""
+        request = InitProducerIdRequest(
+            transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch,
+            transaction_timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
+        )  # fmt: skip
+        answer = self._answered(request, version, _error, patient=patient)
+        if answer.error_code == ErrorCode.NONE:
+            self.become(answer.producer_id, answer.producer_epoch)
+        return answer
+
+    def add_all(
+        self, partitions: Mapping[str, Sequence[int]], *, identity: tuple[int, int] | None = None,
+        patient: bool = True, version: int = ADD_PARTITIONS_VERSION,
+    ) -> dict[tuple[str, int], int]:  # fmt: skip
+        """AddPartitionsToTxn for partitions by topic names; gives the error code of each."""
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        id, epoch = identity or self.identity
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name, v3_and_below_producer_id=id, v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[topic(name=name, partitions=list(listed)) for name, listed in partitions.items()],
+        )  # fmt: skip
+        return _added(self._answered(request, version, lambda answer: set(_added(answer).values()), patient=patient))
+
+    def add(self, topic: Topic, partition: int = 0, **options: Any) -> int:
+        """AddPartitionsToTxn for one partition; gives its error code."""
+        errors = self.add_all({topic.name: [partition]}, **options)
+        if (topic.name, partition) not in errors:
+            raise Failed(f"AddPartitionsToTxn does not answer for {topic.name}-{partition}")
+        return errors[topic.name, partition]
+
+    def add_offsets(
+        self, group: str, *, identity: tuple[int, int] | None = None, patient: bool = True, version: int | None = None
+    ) -> int:
+        """AddOffsetsToTxn; gives the error code."""
+        id, epoch = identity or self.identity
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.name, producer_id=id, producer_epoch=epoch, group_id=group
+        )
+        version = self.protocol.add_offsets if version is None else version
+        return self._answered(request, version, _error, patient=patient).error_code
+
+    def end(
+        self, *, committed: bool, identity: tuple[int, int] | None = None, patient: bool = True,
+        version: int | None = None,
+    ) -> Any:  # fmt: skip
+        """EndTxn; a success of v5 or later is this client's new identity."""
+        id, epoch = identity or self.identity
+        version = self.protocol.end if version is None else version
+        request = EndTxnRequest(
+            transactional_id=self.name, producer_id=id, producer_epoch=epoch, committed=committed
+        )  # fmt: skip
+        answer = self._answered(request, version, _error, patient=patient)
+        if answer.error_code == ErrorCode.NONE:
+            self._added.clear()
+            if version >= IMPLICIT.end:
+                self.become(answer.producer_id, answer.producer_epoch)
+        return answer
+
+    def described(self) -> Any:
+        """What DescribeTransactions says of the transactional id, whatever it is."""
+        request = DescribeTransactionsRequest(transactional_ids=[self.name])
+        answer = self._answered(request, None, lambda answer: _error(_described(answer)), patient=False)
+        return _described(answer)
+
+    def state(self) -> str:
+        """The transaction's state by name."""
+        found = self.described()
+        expect_agreed("DescribeTransactions", found.error_code)
+        return found.transaction_state
+
+    def await_state(self, *states: str, within_s: float = 0.0) -> str:
+        """Wait until the transaction is in one of these states."""
+
+        def reached() -> str | None:
+            state = self.state()
+            return state if state in states else None
+
+        return self.broker.eventually(reached, f"{self.name} is in state {' or '.join(states)}", within_s=within_s)
+
+    # ---- partitions and groups
+
+    def produce(
+        self, topic: Topic, *values: bytes, partition: int = 0, sequence: int | None = None,
+        identity: tuple[int, int] | None = None, patient: bool = True, version: int | None = None,
+        attributes: int = TRANSACTIONAL, transactional_id: str | None = "",
+    ) -> Any:  # fmt: skip
+        """One batch; gives the partition's result. A success moves this client's sequence on.
+
+        An empty transactional id is this client's. A partition whose verification must be asked for again answers
+        NOT_ENOUGH_REPLICAS below v12 (KIP-890): that is waited out too.
+        """
+        id, epoch = identity or self.identity
+        first = self._sequences.get((topic, partition), 0) if sequence is None else sequence
+        data = batch(*values, attributes=attributes, producer_id=id, producer_epoch=epoch, base_sequence=first)
+        version = self.protocol.produce if version is None else version
+        name = self.name if transactional_id == "" else transactional_id
+        result = answered_for_good(
+            self.broker,
+            lambda: self.broker.produce(topic, data, partition=partition, version=version, transactional_id=name),
+            _error,
+            f"a batch of {self.name}",
+            waited_out=LOADING | COMPLETING | UNVERIFIED if patient else LOADING,
+        )
+        if result.error_code == ErrorCode.NONE and sequence is None:
+            self._sequences[topic, partition] = first + len(values)
+        return result
+
+    def write(self, topic: Topic, *values: bytes, partition: int = 0) -> int:
+        """Produce in a transaction what must succeed, after adding the partition where the protocol asks for it; gives
+        the base offset."""
+        if self.protocol.adds and (topic, partition) not in self._added:
+            expect_agreed("AddPartitionsToTxn", self.add(topic, partition))
+            self._added.add((topic, partition))
+        result = self.produce(topic, *values, partition=partition)
+        expect_agreed("Produce in a transaction", result.error_code)
+        return result.base_offset
+
+    def finish(self, *, committed: bool) -> None:
+        """End the transaction, which must succeed, and wait until it is complete."""
+        expect_agreed("EndTxn", self.end(committed=committed).error_code)
+        self.await_state(COMPLETE_COMMIT if committed else COMPLETE_ABORT)
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[tuple[Topic, int], int], *, identity: tuple[int, int] | None = None,
+        patient: bool = True, version: int | None = None, generation: int = -1, member: str = "",
+    ) -> dict[tuple[str, int], int]:  # fmt: skip
+        """TxnOffsetCommit at the group's coordinator; gives the error code of each partition."""
+        id, epoch = identity or self.identity
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name, group_id=group, producer_id=id, producer_epoch=epoch,
+            generation_id_or_member_epoch=generation, member_id=member, topics=_committed(offsets),
+        )  # fmt: skip
+        version = self.protocol.commit_offsets if version is None else version
+        return answered_for_good(
+            self.broker,
+            lambda: _offset_errors(self.broker.call(request, version, to=self.broker.coordinator(group))),
+            lambda errors: set(errors.values()),
+            f"TxnOffsetCommit of {self.name}",
+            waited_out=LOADING | COMPLETING if patient else LOADING,
+        )
+
+    def write_offsets(self, group: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
+        """Commit offsets in the transaction, which must succeed, after adding the group where the protocol asks for it."""
+        if self.protocol.adds:
+            expect_agreed("AddOffsetsToTxn", self.add_offsets(group))
+        for (name, partition), error in self.commit_offsets(group, offsets).items():
+            expect_agreed(f"TxnOffsetCommit of {name}-{partition}", error)
+
+    # ---- own state
+
+    def become(self, producer_id: int, epoch: int) -> None:
+        """Take another identity, in which all sequences begin again."""
+        if (producer_id, epoch) != self.identity:
+            self._sequences.clear()
+        self.id, self.epoch = producer_id, epoch
+        self._added.clear()
+
+    def _answered(self, request: Any, version: int | None, errors: Callable[[Any], set[int]], *, patient: bool) -> Any:
+        return answered_for_good(
+            self.broker,
+            lambda: self.broker.call(request, version, to=self.broker.coordinator(self.name, TRANSACTION)),
+            errors,
+            f"{type(request).__name__} of {self.name}",
+            waited_out=LOADING | COMPLETING if patient else LOADING,
+        )
+
+
+def answered_for_good(
+    broker: Broker, ask: Callable[[], Any], errors: Callable[[Any], set[int]], what: str, *,
+    waited_out: Collection[int] = LOADING,
+) -> Any:  # fmt: skip
+    """The first answer without any of the errors that are waited out."""
+
+    def answered() -> Any:
+        answer = ask()
+        return None if errors(answer) & set(waited_out) else answer
+
+    return broker.eventually(answered, f"{what} is answered for good")
+
+
+def expect_agreed(what: str, error: int) -> None:
+    """A step that must succeed so that the next one can be judged. Errors: Failed where it does not."""
+    if error != ErrorCode.NONE:
+        raise Failed(f"{what} was answered with {error_name(error)}")
+
+
+def raise_epoch(client: TransactionalClient, to: int) -> None:
+    """Ask for producer ids until the epoch is the given one: many requests at a time, on one connection."""
+    request = InitProducerIdRequest(transactional_id=client.name, transaction_timeout_ms=client.timeout_ms)
+    version = client.broker.version_for(request)
+    connection = client.broker.connect(client.broker.coordinator(client.name, TRANSACTION))
+    id, epoch = client.identity
+    while epoch < to:
+        together = min(to - epoch, MANY)
+        for _ in range(together):
+            connection.send(request, version)
+        for number in range(together):
+            answer = connection.receive()
+            expect_agreed("InitProducerId", answer.error_code)
+            if (answer.producer_id, answer.producer_epoch) != (id, epoch + number + 1):
+                raise Failed(f"after ({id}, {epoch + number}) comes ({answer.producer_id}, {answer.producer_epoch})")
+        epoch += together
+    client.become(id, epoch)
+
+
+def _error(answer: Any) -> set[int]:
+    return {answer.error_code}
+
+
+def _added(answer: Any) -> dict[tuple[str, int], int]:
+    """The error codes of AddPartitionsToTxn's answer below v4."""
+    return {
+        (topic.name, one.partition_index): one.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for one in topic.results_by_partition
+    }
+
+
+def _offset_errors(answer: Any) -> dict[tuple[str, int], int]:
+    return {(topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions}
+
+
+def _described(answer: Any) -> Any:
+    return only(answer.transaction_states, "transaction in the answer")
+
+
+def _committed(offsets: Mapping[tuple[Topic, int], int]) -> list[Any]:
+    """The topics of TxnOffsetCommit, in the order given."""
+    topics: dict[str, Any] = {}
+    for (topic, partition), offset in offsets.items():
+        entry = topics.setdefault(
+            topic.name,
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=[]),
+        )
+        entry.partitions.append(
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        )
+    return list(topics.values())

@@ -130,13 +130,14 @@ def test_a_node_that_ends_by_itself_is_noted_and_started_again(target, tmp_path)
     assert target.log == ["restart 3"]
 
 
-def test_nodes_that_end_again_and_again_are_an_error(target, tmp_path, monkeypatch):
+def test_nodes_that_end_again_and_again_are_left_alone_and_told(target, tmp_path, monkeypatch):
     monkeypatch.setattr(target, "restart", lambda node, *, wait=True: None)
     with Recorder.open(tmp_path, process=0) as recorder:
         attacker = Nemesis(World(target, "topic"), recorder, partitions=2)
         target.dead.add(3)
-        with pytest.raises(TargetError, match="again and again"):
-            attacker.carry_out(Schedule(seed=1, seconds=30, waves=[]))
+        attacker.carry_out(Schedule(seed=1, seconds=30, waves=[]))
+        assert attacker.heal_all() == ["nodes end by themselves again and again, last node 3"]
+    assert len(attacker.deaths) == 1 + nemesis.DEATHS_A_NODE * 3
 
 
 def test_a_cluster_that_does_not_heal_is_told(target, tmp_path, monkeypatch):

@@ -180,7 +180,7 @@ class Nemesis:
 
     def _revive(self, dead: list[int]) -> None:
         """A node that ended by itself is worth a note, and is started again as an operator would."""
-        for node in dead:
+        for node in dead if not self.hopeless else ():
             sentence = f"node {node} ended by itself"
             self.deaths.append(sentence)
             self.recorder.mark("note", text=sentence)

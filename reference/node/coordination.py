@@ -28,7 +28,8 @@ from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
-from reference.storage.errors import LogError
+from reference.storage.errors import LogError, RefusedByProducerState
+from reference.storage.verification import Guard
 
 if TYPE_CHECKING:
     from reference.node.node import Node
@@ -133,12 +134,14 @@ class Coordination(Generic[S]):
     # ---- writing
 
     def write(
-        self, index: int, records: Sequence[KeyValue], now: TimestampMs, producer: Producer | None = None
-    ) -> None:
+        self, index: int, records: Sequence[KeyValue], now: TimestampMs, producer: Producer | None = None,
+        guard: Guard | None = None,
+    ) -> None:  # fmt: skip
         """Append a decision's records and take them up; with a producer they count when its transaction is committed.
 
-        Errors: KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (the records are too large);
-        nothing is then changed.
+        `guard` is what verification gave for records that may open a transaction here (see `node.verification`).
+        Errors: KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (the records are too large),
+        and what the partition says of a producer (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE); nothing is then changed.
         """
         held = self._held_by(index)
         if not records:
@@ -149,7 +152,7 @@ class Coordination(Generic[S]):
             producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,
         )  # fmt: skip
         try:
-            held.partition.produce(batch, now, origin=Origin.COORDINATOR)
+            held.partition.produce(batch, now, origin=Origin.COORDINATOR, guard=guard)
         except (LogError, RecordsError, KafkaError) as error:
             raise KafkaError(self._refused(held.partition, error)) from error
         for key, value in records:
@@ -159,6 +162,8 @@ class Coordination(Generic[S]):
     def _refused(self, partition: Partition, error: LogError | RecordsError | KafkaError) -> ErrorCode:
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
             self._node.storage_failed(partition.name, error)
+        if isinstance(error, RefusedByProducerState):
+            return error.code
         if isinstance(error, RecordsError) or error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):

@@ -36,6 +36,7 @@ from reference.replication.reading import (
 from reference.replication.reign import NO_REIGN, Reign
 from reference.replication.replica import Replica, Role, Trace
 from reference.storage.log import AppendInfo
+from reference.storage.verification import NOT_REQUIRED, Guard
 
 __all__ = [
     "ACKS_ALL",
@@ -117,10 +118,13 @@ class Partition(Leading, Following):
         required_acks: int = ACKS_ALL,
         min_isr: int | None = None,
         origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
+        guard: Guard | None = NOT_REQUIRED,
     ) -> AppendInfo:
         """Append a producer's batch in this reign.
 
-        `min_isr` is for callers that do not keep the attribute of that name current.
+        `min_isr` is for callers that do not keep the attribute of that name current; the last two as for the log's
+        `append_as_leader`.
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (ACK-05); RecordsError and LogError for what may
         not be stored; StorageError when the disk refuses.
         """
@@ -134,7 +138,7 @@ class Partition(Leading, Following):
                 f"The size of the current ISR {list(self.reign.isr)} is insufficient to satisfy the min.isr requirement of "
                 f"{self.effective_min_isr} for partition {self.name}",
             )
-        info = self.log.append_as_leader(records, self.reign.leader_epoch, now, origin)
+        info = self.log.append_as_leader(records, self.reign.leader_epoch, now, origin, transaction_version, guard)
         if not info.is_duplicate and self.trace is not None:
             self.tell("Produce", leader=self.node, acks=ACKS_NAMES[required_acks], end=self.log.log_end_offset)
         self.advance_high_watermark(now)

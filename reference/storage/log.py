@@ -9,8 +9,16 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Buffer, Epoch, Offset, TimestampMs
-from reference.protocol.records.batch import CONTROL, BatchHeader, assign, check_crc, read_batches, records_of
+from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from reference.protocol.records.batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    assign,
+    check_crc,
+    read_batches,
+    records_of,
+)
 from reference.protocol.records.control import EndTransaction, read_end_transaction
 from reference.protocol.records.validate import Origin, validate
 from reference.storage.answers import (
@@ -29,6 +37,7 @@ from reference.storage.segment import MAX_RELATIVE_OFFSET
 from reference.storage.segment_row import EXPIRY_CHECK_MS, storage_error
 from reference.storage.shortening import Shortening
 from reference.storage.transaction_index import AbortedTransaction
+from reference.storage.verification import NOT_REQUIRED, Guard
 
 __all__ = [
     "EXPIRY_CHECK_MS",
@@ -93,13 +102,23 @@ class Log(Shortening):
 
     # ---- appending
 
+    def begin_verification(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence, adds_partition: bool, now: TimestampMs
+    ) -> Guard | None:
+        """Before the first batch of a transaction: what its append must show; None where it needs nothing (KIP-890).
+
+        Errors: RefusedByProducerState INVALID_PRODUCER_EPOCH.
+        """
+        return self._producers.begin_verification(producer_id, epoch, sequence, adds_partition, now)
+
     def append_as_leader(
         self, records: Buffer, leader_epoch: Epoch, now: TimestampMs, origin: Origin = Origin.CLIENT,
-        transaction_version: int = 0,
+        transaction_version: int = 0, guard: Guard | None = NOT_REQUIRED,
     ) -> AppendInfo:  # fmt: skip
         """Validate one batch, give it the next offsets and write it. `records` is changed in place if it is writable.
 
-        `transaction_version` is that of a marker's transaction (2 with KIP-890).
+        `transaction_version` is that of a marker's transaction (2 with KIP-890); `guard` is what `begin_verification`
+        gave for a batch that may open a transaction.
         Errors, each leaving the log as it was: RecordsError (code, message, record_errors), LogError
         (RECORD_LIST_TOO_LARGE), RefusedByProducerState (45, 47, 48 ...), StorageError (56).
         """
@@ -117,6 +136,8 @@ class Log(Shortening):
             elif origin is Origin.CLIENT and (known := self._producers.find_duplicate(header)) is not None:
                 return self._repeated(known, len(data))
             else:
+                if header.attributes & TRANSACTIONAL:
+                    self._producers.check_opening(header, origin, guard)
                 self._producers.check_data(header, origin)
         first = self.log_end_offset
         last = first + header.last_offset_delta

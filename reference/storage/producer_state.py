@@ -35,6 +35,7 @@ from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, RefusedByProducerState
 from reference.storage.sequence_check import check_sequence
 from reference.storage.transaction_index import AbortedTransaction
+from reference.storage.verification import NOT_REQUIRED, Guard, Verification, Verifications
 
 CACHED_BATCHES = 5
 """How many batches of a producer are known again; it may have as many in flight."""
@@ -79,6 +80,7 @@ class ProducerState:
         self._disk = disk
         self._folder = folder
         self.producers: dict[ProducerId, Producer] = {}
+        self.verifications = Verifications()
         self.end_offset = end_offset
         self._ongoing: OrderedDict[Offset, ProducerId] = OrderedDict()
         """Open transactions by first offset, oldest first."""
@@ -97,6 +99,53 @@ class ProducerState:
             if batch.first_sequence == first and batch.last_sequence == last:
                 return batch
         return None
+
+    def has_open_transaction(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
+        """Whether a producer has written in this epoch within a transaction that is not ended here."""
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.transaction_start >= 0
+
+    def begin_verification(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence, adds_partition: bool, now: TimestampMs
+    ) -> Guard | None:
+        """The guard of a question to the coordinator; None where the transaction is open here already.
+
+        Errors: RefusedByProducerState INVALID_PRODUCER_EPOCH.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise RefusedByProducerState(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {producer_id} is over: {producer.epoch} was seen",
+            )
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        return self.verifications.begin(producer_id, epoch, sequence, adds_partition, now)
+
+    def check_opening(self, header: BatchHeader, origin: Origin, guard: Guard | None) -> None:
+        """Whether a transactional batch that opens a transaction was verified (TXN-16). Errors: RefusedByProducerState."""
+        if self.has_open_transaction(header.producer_id, header.producer_epoch):
+            return
+        asked = self.verifications.of(header.producer_id)
+        if guard is not NOT_REQUIRED and (asked is None or asked.guard is not guard):
+            producer = self.producers.get(header.producer_id)
+            if producer is not None and header.producer_epoch < producer.epoch:
+                code = ErrorCode.INVALID_PRODUCER_EPOCH
+                raise RefusedByProducerState(code, _why(code, header, producer))
+            raise RefusedByProducerState(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if asked is not None and origin is Origin.CLIENT:
+            self._check_first_sequence(header, asked)
+
+    def _check_first_sequence(self, header: BatchHeader, asked: Verification) -> None:
+        """A batch must not overtake an earlier one that is still being verified."""
+        is_unknown = header.producer_id not in self.producers
+        if header.base_sequence > asked.lowest_sequence or (
+            asked.adds_partition and is_unknown and header.base_sequence != 0
+        ):
+            raise RefusedByProducerState(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence number {header.base_sequence} of producer {header.producer_id} is not the transaction's first",
+            )
 
     def check_data(self, header: BatchHeader, origin: Origin) -> None:
         """Whether a data batch may be appended. Errors: RefusedByProducerState."""
@@ -145,6 +194,8 @@ class ProducerState:
         self.end_offset = first_offset + header.last_offset_delta + 1
         if header.producer_id <= NO_PRODUCER_ID:
             return None
+        if header.attributes & TRANSACTIONAL:
+            self.verifications.appended(header.producer_id, header.producer_epoch, marker is not None)
         if marker is not None:
             return self._append_marker(header, marker, first_offset, max_timestamp)
         if not header.attributes & CONTROL:
@@ -210,6 +261,7 @@ class ProducerState:
         for producer_id, producer in list(self.producers.items()):
             if producer.transaction_start < 0 and now - producer.last_timestamp >= expiration_ms:
                 del self.producers[producer_id]
+        self.verifications.expire(now, expiration_ms)
 
     def clear(self, end_offset: Offset) -> None:
         """Forget everything; the log goes on from `end_offset`."""

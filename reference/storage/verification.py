@@ -1,0 +1,79 @@
+"""Whether a producer's transaction is known to its coordinator, before a partition takes the first batch of it (KIP-890).
+
+A batch that comes late, when its transaction is already ended, would open a transaction that nobody ever ends: the last
+stable offset would hang. So a leader asks the coordinator first, and only the request that was verified may open the
+transaction: it holds the *guard* of the question that was put. A batch that was appended, or a marker, makes the guard
+void, so that an answer that comes after the transaction's end opens nothing (TXN-16).
+
+Source: KIP-890; org.apache.kafka.storage.internals.log.VerificationStateEntry, UnifiedLog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from reference.protocol.primitives import ProducerEpoch, ProducerId, Sequence, TimestampMs
+
+
+class Guard:
+    """The right to open one transaction of one producer in one partition."""
+
+    __slots__ = ()
+
+
+NOT_REQUIRED = Guard()
+"""What a caller holds who need not verify: transaction.partition.verification.enable is off."""
+
+
+@dataclass(slots=True)
+class Verification:
+    """A question that was put for a producer and is not used up."""
+
+    asked_at: TimestampMs
+    lowest_sequence: Sequence
+    """The earliest batch that was seen while it was asked: none after it may be the first."""
+    epoch: ProducerEpoch
+    adds_partition: bool
+    """Whether the question also adds the partition to the transaction (transaction version 2)."""
+    guard: Guard = field(default_factory=Guard)
+
+    def see(self, epoch: ProducerEpoch, sequence: Sequence) -> None:
+        """Another batch asks the same."""
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+class Verifications:
+    """The questions of one partition, by producer. They are the leader's memory, not a part of the log."""
+
+    def __init__(self) -> None:
+        self._open: dict[ProducerId, Verification] = {}
+
+    def begin(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence, adds_partition: bool, now: TimestampMs
+    ) -> Guard:
+        """Put a question, or join the one that was put already."""
+        found = self._open.get(producer_id)
+        if found is None:
+            found = self._open[producer_id] = Verification(now, sequence, epoch, adds_partition)
+        found.see(epoch, sequence)
+        return found.guard
+
+    def of(self, producer_id: ProducerId) -> Verification | None:
+        return self._open.get(producer_id)
+
+    def appended(self, producer_id: ProducerId, epoch: ProducerEpoch, is_marker: bool) -> None:
+        """A batch of a transaction was written: its question is used up.
+
+        With transaction version 2 a marker bears the epoch of the *next* transaction, which may be asked for already.
+        """
+        found = self._open.get(producer_id)
+        if found is not None and not (is_marker and found.adds_partition and found.epoch == epoch):
+            del self._open[producer_id]
+
+    def expire(self, now: TimestampMs, expiration_ms: int) -> None:
+        for producer_id, found in [*self._open.items()]:
+            if now - found.asked_at >= expiration_ms:
+                del self._open[producer_id]

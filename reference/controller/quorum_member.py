@@ -188,6 +188,11 @@ class Member:
     def latest_snapshot(self) -> SnapshotId | None:
         return self._log.snapshots.latest
 
+    @property
+    def records_log(self) -> Log:
+        """The log of `__cluster_metadata-0`, to be read only."""
+        return self._log.log
+
     def committed(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
         """The committed metadata records from an offset on, each with its offset; unknown types are left out.
 
@@ -409,6 +414,7 @@ class Member:
                 "from": self.node,
                 "epoch": self.epoch,
                 "leo": self._log.end,
+                "lastEpoch": self._log.last_epoch,
                 "highWatermark": self._high_watermark,
             }
             self.trace(action, state | dict(arguments or {}))

@@ -23,6 +23,7 @@ from reference.controller.isr_proposals import alter_partition
 from reference.controller.producer_ids import allocate_producer_ids
 from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
+from reference.controller.telling import Telling
 from reference.node.decisions import Abandon, Answer, Decisions
 from reference.node.refusals import refusal
 from reference.protocol.errors import KafkaError
@@ -37,6 +38,7 @@ from reference.protocol.messages.list_partition_reassignments import ListPartiti
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from reference.protocol.primitives import Epoch, TimestampMs
 from reference.protocol.schema import Message
+from reference.replication.partition import Trace
 
 FIRST_FEATURES = {"metadata.version": 30, "eligible.leader.replicas.version": 1}
 """What a new cluster finalizes: 4.3-IV0, and KIP-966, as Apache Kafka 4.3.1 does by default."""
@@ -60,6 +62,7 @@ class Controller:
         cluster_id: str,
         incarnation: UUID,
         appended: Callable[[TimestampMs], None],
+        trace: Trace | None = None,
     ) -> None:
         """`incarnation` is this process; `appended` is told of every append, so that what it commits can be applied."""
         self._quorum = quorum
@@ -68,6 +71,7 @@ class Controller:
         self._cluster_id = cluster_id
         self._incarnation = incarnation
         self._appended = appended
+        self._telling = Telling(quorum.node, image, configuration, trace) if trace is not None else None
         self._decisions = Decisions(quorum, lambda: image.end_offset)
         self._reign: Epoch | None = None
         self._heartbeats: Heartbeats | None = None
@@ -119,7 +123,9 @@ class Controller:
         Errors: KafkaError KAFKA_STORAGE_ERROR, NOT_CONTROLLER; nothing was appended then.
         """
         if records:
-            self._quorum.append(records, now)
+            offset = self._quorum.append(records, now)
+            if self._telling is not None:
+                self._telling.tell(records, self._quorum.epoch, offset + len(records))
             self._appended(now)
 
     def hears(self, body: Message, now: TimestampMs) -> None:

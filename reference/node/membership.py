@@ -67,6 +67,9 @@ class Membership:
         self.state = State.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
+        self.has_caught_up = False
+        """Whether the metadata are replayed up to the registration: before, nothing of this broker may be served, and what
+        the metadata say of its partitions is of an earlier life, whether or not it wants to stop already."""
         self._registration = registration
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._applied = applied
@@ -77,11 +80,6 @@ class Membership:
         self._leave_by: TimestampMs | None = None
         self._heard_at: TimestampMs = now
         """When a controller answered last."""
-
-    @property
-    def has_caught_up(self) -> bool:
-        """Whether the metadata are replayed up to the registration: before, nothing of this broker may be served."""
-        return self.state not in (State.STARTING, State.RECOVERING)
 
     def tick(self, now: TimestampMs) -> None:
         """Send what is due."""
@@ -105,7 +103,10 @@ class Membership:
 
     def metadata_applied(self, now: TimestampMs) -> None:
         """The image has moved on: perhaps this broker has caught up with its registration."""
-        if self.state is State.RECOVERING and self._applied() > self.broker_epoch:
+        if self.state in (State.STARTING, State.GONE) or not -1 < self.broker_epoch < self._applied():
+            return
+        self.has_caught_up = True
+        if self.state is State.RECOVERING:
             self.state = State.RUNNING
             self._next = now
 
@@ -160,6 +161,7 @@ class Membership:
             # The controller knows another life of this broker: what it granted to ours is void.
             if self.state is not State.LEAVING:
                 self.state = State.STARTING
+                self.has_caught_up = False
             self._next = now
             return
         if answer.error_code != ErrorCode.NONE:

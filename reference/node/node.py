@@ -190,6 +190,7 @@ class Node:
             identity.cluster_id,
             identity.incarnation,
             self._apply_committed,
+            tracer,
         )
         self.forwarding = Forwarding(self, self.respond, self.respond_raw)
         self.membership = Membership(

@@ -124,7 +124,8 @@ class Replicas:
             trace=self._trace, brokers=self._brokers, truncation=self._truncation, min_isr=min_isr,
             lag_max_ms=self._lag_max_ms,
         )  # fmt: skip
-        partition.restart(self._logs.high_watermark(topic.name, index))
+        if self._logs.had(topic.name, index):
+            partition.restart(self._logs.high_watermark(topic.name, index))
         return partition
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:

@@ -165,4 +165,6 @@ class Following(Replica):
             return False
         self.log.truncate_fully_and_start_at(offset, now)
         self.high_watermark = offset
+        if self.trace is not None:
+            self.tell("StartOver", follower=self.node, leader=leader, end=offset)
         return True

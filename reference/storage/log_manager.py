@@ -75,6 +75,8 @@ class LogManager:
         self._folder = folder
         self._say = log
         self._clean = False
+        self._found: frozenset[str] = frozenset()
+        """What was in the folder when it was loaded."""
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_starts: dict[TopicPartition, Offset] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
@@ -96,7 +98,8 @@ class LogManager:
             self._high_watermarks = self._read(HIGH_WATERMARKS)
             self.last_broker_epoch = take_clean_shutdown(self._disk, self._folder)
             self._clean = self.last_broker_epoch is not None
-            for name in self._disk.list_folder(self._folder):
+            self._found = frozenset(self._disk.list_folder(self._folder))
+            for name in sorted(self._found):
                 if name.endswith(DELETE_SUFFIX):
                     self._disk.remove_folder(self._folder / name)
         except OSError as error:
@@ -149,6 +152,10 @@ class LogManager:
                 f"{log.folder.name}: recovered {log.recovered_bytes} bytes, cut off {log.lost_bytes}",
             )
         return log
+
+    def had(self, topic: str, partition: int) -> bool:
+        """Whether the folder had this log, or one of its name, before this run."""
+        return folder_name(topic, partition) in self._found
 
     def high_watermark(self, topic: str, partition: int) -> Offset:
         """The checkpointed high watermark; 0 where there is none."""

@@ -140,3 +140,21 @@ def test_the_last_of_a_cluster_that_stops_finds_nobody_to_ask() -> None:
         assert broker.member.state is State.LEAVING
     broker.member.tick(10 + NOBODY_TO_ASK_MS)
     assert broker.member.state is State.GONE
+
+
+def test_who_is_to_stop_before_it_has_caught_up_has_not_caught_up() -> None:
+    """Else it would act by what the metadata say of its earlier life (ServeBeforeReplay); found by a simulated trace."""
+    starting = Broker()
+    starting.tick(0)
+    starting.member.leave(0, 1_000)
+    starting.applied = 100
+    starting.member.metadata_applied(1)
+    assert (starting.member.state, starting.member.has_caught_up) == (State.GONE, False)
+
+    recovering = Broker()
+    recovering.register()
+    recovering.member.leave(0, 1_000)
+    assert (recovering.member.state, recovering.member.has_caught_up) == (State.LEAVING, False)
+    recovering.applied = 8
+    recovering.member.metadata_applied(1)
+    assert (recovering.member.state, recovering.member.has_caught_up) == (State.LEAVING, True)

@@ -1,0 +1,170 @@
+"""What the active controller tells of its decisions, by the names that they have in the specification.
+
+A decision is its records, so what is told is read off them, when they are appended and before anything else can happen.
+A step that concerns a broker is one row, with every partition that it changes; one that concerns a partition is a row of
+that partition alone. Rows say where in the metadata log the decision ends, and in which epoch it was made: what is not
+committed there never happened. The form is that of `spec/cluster_trace.py`. `Begin` is a new partition; `End` says that
+the specification does not know what is made of a partition here. What concerns neither is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from reference.controller.brokers import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE
+from reference.controller.configs import Configuration
+from reference.controller.image import NO_LEADER_CHANGE, MetadataImage, PartitionImage
+from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from reference.protocol.messages.clear_elr_record import ClearElrRecord
+from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.messages.partition_record import PartitionRecord
+from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
+from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from reference.protocol.primitives import Epoch, NodeId, Offset
+from reference.protocol.schema import Message
+from reference.replication.partition import Trace
+
+MIN_ISR = "min.insync.replicas"
+
+Row = dict[str, Any]
+
+
+class Telling:
+    """Tells of one controller's decisions; `image` is the metadata without the decision that is told."""
+
+    def __init__(self, node: NodeId, image: MetadataImage, configuration: Configuration, trace: Trace) -> None:
+        self._node = node
+        self._image = image
+        self._configuration = configuration
+        self._trace = trace
+
+    def tell(self, records: Sequence[Message], epoch: Epoch, end: Offset) -> None:
+        """Tell of the decision that these records are; the metadata log ends at `end` with them."""
+        row: Row = {"node": self._node, "controllerEpoch": epoch, "offset": end}
+        for action, more in self._steps(records):
+            self._trace(action, row | more)
+
+    def _steps(self, records: Sequence[Message]) -> Iterator[tuple[str, Row]]:
+        for name, first in self._created(records):
+            yield "Begin", {"partitions": {name: first}}
+        changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
+        ended = dict.fromkeys([*self._cleared(records), *(self._name_of(each) for each in changes if _is_beyond(each))])
+        if ended:
+            yield "End", {"partitions": ended}
+        changed = {self._name_of(record): record for record in changes if not _is_beyond(record)}
+        moved = next((step for record in records if (step := self._step_of_broker(record)) is not None), None)
+        if moved is not None:
+            action, broker = moved
+            partitions = {name: self._after(record) for name, record in changed.items()}
+            yield action, {"args": {"broker": broker}, "partitions": partitions}
+            return
+        for name, record in changed.items():
+            action, arguments = self._step_of_partition(record)
+            yield action, {"args": arguments, "partitions": {name: self._after(record)}}
+
+    # ---- brokers
+
+    def _step_of_broker(self, record: Message) -> tuple[str, NodeId] | None:
+        """The step that a record of a broker is; None for one that changes nothing of what the specification knows."""
+        match record:
+            case RegisterBrokerRecord():
+                known = self._image.brokers.get(record.broker_id)
+                is_new_life = known is None or known.epoch != record.broker_epoch
+                return ("RegisterBroker", record.broker_id) if is_new_life else None
+            case BrokerRegistrationChangeRecord(fenced=change) if change == UNFENCE:
+                return "UnfenceBroker", record.broker_id
+            case BrokerRegistrationChangeRecord(in_controlled_shutdown=change) if change == IN_CONTROLLED_SHUTDOWN:
+                return "ControlledShutdown", record.broker_id
+            case BrokerRegistrationChangeRecord(fenced=change) if change == FENCE:
+                return self._fenced(record.broker_id)
+            case UnregisterBrokerRecord():
+                return self._fenced(record.broker_id)
+            case _:
+                return None
+
+    def _fenced(self, broker: NodeId) -> tuple[str, NodeId] | None:
+        """To the specification a broker in controlled shutdown is fenced already: it has left every ISR."""
+        return ("FenceBroker", broker) if self._image.is_active(broker) else None
+
+    # ---- partitions
+
+    def _created(self, records: Sequence[Message]) -> Iterator[tuple[str, Row]]:
+        """The first records of new partitions: where their traces begin."""
+        topics = {record.topic_id: record.name for record in records if isinstance(record, TopicRecord)}
+        settings = {
+            record.resource_name: record.value
+            for record in records
+            if isinstance(record, ConfigRecord) and record.name == MIN_ISR and record.value is not None
+        }
+        fenced = [broker.id for broker in self._image.brokers.values() if not self._image.is_active(broker.id)]
+        for record in records:
+            if isinstance(record, PartitionRecord):
+                known = self._image.topics_by_id.get(record.topic_id)
+                topic = topics.get(record.topic_id) or (known.name if known is not None else "")
+                least = settings.get(topic) or self._configuration.topic(topic, MIN_ISR)
+                yield f"{topic}-{record.partition_id}", _first(record) | {"minIsr": int(str(least)), "fenced": fenced}
+
+    def _partition_of(self, record: PartitionChangeRecord) -> PartitionImage:
+        return self._image.topics_by_id[record.topic_id].partitions[record.partition_id]
+
+    def _name_of(self, record: PartitionChangeRecord) -> str:
+        return f"{self._image.topics_by_id[record.topic_id].name}-{record.partition_id}"
+
+    def _after(self, record: PartitionChangeRecord) -> Row:
+        return _row(self._partition_of(record).after(record))
+
+    def _step_of_partition(self, record: PartitionChangeRecord) -> tuple[str, dict[str, NodeId]]:
+        """The step that a change of a partition alone is."""
+        partition = self._partition_of(record)
+        if record.leader == NO_LEADER_CHANGE:
+            return "AlterPartition", {"leader": partition.leader}
+        action = "ElectLeader" if record.leader in partition.isr else "ElectUncleanLeader"
+        return action, {"broker": record.leader}
+
+    def _cleared(self, records: Sequence[Message]) -> Iterator[str]:
+        """Partitions that are deleted, or lose their ELR for another min.insync.replicas."""
+        for record in records:
+            if isinstance(record, ClearElrRecord):
+                names = [record.topic_name] if record.topic_name else [*self._image.topics]
+                found = [self._image.topics[name] for name in names if name in self._image.topics]
+            elif isinstance(record, RemoveTopicRecord):
+                found = [self._image.topics_by_id[record.topic_id]]
+            else:
+                continue
+            yield from (f"{topic.name}-{index}" for topic in found for index in topic.partitions)
+
+
+def _is_beyond(record: PartitionChangeRecord) -> bool:
+    """Whether a change is one of those that the specification does not know: reassignments, and what is no matter of ISR
+    or leader."""
+    reassigns = (record.replicas, record.adding_replicas, record.removing_replicas)
+    is_known = (
+        record.isr is not None or record.leader != NO_LEADER_CHANGE or record.eligible_leader_replicas is not None
+    )
+    return any(each is not None for each in reassigns) or not is_known
+
+
+def _first(record: PartitionRecord) -> Row:
+    return {
+        "leader": record.leader,
+        "leaderEpoch": record.leader_epoch,
+        "partitionEpoch": record.partition_epoch,
+        "replicas": list(record.replicas),
+        "isr": list(record.isr),
+        "elr": list(record.eligible_leader_replicas or ()),
+    }
+
+
+def _row(partition: PartitionImage) -> Row:
+    return {
+        "leader": partition.leader,
+        "leaderEpoch": partition.leader_epoch,
+        "partitionEpoch": partition.partition_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "elr": list(partition.eligible_leader_replicas),
+    }

@@ -1,0 +1,335 @@
+"""TXN: writes in a transaction. Which batches a partition takes and which offsets a group, and what must have been said before."""
+
+from typing import Any
+
+from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
+from conformance.broker import READ_COMMITTED, Broker, Topic, produce_request
+from conformance.requirement import MUST, requirement
+from conformance.requirements.coordinators import OFFSETS, java_hash, offsets_partitions
+from conformance.transaction_client import (
+    CLASSIC,
+    EMPTY,
+    IMPLICIT,
+    ONGOING,
+    TRANSACTIONS,
+    Protocol,
+    TransactionalClient,
+    expect_agreed,
+    in_each_protocol,
+    served_protocols,
+)  # fmt: skip
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from reference.protocol.messages.produce import ProduceRequest
+
+TRANSACTIONAL_SINCE = 3
+"""The first version of Produce with a transactional id."""
+ABORTABLE_PRODUCE, ABORTABLE_OFFSETS = 11, 4
+"""The versions of Produce and TxnOffsetCommit that know TRANSACTION_ABORTABLE."""
+PLAIN = 0
+"""The attributes of a batch that is not transactional."""
+
+
+def classic_produce_versions(broker: Broker) -> range:
+    """The versions of Produce that write to added partitions only."""
+    lowest, highest = broker.versions_of(ProduceRequest)
+    return range(max(lowest, TRANSACTIONAL_SINCE), min(highest, CLASSIC.produce) + 1)
+
+
+def versions_of_each_protocol(broker: Broker) -> list[int]:
+    """One version of Produce for each protocol that the target serves."""
+    return [protocol.produce for protocol in served_protocols(broker)]
+
+
+def results_of(answer: Any) -> dict[int, int]:
+    """The error code of each partition of a Produce answer."""
+    return {one.index: one.error_code for topic in answer.responses for one in topic.partition_responses}
+
+
+def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> None:
+    """The partition ends there: nothing else was appended."""
+    broker.expect_equal(f"the log end offset of partition {partition}", broker.end_offset(topic, partition), end)
+
+
+@requirement(
+    "TXN-16",
+    level=MUST,
+    source="KIP-890; ReplicaManager.handleProduceAppend; TransactionCoordinator.handleVerifyPartitionsInTransaction",
+    sentence="Produce below v12 in a transaction to a partition that was not added is refused, and nothing appended, whether "
+    "the transaction is open or not.",
+    accepted="INVALID_TXN_STATE(48) below v11, TRANSACTION_ABORTABLE(120) in v11; once the partition is added it takes the batch",
+    since="3.8",
+    apis=TRANSACTIONS,
+)
+def partitions_that_were_not_added(broker: Broker) -> None:
+    for version in classic_produce_versions(broker):
+        abortable = version >= ABORTABLE_PRODUCE
+        wanted = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
+        with broker.case(f"v{version}"):
+            topic = broker.topic(2)
+            client = TransactionalClient(broker, CLASSIC)
+            result = client.produce(topic, b"x", version=version)
+            broker.expect_error(result.error_code, wanted, what="no transaction is open")
+            expect_agreed("AddPartitionsToTxn", client.add(topic, 1))
+            result = client.produce(topic, b"x", version=version)
+            broker.expect_error(result.error_code, wanted, what="another partition was added")
+            expect_end(broker, topic, 0)
+            expect_agreed("AddPartitionsToTxn", client.add(topic, 0))
+            result = client.produce(topic, b"x", version=version)
+            broker.expect_error(result.error_code, ErrorCode.NONE, what="it was added")
+            expect_end(broker, topic, 1)
+
+
+@requirement(
+    "TXN-18",
+    level=MUST,
+    source="KIP-890 (part 2); ProduceRequest v12, TxnOffsetCommitRequest v5",
+    sentence="Produce v12 and TxnOffsetCommit v5 add their partitions to the transaction, and open it, by themselves.",
+    accepted="NONE(0) without AddPartitionsToTxn and AddOffsetsToTxn; Ongoing, with the topic's partitions and the one of "
+    "__consumer_offsets; all count after the commit",
+    since="4.0",
+    apis=TRANSACTIONS | {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5},
+)
+def partitions_add_themselves(broker: Broker) -> None:
+    for version in range(IMPLICIT.produce, broker.version_for(ProduceRequest) + 1):
+        with broker.case(f"Produce v{version}"):
+            topic, group = broker.topic(3), broker.unused_name("group")
+            client = TransactionalClient(broker, IMPLICIT)
+            batches = {(topic, partition): in_transaction(client, 0, b"x") for partition in (0, 1)}
+            request = produce_request(batches, transactional_id=client.name)
+            errors = results_of(broker.call(request, version, to=broker.leader(topic)))
+            broker.expect_equal("two partitions in one request", errors, {0: ErrorCode.NONE, 1: ErrorCode.NONE})
+            result = client.produce(topic, b"x", partition=2, version=version)
+            broker.expect_error(result.error_code, ErrorCode.NONE, what="a third partition")
+            client.write_offsets(group, {(topic, 0): 7})
+            told = {one.topic: sorted(one.partitions) for one in client.described().topics}
+            broker.expect_equal("the topic's partitions in the transaction", told.get(topic.name), [0, 1, 2])
+            broker.expect_equal("the other partitions", len(told.get(OFFSETS, [])), 1)
+            client.finish(committed=True)
+            ends = [broker.end_offset(topic, partition, isolation=READ_COMMITTED) for partition in range(3)]
+            broker.expect_equal("the stable ends", ends, [2, 2, 2])
+
+
+def in_transaction(client: TransactionalClient, sequence: int, *records: bytes) -> bytes:
+    """A transactional batch of the client's identity."""
+    return patched(idempotent(records, client.id, client.epoch, sequence), attributes=TRANSACTIONAL)
+
+
+@requirement(
+    "TXN-19",
+    level=MUST,
+    source="ProducerAppendInfo.appendDataBatch; UnifiedLog.analyzeAndValidateProducerState",
+    sentence="A batch that is not transactional, of a producer whose transaction is open in the partition, is "
+    "INVALID_TXN_STATE.",
+    accepted="INVALID_TXN_STATE(48), with and without the transactional id in the request; nothing appended; the transaction "
+    "goes on",
+    apis=TRANSACTIONS,
+)
+def not_transactional(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic()
+        client = TransactionalClient(broker, protocol)
+        client.write(topic, b"x")
+        for what, name in (("with the transactional id", client.name), ("without", None)):
+            result = client.produce(topic, b"plain", attributes=PLAIN, sequence=1, transactional_id=name)
+            broker.expect_error(result.error_code, ErrorCode.INVALID_TXN_STATE, what=what)
+        expect_end(broker, topic, 1)
+        client.write(topic, b"y")
+        client.finish(committed=True)
+        broker.expect_equal("the records", values(broker.log(topic, isolation=READ_COMMITTED)), [b"x", b"y"])
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXN-21",
+    level=MUST,
+    source="KafkaApis.handleProduceRequest (authorization of the transactional id)",
+    sentence="A produce request that has a transactional batch but no transactional id is refused as a whole with "
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED.",
+    accepted="TRANSACTIONAL_ID_AUTHORIZATION_FAILED(53) for each partition, also for a plain batch beside it; nothing appended",
+    apis=TRANSACTIONS,
+)
+def without_a_transactional_id(broker: Broker) -> None:
+    topic = broker.topic(2)
+    client = TransactionalClient(broker, CLASSIC)
+    client.add_all({topic.name: [0, 1]})
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for version in range(TRANSACTIONAL_SINCE, broker.version_for(ProduceRequest) + 1):
+        result = client.produce(topic, b"x", version=version, transactional_id=None)
+        broker.expect_error(result.error_code, refused, what=f"v{version}")
+        request = produce_request({(topic, 0): in_transaction(client, 0, b"x"), (topic, 1): batch(b"plain")})
+        errors = results_of(broker.call(request, version, to=broker.leader(topic)))
+        broker.expect_equal(f"v{version}, beside a plain batch", errors, {0: refused, 1: refused})
+    for partition in (0, 1):
+        expect_end(broker, topic, 0, partition)
+
+
+@requirement(
+    "TXN-33",
+    level=MUST,
+    source="KIP-890; ProducerStateManager; TransactionCoordinator.endTransaction",
+    sentence="Sequences go on over the transactions of an epoch, whether they were committed or aborted, and begin at 0 again "
+    "with each epoch.",
+    accepted="before KIP-890 the next sequence, and OUT_OF_ORDER_SEQUENCE_NUMBER(45) for a gap; since then 0 in each "
+    "transaction, and 45 for any other",
+    apis=TRANSACTIONS,
+)
+def sequences_over_transactions(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic()
+        client = TransactionalClient(broker, protocol)
+        following, end = 0, 0
+        for committed in (True, False, True):
+            if protocol.adds:
+                expect_agreed("AddPartitionsToTxn", client.add(topic))
+            due = following if protocol.adds else 0
+            if end:
+                gap = client.produce(topic, b"x", sequence=due + 2)
+                broker.expect_error(gap.error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what=f"{due + 2} for {due}")
+            for sequence in (due, due + 1):
+                result = client.produce(topic, b"x", sequence=sequence)
+                broker.expect_error(result.error_code, ErrorCode.NONE, what=f"sequence {sequence}")
+            client.finish(committed=committed)
+            following, end = due + 2, end + 3
+            expect_end(broker, topic, end)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXN-34",
+    level=MUST,
+    source="KIP-890; ReplicaManager.handleProduceAppend; GroupCoordinatorService.commitTransactionalOffsets",
+    sentence="Produce and TxnOffsetCommit of a transactional id or producer id that the coordinator does not know are "
+    "INVALID_PRODUCER_ID_MAPPING; of another epoch INVALID_PRODUCER_EPOCH.",
+    accepted="49 and 47; nothing appended, nothing committed",
+    since="3.8",
+    apis=TRANSACTIONS,
+)
+def writes_of_somebody_else(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic, group = broker.topic(), broker.unused_name("group")
+        client = TransactionalClient(broker, protocol)
+        client.init()
+        id, epoch = client.identity
+        stranger = TransactionalClient(broker, protocol, initialised=False)
+        unmapped, fenced = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_EPOCH
+        for who, identity, error, what in (
+            (stranger, (id, epoch), unmapped, "an unknown transactional id"),
+            (client, (id + 5000, epoch), unmapped, "another producer id"),
+            (client, (id, epoch - 1), fenced, "an old epoch"),
+            (client, (id, epoch + 1), fenced, "a future epoch"),
+        ):
+            result = who.produce(topic, b"x", identity=identity, sequence=0)
+            broker.expect_error(result.error_code, error, what=f"Produce, {what}")
+            for code in who.commit_offsets(group, {(topic, 0): 1}, identity=identity).values():
+                broker.expect_error(code, error, what=f"TxnOffsetCommit, {what}")
+        expect_end(broker, topic, 0)
+        broker.expect_equal("the state", client.state(), EMPTY)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXN-35",
+    level=MUST,
+    source="KIP-98; KafkaApis.handleAddOffsetsToTxnRequest (partitionFor the group)",
+    sentence="AddOffsetsToTxn opens a transaction with the partition of __consumer_offsets in which the group's offsets are.",
+    accepted="NONE(0) in every version; Ongoing, with the partition that Java's hash of the group's name gives",
+    apis=TRANSACTIONS | {"AddOffsetsToTxn": 0},
+)
+def the_groups_partition(broker: Broker) -> None:
+    for version in range(broker.version_for(AddOffsetsToTxnRequest) + 1):
+        group = broker.unused_name(f"group-{version}")
+        broker.coordinator(group)
+        client = TransactionalClient(broker, CLASSIC)
+        broker.expect_error(client.add_offsets(group, version=version), ErrorCode.NONE, what=f"v{version}")
+        found = client.described()
+        wanted = abs(java_hash(group)) % len(offsets_partitions(broker))
+        told = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
+        broker.expect_equal(f"v{version}: what is open", told, (ONGOING, [(OFFSETS, [wanted])]))
+        client.finish(committed=True)
+
+
+@requirement(
+    "TXN-36",
+    level=MUST,
+    source="KIP-890; GroupCoordinatorService.commitTransactionalOffsets",
+    sentence="TxnOffsetCommit below v5 of a group that was not added to the transaction is refused.",
+    accepted="INVALID_TXN_STATE(48) below v4, TRANSACTION_ABORTABLE(120) in v4, whether a transaction is open or not; NONE(0) "
+    "after AddOffsetsToTxn",
+    since="3.8",
+    apis=TRANSACTIONS | {"TxnOffsetCommit": 0},
+)
+def groups_that_were_not_added(broker: Broker) -> None:
+    topic = broker.topic()
+    for version in range(CLASSIC.commit_offsets + 1):
+        abortable = version >= ABORTABLE_OFFSETS
+        wanted = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
+        with broker.case(f"v{version}"):
+            client, group = TransactionalClient(broker, CLASSIC), broker.unused_name("group")
+            for what, error in (("no transaction is open", wanted), ("a partition was added", wanted)):
+                codes = client.commit_offsets(group, {(topic, 0): 1}, version=version)
+                broker.expect_equal(what, codes, {(topic.name, 0): error})
+                expect_agreed("AddPartitionsToTxn", client.add(topic))
+            expect_agreed("AddOffsetsToTxn", client.add_offsets(group))
+            codes = client.commit_offsets(group, {(topic, 0): 1}, version=version)
+            broker.expect_equal("the group was added", codes, {(topic.name, 0): ErrorCode.NONE})
+
+
+@requirement(
+    "TXN-37",
+    level=MUST,
+    source="KIP-447; ClassicGroup.validateOffsetCommit",
+    sentence="TxnOffsetCommit that names a member or generation which the group does not have is refused; one that names none "
+    "is taken.",
+    accepted="ILLEGAL_GENERATION(22) for generation 0 or 1 of a group that does not exist, UNKNOWN_MEMBER_ID(25) of one without "
+    "members; NONE(0) without a generation",
+    since="2.5",
+    apis=TRANSACTIONS | {"TxnOffsetCommit": 3},
+)
+def members_of_the_group(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic, group = broker.topic(), broker.unused_name("group")
+        client = TransactionalClient(broker, protocol)
+        if protocol.adds:
+            expect_agreed("AddOffsetsToTxn", client.add_offsets(group))
+
+        def expect_code(wanted: ErrorCode, generation: int, member: str) -> None:
+            codes = client.commit_offsets(group, {(topic, 0): 2}, generation=generation, member=member)
+            told = f"generation {generation}, member {member!r}"
+            broker.expect_equal(told, codes, {(topic.name, 0): wanted})
+
+        for error in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
+            for generation, member in ((1, "nobody"), (1, ""), (0, "")):
+                expect_code(error, generation, member)
+            expect_code(ErrorCode.NONE, -1, "")
+        client.finish(committed=True)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXN-38",
+    level=MUST,
+    source="KafkaApis.handleTxnOffsetCommitRequest",
+    sentence="TxnOffsetCommit for a topic or partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; the others of the "
+    "request are taken.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) and NONE(0)",
+    apis=TRANSACTIONS | {"TxnOffsetCommit": 0},
+)
+def offsets_of_what_does_not_exist(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic, group = broker.topic(), broker.unused_name("group")
+        nowhere = Topic(broker.unused_name(), topic.id, 1)
+        client = TransactionalClient(broker, protocol)
+        if protocol.adds:
+            expect_agreed("AddOffsetsToTxn", client.add_offsets(group))
+        codes = client.commit_offsets(group, {(topic, 0): 1, (topic, 9): 2, (nowhere, 0): 3})
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        wanted = {(topic.name, 0): ErrorCode.NONE, (topic.name, 9): unknown, (nowhere.name, 0): unknown}
+        broker.expect_equal("the answer", codes, wanted)
+        client.finish(committed=True)
+
+    in_each_protocol(broker, judge)

@@ -1,4 +1,4 @@
-"""TXN: writes in a transaction. Which batches a partition takes and which offsets a group, and what must have been said before."""
+"""TXN: writes in a transaction. Which batches a partition and which offsets a group takes, and what must be said before."""
 
 from typing import Any
 

@@ -1,0 +1,34 @@
+"""Sets of partitions as consumer groups (KIP-848) use them: by topic id, so that a topic's next life is another topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from reference.protocol.primitives import TopicId
+
+MemberEpoch: TypeAlias = int
+"""The target assignment to which a member has come; grows with the group's epoch."""
+
+TopicIdPartition: TypeAlias = tuple[TopicId, int]
+
+Assignment: TypeAlias = frozenset[TopicIdPartition]
+"""What a member shall own."""
+
+Owned: TypeAlias = Mapping[TopicIdPartition, MemberEpoch]
+"""What a member owns, each partition with the member's epoch when it was given (commits are fenced by it: KIP-1251)."""
+
+NOTHING: Assignment = frozenset()
+
+
+def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[TopicId, list[int]]:
+    """The partitions of each topic, in order."""
+    found: dict[TopicId, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def with_epoch(partitions: Iterable[TopicIdPartition], epoch: MemberEpoch) -> dict[TopicIdPartition, MemberEpoch]:
+    """These partitions, all given in one epoch."""
+    return dict.fromkeys(partitions, epoch)

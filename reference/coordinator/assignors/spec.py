@@ -1,0 +1,44 @@
+"""What an assignor is told of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from reference.coordinator.assignment import NOTHING, Assignment
+from reference.protocol.primitives import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpec:
+    """One member: what it subscribes to (topics that exist) and what it was to own so far."""
+
+    subscribed: frozenset[TopicId]
+    assigned: Assignment = NOTHING
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """All members, and how many partitions each topic has that any of them subscribes to."""
+
+    members: Mapping[str, MemberSpec]
+    partition_counts: Mapping[TopicId, int]
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether all members subscribe to the same topics."""
+        return len({member.subscribed for member in self.members.values()}) <= 1
+
+    def subscribers(self) -> dict[TopicId, list[str]]:
+        """The members that subscribe to each topic, in the order of the members."""
+        found: dict[TopicId, list[str]] = {}
+        for id, member in self.members.items():
+            for topic in member.subscribed:
+                found.setdefault(topic, []).append(id)
+        return found
+
+
+Assignor: TypeAlias = Callable[[GroupSpec], dict[str, Assignment]]
+"""Gives every member its target; every partition that somebody subscribes to goes to exactly one subscriber."""

@@ -1,0 +1,63 @@
+"""The uniform assignor: every member about as many partitions as every other, and as few moves as that allows.
+
+Where all subscribe to the same topics, nobody owns two partitions more than another, and a partition moves only where its
+owner holds too many. Source: org.apache.kafka.coordinator.group.assignor.UniformAssignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reference.coordinator.assignment import Assignment, TopicIdPartition
+from reference.coordinator.assignors import uniform_heterogeneous
+from reference.coordinator.assignors.spec import GroupSpec, MemberSpec
+from reference.protocol.primitives import TopicId
+
+
+def assign(spec: GroupSpec) -> dict[str, Assignment]:
+    """The target of every member."""
+    return _assign_equals(spec) if spec.is_homogeneous else uniform_heterogeneous.assign(spec)
+
+
+def _assign_equals(spec: GroupSpec) -> dict[str, Assignment]:
+    """For members that all subscribe to the same topics: keep what the quotas allow, then fill up."""
+    subscribed = next((member.subscribed for member in spec.members.values()), frozenset[TopicId]())
+    wanted = {(topic, partition) for topic in subscribed for partition in range(spec.partition_counts[topic])}
+    targets: dict[str, set[TopicIdPartition]] = {}
+    room: dict[str, int] = {}
+    minimum, extras = divmod(len(wanted), len(spec.members)) if spec.members else (0, 0)
+    for position, (id, member) in enumerate(spec.members.items()):
+        held = _held(member, wanted)
+        quota = member_quota(minimum, extras, len(held), len(spec.members) - position)
+        extras -= quota - minimum
+        targets[id] = set(held[:quota])
+        room[id] = quota - len(targets[id])
+    _fill(targets, room, wanted.difference(*targets.values()))
+    return {id: frozenset(target) for id, target in targets.items()}
+
+
+def _held(member: MemberSpec, wanted: set[TopicIdPartition]) -> list[TopicIdPartition]:
+    return sorted(member.assigned & wanted)
+
+
+def _fill(targets: dict[str, set[TopicIdPartition]], room: dict[str, int], free: Iterable[TopicIdPartition]) -> None:
+    """Give what nobody holds to who has room, member by member."""
+    left = iter(sorted(free))
+    for id, target in targets.items():
+        target.update(partition for _, partition in zip(range(room[id]), left, strict=False))
+
+
+def member_quota(minimum: int, extras: int, held: int, members_left: int) -> int:
+    """How many partitions a member may own: `extras` of the `members_left`, itself among them, own one more than `minimum`.
+
+    An extra is given to who holds that many already, and is kept from who does not as long as enough members are left that
+    might: so no partition moves only because of the order in which members are asked.
+
+    pre: minimum >= 0 and 0 <= extras <= members_left and members_left > 0 and held >= 0
+    post: minimum <= _ <= minimum + 1
+    post: _ == minimum or extras > 0
+    post: extras == 0 or held <= minimum or _ == minimum + 1
+    post: extras - (_ - minimum) <= members_left - 1
+    """
+    takes_extra = extras > 0 and (held > minimum or members_left <= extras)
+    return minimum + 1 if takes_extra else minimum

@@ -1,0 +1,213 @@
+"""A consumer group (KIP-848): members, what each shall own, and what each owns.
+
+Three epochs order its life. The *group epoch* grows with every change of members, subscriptions or topics. The *assignment
+epoch* is the group epoch for which the targets were made. A *member epoch* is the assignment epoch to which a member has
+come. So the group is
+
+| state | when |
+| --- | --- |
+| Empty | it has no members |
+| Assigning | the group epoch is above the assignment epoch: targets are to be made |
+| Reconciling | some member has not come to its target |
+| Stable | every member has |
+| Dead | it is gone |
+
+Nothing here changes but by the replay of a record (`consumer_group_replay`).
+Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from reference.coordinator import consumer_group_records as records
+from reference.coordinator.assignment import NOTHING, Assignment, MemberEpoch, TopicIdPartition
+from reference.coordinator.consumer_group_records import ResolvedPattern
+from reference.coordinator.consumer_member import ConsumerMember
+from reference.coordinator.group_records import KeyValue
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import GroupId, TimestampMs, TopicId, TopicName
+
+FIRST_EPOCH = 1
+"""Group and assignment epoch of a group before its first member's subscription counts."""
+
+NO_EPOCH = -1
+"""Group and assignment epoch of a group whose record of it was removed."""
+
+FIRST_COMMIT_VERSION = 9
+"""The first version of OffsetCommit that names a member epoch."""
+
+PartitionCheck: TypeAlias = Callable[[TopicName, TopicId, int], None]
+"""Asked for one partition of a commit; raises KafkaError STALE_MEMBER_EPOCH or ILLEGAL_GENERATION where it is fenced."""
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """One group; `holders` says which member holds a partition, whether it shall or is to give it up."""
+
+    id: GroupId
+    epoch: int = FIRST_EPOCH
+    metadata_hash: int = 0
+    """Of the subscribed topics, when the epoch was last raised."""
+    assignment_epoch: int = FIRST_EPOCH
+    assigned_at: TimestampMs = 0
+    """When the targets were made; 0 for never."""
+    members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
+    static_members: dict[str, str] = field(default_factory=dict[str, str])
+    """Member ids by instance id."""
+    targets: dict[str, Assignment] = field(default_factory=dict[str, Assignment])
+    patterns: dict[str, ResolvedPattern] = field(default_factory=dict[str, ResolvedPattern])
+    holders: dict[TopicIdPartition, str] = field(default_factory=dict[TopicIdPartition, str])
+    has_partition_metadata: bool = False
+    """Whether an older version left its partition metadata in the log."""
+    checked_at_epoch: int | None = None
+    """The group epoch whose hash was compared with the topics as they are; None asks for it. Not a record's matter."""
+
+    type = "Consumer"
+    protocol_type = "consumer"
+
+    # ---- members
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        reconciled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        return "Stable" if reconciled else "Reconciling"
+
+    @property
+    def needs_metadata_check(self) -> bool:
+        """Whether the topics may have changed since the epoch was raised, or a raise was never written."""
+        return self.checked_at_epoch is None or self.epoch < self.checked_at_epoch
+
+    def is_free(self, partition: TopicIdPartition) -> bool:
+        return partition not in self.holders
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        return self.members.get(self.static_members.get(instance_id, ""))
+
+    def member(self, id: str) -> ConsumerMember:
+        """Errors: KafkaError UNKNOWN_MEMBER_ID (CGH-07)."""
+        if id not in self.members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {id} is not a member of group {self.id}.")
+        return self.members[id]
+
+    def subscribers_of(self, pattern: str) -> list[str]:
+        """The members that subscribe by a pattern."""
+        return [member.id for member in self.members.values() if member.regex == pattern]
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[TopicName]:
+        """What a member subscribes to, by name and by what its pattern matched."""
+        resolved = self.patterns.get(member.regex) if member.regex else None
+        return member.topics | resolved.topics if resolved is not None else member.topics
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        return any(topic in self.topics_of(member) for member in self.members.values())
+
+    def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str | None:
+        """What most of the members that name one name."""
+        votes: dict[str, int] = {}
+        for member in members:
+            if member.assignor is not None:
+                votes[member.assignor] = votes.get(member.assignor, 0) + 1
+        return max(votes, key=lambda name: votes[name], default=None)
+
+    def tombstones(self) -> list[KeyValue]:
+        """What removes the group."""
+        gone = [record for id in self.members for record in records.member_tombstones(self.id, id)]
+        gone += [records.pattern_tombstone(self.id, pattern) for pattern in self.patterns]
+        return gone + records.group_tombstones(self.id)
+
+    # ---- what offsets ask
+
+    def expires_from(self, commit_timestamp: TimestampMs) -> TimestampMs | None:
+        """Offsets of topics that nobody subscribes to expire from their commit on."""
+        return commit_timestamp
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: MemberEpoch, version: int, transactional: bool
+    ) -> PartitionCheck | None:
+        """Whether offsets may be committed; what it gives is asked for each partition too (CGH-14, KIP-1251).
+
+        Errors: KafkaError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION in its place for a
+        member that speaks the classic protocol.
+        """
+        if generation < 0 and self.is_empty:
+            return None
+        if transactional and generation == -1 and not member_id and instance_id is None:
+            return None
+        member = self.member(member_id)
+        if not transactional and member.classic is None and version < FIRST_COMMIT_VERSION:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
+            )
+        if generation == member.epoch:
+            return None
+        if generation > member.epoch:
+            raise KafkaError(_stale(member), f"The epoch {generation} is newer than the member's, {member.epoch}.")
+        return lambda topic, id, partition: _check_partition(member, generation, topic, (id, partition))
+
+    def check_fetch(self, member_id: str | None, epoch: MemberEpoch) -> None:
+        """Whether committed offsets may be read. Errors: as `check_commit`."""
+        if member_id is None and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if epoch != member.epoch:
+            raise KafkaError(_stale(member), f"The epoch {epoch} is not the member's, {member.epoch}.")
+
+    def check_offset_delete(self) -> None:
+        """Offsets of topics that nobody subscribes to may always be deleted (GAD)."""
+
+    def check_delete(self) -> None:
+        """Errors: KafkaError NON_EMPTY_GROUP."""
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    # ---- changing, by replayed records only
+
+    def take(self, member: ConsumerMember) -> None:
+        """A member is new, or is now this value: what it held before and does not hold any more is free."""
+        self._let_go(member.id)
+        self.members[member.id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.id
+        self.holders.update(dict.fromkeys(member.held, member.id))
+
+    def drop(self, id: str) -> None:
+        """A member is gone."""
+        self._let_go(id)
+        gone = self.members.pop(id, None)
+        if gone is not None and gone.instance_id is not None and self.static_members.get(gone.instance_id) == id:
+            del self.static_members[gone.instance_id]
+
+    def _let_go(self, id: str) -> None:
+        before = self.members.get(id)
+        for partition in before.held if before is not None else ():
+            if self.holders.get(partition) == id:
+                del self.holders[partition]
+
+
+def target_of(group: ConsumerGroup, member: ConsumerMember) -> Assignment:
+    """A member's target; a static member that is new has that of the one whose place it takes."""
+    id = member.id if member.instance_id is None else group.static_members.get(member.instance_id, member.id)
+    return group.targets.get(id, NOTHING)
+
+
+def _stale(member: ConsumerMember) -> ErrorCode:
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _check_partition(member: ConsumerMember, epoch: MemberEpoch, topic: TopicName, partition: TopicIdPartition) -> None:
+    """A member of an older epoch may commit what it has owned since then: nobody else had it in between."""
+    since = member.held.get(partition)
+    if since is None or epoch < since:
+        raise KafkaError(_stale(member), f"{topic}-{partition[1]} was not the member's in epoch {epoch}.")

@@ -1,0 +1,211 @@
+"""One heartbeat of a member of a consumer group, decided (KIP-848).
+
+A heartbeat says what has changed for the member, null for what has not. In this order it may: make the member known, or put
+it in the place of a static member that left; take up its subscription; raise the group's epoch, where the subscription or
+the topics changed; make new targets, where they are older than the group's epoch; and bring the member closer to its target.
+Each step that changes something is a record, and the member is answered with its epoch, and with what it owns where that
+changed. Source: GroupMetadataManager.consumerGroupHeartbeat of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from reference.coordinator import consumer_group_records as records
+from reference.coordinator.assignment import Assignment, by_topic
+from reference.coordinator.consumer_group import ConsumerGroup, target_of
+from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.consumer_heartbeat_check import NO_TIMEOUT, check_epoch, check_instance, check_released
+from reference.coordinator.consumer_member import JOINING, ConsumerMember
+from reference.coordinator.group_records import KeyValue
+from reference.coordinator.metadata_hash import TopicHashes
+from reference.coordinator.reconciliation import Target, reconcile
+from reference.coordinator.subscription_patterns import PatternChange, change_pattern
+from reference.coordinator.target_assignment import ASSIGNORS, ids_of, make_targets, may_assign, target_records
+from reference.coordinator.topics import Topics
+from reference.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from reference.protocol.primitives import TimestampMs
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """A heartbeat being decided: `records` is what it changes, `member` is what becomes of the member."""
+
+    group: ConsumerGroup
+    topics: Topics
+    hashes: TopicHashes
+    settings: ConsumerGroupSettings
+    now: TimestampMs
+    records: list[KeyValue] = field(default_factory=list[KeyValue])
+    members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
+    """The group's members as this heartbeat makes them."""
+    before: ConsumerMember | None = None
+    pattern: PatternChange = field(default_factory=PatternChange)
+    has_moved: bool = False
+    """Whether the member came closer to its target."""
+
+    def decide(
+        self, request: ConsumerGroupHeartbeatRequest, member_id: str, client_id: str, client_host: str
+    ) -> ConsumerMember:
+        """Go through all steps. Errors: KafkaError; nothing is then changed."""
+        owned = owned_of(request)
+        self.members = dict(self.group.members)
+        before = self.before = self._member(request, member_id, owned)
+        after = _as_said(before, request, client_id, client_host)
+        self.members[after.id] = after
+        names_changed = after.topics != before.topics
+        if after != before:
+            self.records.append(records.member_record(self.group.id, after))
+        self.pattern = change_pattern(self.group, before, after)
+        self.records += self.pattern.records
+        epoch = self._group_epoch(names_changed or self.pattern.is_resolved)
+        target_epoch, target = self._target(after, epoch)
+        after = self._reconcile(after, target_epoch, target, owned, names_changed or self.pattern.is_changed)
+        self.members[after.id] = after
+        return after
+
+    # ---- who
+
+    def _member(
+        self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
+    ) -> ConsumerMember:
+        """The member before this heartbeat, its epoch being checked (CGH-07, CGH-08, CGH-12)."""
+        joins = request.member_epoch == JOINING
+        if request.instance_id is None:
+            member = self._joining(member_id) if joins else self.group.member(member_id)
+        else:
+            existing = self.group.static_member(request.instance_id)
+            if joins:
+                return self._joining_static(existing, member_id, request.instance_id)
+            member = check_instance(existing, member_id, request.instance_id)
+        check_epoch(member, request.member_epoch, owned)
+        return member
+
+    def _joining(self, member_id: str) -> ConsumerMember:
+        return self.group.members.get(member_id) or ConsumerMember(member_id)
+
+    def _joining_static(self, existing: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
+        """A new instance, or a new member in the place that an instance keeps: it gets what was reserved (CGH-11)."""
+        if existing is None:
+            return self._joining(member_id)
+        if existing.classic is None:
+            check_released(existing, member_id, instance_id)
+        member = replace(existing, id=member_id, epoch=JOINING, previous_epoch=JOINING)
+        del self.members[existing.id]
+        self.records += [
+            *records.member_tombstones(self.group.id, existing.id),
+            records.member_record(self.group.id, member),
+            records.target_record(self.group.id, member_id, target_of(self.group, member)),
+            records.current_record(self.group.id, member),
+        ]
+        return member
+
+    # ---- what
+
+    def _group_epoch(self, subscription_changed: bool) -> int:
+        """The group's epoch after this heartbeat: raised by another subscription, or by other topics (CGH-15)."""
+        group = self.group
+        if not subscription_changed and not group.needs_metadata_check:
+            return group.epoch
+        subscribed = {topic for member in self.members.values() for topic in group.topics_of(member)}
+        metadata_hash = self.hashes.of(subscribed)
+        epoch = group.epoch
+        if subscription_changed or metadata_hash != group.metadata_hash:
+            epoch += 1
+            self.records.append(records.group_epoch_record(group.id, epoch, metadata_hash))
+        group.checked_at_epoch = epoch
+        if group.has_partition_metadata:
+            self.records.append(records.partition_metadata_tombstone(group.id))
+        return epoch
+
+    def _target(self, member: ConsumerMember, epoch: int) -> tuple[int, Assignment]:
+        """For which group epoch the member has a target, and the target; made anew where that is due."""
+        group = self.group
+        may = may_assign(group.assigned_at, self.settings.assignment_interval_ms, self.now)
+        if group.assignment_epoch >= epoch or not may:
+            return group.assignment_epoch, target_of(group, member)
+        assignor = group.preferred_assignor(self.members.values()) or self.settings.assignors[0]
+        targets = make_targets(group, self.members, self.topics, ASSIGNORS[assignor])
+        self.records += target_records(group, targets, epoch, self.now)
+        return epoch, targets[member.id]
+
+    def _reconcile(
+        self,
+        member: ConsumerMember,
+        epoch: int,
+        target: Assignment,
+        owned: Assignment | None,
+        subscription_changed: bool,
+    ) -> ConsumerMember:
+        if not subscription_changed and member.is_reconciled_to(epoch):
+            return member
+        subscribed = ids_of(self.topics, self.group.topics_of(member))
+        towards = Target(epoch, target, subscribed.__contains__, self.group.is_free)
+        after = reconcile(member, towards, owned, subscription_changed)
+        self.has_moved = after != member
+        if self.has_moved:
+            self.records.append(records.current_record(self.group.id, after))
+        return after
+
+
+def owned_of(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
+    """What a member says it owns; None where it does not say."""
+    if request.topic_partitions is None:
+        return None
+    return frozenset((topic.topic_id, each) for topic in request.topic_partitions for each in topic.partitions)
+
+
+def _as_said(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+) -> ConsumerMember:
+    """The member with what the heartbeat says of it: null, or -1 for a timeout, is what did not change."""
+    names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=_said(request.instance_id, member.instance_id),
+        rack_id=_said(request.rack_id, member.rack_id),
+        rebalance_timeout_ms=timeout_ms if timeout_ms != NO_TIMEOUT else member.rebalance_timeout_ms,
+        assignor=_said(request.server_assignor, member.assignor),
+        topics=frozenset(names) if names is not None else member.topics,
+        regex=_said(request.subscribed_topic_regex, member.regex),
+        client_id=client_id,
+        client_host=client_host,
+        classic=None,
+    )
+
+
+def _said(said: str | None, known: str | None) -> str | None:
+    return said if said is not None else known
+
+
+def response_to(
+    request: ConsumerGroupHeartbeatRequest,
+    before: ConsumerMember | None,
+    after: ConsumerMember,
+    heartbeat_interval_ms: int,
+) -> ConsumerGroupHeartbeatResponse:
+    """The answer; what the member owns is told only where it changed, or where the request is a full one (CGH-06)."""
+    is_full = (
+        request.rebalance_timeout_ms != NO_TIMEOUT
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+    is_told = request.member_epoch == JOINING or is_full or before is None or before.assigned != after.assigned
+    return ConsumerGroupHeartbeatResponse(
+        member_id=after.id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        assignment=_assignment(after) if is_told else None,
+    )
+
+
+def _assignment(member: ConsumerMember) -> ConsumerGroupHeartbeatResponse.Assignment:
+    return ConsumerGroupHeartbeatResponse.Assignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic, partitions=partitions)
+            for topic, partitions in by_topic(member.assigned).items()
+        ]
+    )

@@ -1,0 +1,94 @@
+"""One member of a consumer group (KIP-848), as a value: what it said of itself, and what it owns.
+
+A member that changes is another value; the group takes it up when the change's record is replayed.
+Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from reference.coordinator.assignment import MemberEpoch, Owned, TopicIdPartition
+from reference.protocol.primitives import TopicName
+
+JOINING: MemberEpoch = 0
+"""The epoch of a member that joins, also again."""
+
+LEAVING: MemberEpoch = -1
+"""The epoch by which a member leaves for good."""
+
+LEAVING_STATIC: MemberEpoch = -2
+"""The epoch of a static member that left and is expected back: what it owns stays reserved (CGH-11)."""
+
+
+class MemberState(IntEnum):
+    """How far a member has come towards its target, as the log numbers it."""
+
+    STABLE = 0
+    """It owns what it shall, or as much of it as anybody gives up now."""
+    UNREVOKED_PARTITIONS = 1
+    """It was told to give up partitions and has not said that it did."""
+    UNRELEASED_PARTITIONS = 2
+    """It shall own partitions that others have not given up."""
+    UNKNOWN = 127
+    """What a later version of the software wrote: the member must begin again."""
+
+    @classmethod
+    def of(cls, number: int) -> MemberState:
+        """The state that a record names."""
+        return cls(number) if number in {state.value for state in cls} else cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """What is kept of a member that speaks the classic protocol: its session, and the assignors that it knows."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names and subscriptions, the most wanted first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A member; whoever names no instance is dynamic, whoever does is static."""
+
+    id: str
+    epoch: MemberEpoch = JOINING
+    previous_epoch: MemberEpoch = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[TopicName] = frozenset()
+    """Subscribed by name."""
+    regex: str | None = ""
+    """Subscribed by pattern (RE2); empty or null for none."""
+    assignor: str | None = None
+    """The server-side assignor that it wants."""
+    assigned: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
+    pending_revocation: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
+    """What it was told to give up and may still consume from."""
+    classic: ClassicMember | None = None
+    """Set for a member that speaks the classic protocol."""
+
+    @property
+    def held(self) -> Mapping[TopicIdPartition, MemberEpoch]:
+        """Everything that nobody else may own now."""
+        return {**self.assigned, **self.pending_revocation}
+
+    def is_reconciled_to(self, target_epoch: MemberEpoch) -> bool:
+        """Whether nothing is left to be done for it."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def moved_to(
+        self, epoch: MemberEpoch, state: MemberState, assigned: Owned, pending_revocation: Owned
+    ) -> ConsumerMember:
+        """The member in an epoch, which may be its old one, with what it owns in it."""
+        return replace(
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned,
+            pending_revocation=pending_revocation,
+        )  # fmt: skip

@@ -1,0 +1,64 @@
+"""A hash of the topics that a group subscribes to: where it differs, topics came, went, grew or moved to other racks.
+
+Source: org.apache.kafka.coordinator.group.Utils.computeTopicHash and computeGroupHash (KIP-1101).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reference.coordinator.topics import Topics
+from reference.coordinator.xxh3 import xxh3_64
+from reference.protocol.primitives import TopicName
+
+_MAGIC = 0
+
+
+class TopicHashes:
+    """The hashes of topics, kept until they change."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._known: dict[TopicName, int] = {}
+
+    def forget(self, names: Iterable[TopicName]) -> None:
+        """These topics changed."""
+        for name in names:
+            self._known.pop(name, None)
+
+    def of(self, names: Iterable[TopicName]) -> int:
+        """The hash of a set of topics, as a signed 64-bit number; 0 for none."""
+        each = [self._topic(name) for name in sorted(names)]
+        return _signed(xxh3_64(b"".join(number.to_bytes(8, "little") for number in each))) if each else 0
+
+    def _topic(self, name: TopicName) -> int:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = topic_hash(self._topics, name)
+        return known
+
+
+def topic_hash(topics: Topics, name: TopicName) -> int:
+    """Of a topic's id, name, partitions and their racks; 0 for one that does not exist."""
+    id = topics.id_of(name)
+    if id is None:
+        return 0
+    words = id.int.to_bytes(16, "big")
+    data = bytearray([_MAGIC]) + words[7::-1] + words[:7:-1] + _text(name)
+    racks = topics.partition_racks(id)
+    data += len(racks).to_bytes(4, "little")
+    for index, each in enumerate(racks):
+        data += index.to_bytes(4, "little")
+        for rack in sorted(each):
+            data += len(rack).to_bytes(4, "little") + _text(rack)
+    return xxh3_64(bytes(data))
+
+
+def _text(text: str) -> bytes:
+    """A text as hash4j puts it: UTF-16 code units, then how many they are."""
+    units = text.encode("utf-16-le")
+    return units + (len(units) // 2).to_bytes(4, "little")
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number

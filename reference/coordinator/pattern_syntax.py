@@ -1,0 +1,375 @@
+"""The syntax of subscription patterns: RE2's, as RE2/J reads it, over the characters that topic names may have.
+
+A pattern is untrusted input, so it is not given to a backtracking engine: it is parsed here and run in linear time in
+`subscription_regex`. What RE2 has not is an error here too: back references and looking around. Since a topic's name is of
+[a-zA-Z0-9._-], a class of characters is the set of those that it has, and lines and other scripts do not matter.
+Source: the RE2 syntax page; com.google.re2j.Parser (its words for the errors are Kafka's answer).
+"""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
+"""What a topic's name is made of."""
+
+MAX_REPEAT = 1000
+MAX_DEPTH = 100
+"""How deep groups may nest; RE2 itself stops at 1000."""
+
+FLAGS = "imsU"
+
+
+class PatternError(Exception):
+    """A pattern that is none; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """One character of a set."""
+
+    allowed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A place: `start`, `end`, `boundary` of a word, or `inside`, which is anywhere else."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One after the other."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of them."""
+
+    options: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The same several times; `most` is None for no bound. How greedily does not matter to a whole match."""
+
+    part: Node
+    least: int
+    most: int | None
+
+
+Node: TypeAlias = "Characters | Assertion | Chain | Choice | Repeat"
+
+_ASSERTIONS = {"A": "start", "z": "end", "b": "boundary", "B": "inside"}
+_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_WORD = string.ascii_letters + string.digits + "_"
+_PERL = {"d": string.digits, "w": _WORD, "s": "\t\n\f\r "}
+_POSIX = {
+    "alnum": string.ascii_letters + string.digits,
+    "alpha": string.ascii_letters,
+    "ascii": "".join(map(chr, range(128))),
+    "blank": "\t ",
+    "cntrl": "".join(map(chr, [*range(32), 127])),
+    "digit": string.digits,
+    "graph": string.ascii_letters + string.digits + string.punctuation,
+    "lower": string.ascii_lowercase,
+    "print": string.ascii_letters + string.digits + string.punctuation + " ",
+    "punct": string.punctuation,
+    "space": "\t\n\v\f\r ",
+    "upper": string.ascii_uppercase,
+    "word": _WORD,
+    "xdigit": string.hexdigits,
+}
+_SCRIPTS = {"Latin": string.ascii_letters, "Common": string.digits + "._-", "Any": "".join(ALPHABET)}
+
+
+def parse(pattern: str) -> Node:
+    """Errors: PatternError."""
+    return _Parser(pattern).parse()
+
+
+class _Parser:
+    """A descent through one pattern; `_at` is the next character."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self._folds_case = False
+        self._names: set[str] = set()
+        self._depth = 0
+
+    def parse(self) -> Node:
+        node = self._choice()
+        if self._at < len(self._pattern):
+            raise PatternError("unexpected )")
+        return node
+
+    # ---- reading
+
+    def _peek(self, text: str) -> bool:
+        return self._pattern.startswith(text, self._at)
+
+    def _take(self, text: str) -> bool:
+        if not self._peek(text):
+            return False
+        self._at += len(text)
+        return True
+
+    def _next(self, missing: str) -> str:
+        if self._at >= len(self._pattern):
+            raise PatternError(missing)
+        self._at += 1
+        return self._pattern[self._at - 1]
+
+    def _until(self, end: str, missing: str) -> str:
+        stop = self._pattern.find(end, self._at)
+        if stop < 0:
+            raise PatternError(missing)
+        text = self._pattern[self._at : stop]
+        self._at = stop + len(end)
+        return text
+
+    # ---- structure
+
+    def _choice(self) -> Node:
+        options = [self._chain()]
+        while self._take("|"):
+            options.append(self._chain())
+        return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def _chain(self) -> Node:
+        parts: list[Node] = []
+        has_atom = is_repeated = False
+        while self._at < len(self._pattern) and not self._peek("|") and not self._peek(")"):
+            bounds = self._repetition()
+            if bounds is not None:
+                if not has_atom:
+                    raise PatternError("missing argument to repetition operator")
+                if is_repeated:
+                    raise PatternError("invalid nested repetition operator")
+                parts[-1], is_repeated = _repeat(parts[-1], *bounds), True
+                continue
+            is_repeated = self._peek("{")  # a brace that is only itself bars what follows, as in RE2/J
+            atoms = self._atoms()
+            has_atom = has_atom or bool(atoms)
+            parts += atoms
+        return parts[0] if len(parts) == 1 else Chain(tuple(parts))
+
+    def _repetition(self) -> tuple[int, int | None] | None:
+        for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._take(sign):
+                self._take("?")
+                return bounds
+        return self._counted() if self._peek("{") else None
+
+    def _counted(self) -> tuple[int, int | None] | None:
+        """`{n}`, `{n,}` or `{n,m}`; anything else after a brace is itself."""
+        stop = self._pattern.find("}", self._at)
+        least, comma, most = self._pattern[self._at + 1 : max(stop, self._at)].partition(",")
+        if stop < 0 or not _is_number(least) or (most and not _is_number(most)):
+            return None
+        bounds = int(least), int(most) if most else (None if comma else int(least))
+        if max(bounds[0], bounds[1] or 0) > MAX_REPEAT or (bounds[1] is not None and bounds[1] < bounds[0]):
+            raise PatternError("invalid repeat count")
+        self._at = stop + 1
+        self._take("?")
+        return bounds
+
+    def _atoms(self) -> list[Node]:
+        """What the next sign stands for: one thing, or none where it only sets flags."""
+        sign = self._next("")
+        if sign == "(":
+            return self._group()
+        if sign == "[":
+            return [Characters(self._class())]
+        if sign == ".":
+            return [Characters(ALPHABET)]
+        if sign in "^$":
+            return [Assertion("start" if sign == "^" else "end")]
+        if sign == "\\":
+            return self._escaped_atoms()
+        return [self._literal(sign)]
+
+    def _literal(self, sign: str) -> Node:
+        return Characters(self._folded([sign]))
+
+    def _folded(self, signs: Iterable[str]) -> frozenset[str]:
+        allowed = ALPHABET.intersection(signs)
+        return allowed | {sign.swapcase() for sign in allowed} if self._folds_case else allowed
+
+    # ---- groups
+
+    def _group(self) -> list[Node]:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise PatternError("expression nests too deeply")
+        outer = self._folds_case
+        if self._take("?") and not self._opens_group():
+            self._depth -= 1
+            return []
+        node = self._choice()
+        if not self._take(")"):
+            raise PatternError("missing closing )")
+        self._folds_case = outer
+        self._depth -= 1
+        return [node]
+
+    def _opens_group(self) -> bool:
+        """After `(?`: whether a group begins; else only flags were set, for the rest of the group that we are in."""
+        if self._take("P<") or self._take("<"):
+            self._name(self._until(">", "invalid named capture"))
+            return True
+        value, negated, seen = self._folds_case, False, ""
+        while True:
+            sign = self._next("missing closing )")
+            if sign in ":)":
+                if negated and not seen:
+                    break
+                self._folds_case = value
+                return sign == ":"
+            if sign == "-" and not negated:
+                negated, seen = True, ""
+            elif sign in FLAGS:
+                seen += sign
+                value = not negated if sign == "i" else value
+            else:
+                break
+        raise PatternError("invalid or unsupported Perl syntax")
+
+    def _name(self, name: str) -> None:
+        if not name or not set(name) <= set(_WORD):
+            raise PatternError("invalid named capture")
+        if name in self._names:
+            raise PatternError("duplicate capture group name")
+        self._names.add(name)
+
+    # ---- escapes and classes
+
+    def _escaped_atoms(self) -> list[Node]:
+        sign = self._next("trailing backslash at end of expression")
+        if sign in _ASSERTIONS:
+            return [Assertion(_ASSERTIONS[sign])]
+        if sign == "Q":
+            stop = self._pattern.find("\\E", self._at)
+            quoted = self._pattern[self._at : stop if stop >= 0 else len(self._pattern)]
+            self._at += len(quoted) + (2 if stop >= 0 else 0)
+            return [self._literal(each) for each in quoted]
+        allowed = self._escaped_class(sign)
+        return [Characters(allowed) if allowed is not None else self._literal(self._escaped_sign(sign))]
+
+    def _escaped_class(self, sign: str) -> frozenset[str] | None:
+        """A class that an escape stands for: \\d, \\w, \\s, \\pL, \\p{Latin}, and what is none of them in capitals."""
+        if sign.lower() in _PERL:
+            allowed = self._folded(_PERL[sign.lower()])
+        elif sign in "pP":
+            allowed = self._unicode()
+        else:
+            return None
+        return ALPHABET - allowed if sign.isupper() else allowed
+
+    def _unicode(self) -> frozenset[str]:
+        """The characters of a Unicode category or script. Scripts are taken at their word: but for Latin they have none."""
+        name = self._next("invalid character class range")
+        if name == "{":
+            name = self._until("}", "invalid character class range")
+        negated, name = name.startswith("^"), name.removeprefix("^")
+        if name in _SCRIPTS:
+            found = ALPHABET.intersection(_SCRIPTS[name])
+        elif len(name) <= 2 and name[:1] in set("CLMNPSZ"):
+            found = frozenset(each for each in ALPHABET if unicodedata.category(each).startswith(name))
+        elif len(name) > 2 and name[0].isupper() and name.replace("_", "").isalpha():
+            found = frozenset[str]()
+        else:
+            raise PatternError("invalid character class range")
+        found = self._folded(found)
+        return ALPHABET - found if negated else found
+
+    def _escaped_sign(self, sign: str) -> str:
+        if sign in _CONTROLS:
+            return _CONTROLS[sign]
+        if sign == "x":
+            return self._hexadecimal()
+        if sign == "0" or (sign in "1234567" and self._pattern[self._at : self._at + 1] in set("01234567")):
+            digits = sign
+            while len(digits) < 3 and self._pattern[self._at : self._at + 1] in set("01234567"):
+                digits += self._next("")
+            return chr(int(digits, 8))
+        if not (sign.isascii() and sign.isalnum()):
+            return sign
+        raise PatternError("invalid escape sequence")
+
+    def _hexadecimal(self) -> str:
+        wrong = "invalid escape sequence"
+        digits = self._until("}", wrong) if self._take("{") else self._next(wrong) + self._next(wrong)
+        if not digits or not set(digits) <= set(string.hexdigits) or len(digits) > 8 or int(digits, 16) > 0x10FFFF:
+            raise PatternError(wrong)
+        return chr(int(digits, 16))
+
+    def _class(self) -> frozenset[str]:
+        """After `[`: what the class has; case is folded before it is turned around."""
+        missing = "missing closing ]"
+        negated = self._take("^")
+        allowed: set[str] = set()
+        is_first = True
+        while is_first or not self._peek("]"):
+            if self._at >= len(self._pattern):
+                raise PatternError(missing)
+            is_first = False
+            allowed |= self._class_item(missing)
+        self._take("]")
+        return ALPHABET - allowed if negated else frozenset(allowed)
+
+    def _class_item(self, missing: str) -> frozenset[str]:
+        if self._peek("[:") and ":]" in self._pattern[self._at + 2 :]:
+            self._take("[:")
+            name = self._until(":]", missing)
+            if name.removeprefix("^") not in _POSIX:
+                raise PatternError("invalid character class range")
+            found = self._folded(_POSIX[name.removeprefix("^")])
+            return ALPHABET - found if name.startswith("^") else found
+        if self._peek("\\"):
+            start = self._at
+            self._take("\\")
+            allowed = self._escaped_class(self._next("trailing backslash at end of expression"))
+            if allowed is not None:
+                return allowed
+            self._at = start
+        low = high = self._class_sign(missing)
+        if self._peek("-") and not self._peek("-]"):
+            self._take("-")
+            high = self._class_sign(missing)
+        if high < low:
+            raise PatternError("invalid character class range")
+        return self._folded(each for each in ALPHABET if low <= each <= high)
+
+    def _class_sign(self, missing: str) -> str:
+        sign = self._next(missing)
+        if sign == "\\":
+            return self._escaped_sign(self._next("trailing backslash at end of expression"))
+        return sign
+
+
+def _repeat(part: Node, least: int, most: int | None) -> Node:
+    """Counts within counts must not multiply to more than a count may be."""
+    if _count(part) * max(most or least, 1) > MAX_REPEAT:
+        raise PatternError("invalid repeat count")
+    return Repeat(part, least, most)
+
+
+def _count(node: Node) -> int:
+    """How often the counts within a part repeat something at most."""
+    if isinstance(node, Repeat):
+        return max(node.most or node.least, 1) * _count(node.part)
+    parts = node.parts if isinstance(node, Chain) else node.options if isinstance(node, Choice) else ()
+    return max((_count(part) for part in parts), default=1)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9

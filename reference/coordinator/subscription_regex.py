@@ -1,0 +1,136 @@
+"""A subscription pattern, run over topics' names in linear time: all ways through it at once, never back (CGH-16).
+
+Source: KIP-848 (SubscribedTopicRegex is of RE2's syntax and must match a name as a whole); Thompson's construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from reference.coordinator.pattern_syntax import Assertion, Chain, Characters, Choice, Node, PatternError, parse
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import TopicName
+
+MAX_STATES = 2_000
+"""How large a pattern may be; RE2/J has no bound but that of its memory, and a step here must end soon."""
+
+MAX_CACHED_STEPS = 20_000
+
+_Kind = str | None
+"""Of the character before: None for the start, "w" for a part of a word, "-" for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """One place in a pattern: `allowed` is what it consumes; it consumes nothing where that is None."""
+
+    next: list[int]
+    allowed: frozenset[str] | None = None
+    assertion: str | None = None
+
+
+@dataclass(slots=True)
+class Regex:
+    """A compiled pattern."""
+
+    start: int
+    states: list[_State]
+    _steps: dict[tuple[frozenset[int], _Kind, str], frozenset[int]] = field(
+        default_factory=dict[tuple[frozenset[int], _Kind, str], frozenset[int]]
+    )
+
+    def matches(self, name: TopicName) -> bool:
+        """Whether the pattern matches the whole name."""
+        reached, kind = frozenset({self.start}), None
+        for sign in name:
+            reached, kind = self._after(reached, kind, sign), _kind_of(sign)
+            if not reached:
+                return False
+        return _END in self._closure(reached, kind, None)
+
+    def _after(self, reached: frozenset[int], kind: _Kind, sign: str) -> frozenset[int]:
+        step = (reached, kind, sign)
+        if step not in self._steps:
+            if len(self._steps) >= MAX_CACHED_STEPS:
+                self._steps.clear()
+            consuming = [self.states[each] for each in self._closure(reached, kind, _kind_of(sign))]
+            self._steps[step] = frozenset(
+                after for state in consuming if state.allowed and sign in state.allowed for after in state.next
+            )
+        return self._steps[step]
+
+    def _closure(self, reached: frozenset[int], before: _Kind, after: _Kind) -> set[int]:
+        """All states to which one comes from these without a character, between two characters of these kinds."""
+        found: set[int] = set()
+        pending = [*reached]
+        while pending:
+            each = pending.pop()
+            state = self.states[each]
+            if each in found or not _holds(state.assertion, before, after):
+                continue
+            found.add(each)
+            if state.allowed is None:
+                pending += state.next
+        return found
+
+
+_END = 0
+"""The state in which the pattern has matched."""
+
+
+def _kind_of(sign: str) -> str:
+    return "w" if sign.isalnum() or sign == "_" else "-"
+
+
+def _holds(assertion: str | None, before: _Kind, after: _Kind) -> bool:
+    if assertion is None:
+        return True
+    if assertion in ("start", "end"):
+        return (before if assertion == "start" else after) is None
+    return ((before == "w") != (after == "w")) == (assertion == "boundary")
+
+
+@lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> Regex:
+    """Errors: KafkaError INVALID_REGULAR_EXPRESSION."""
+    try:
+        states = [_State([])]
+        return Regex(_build(parse(pattern), _END, states), states)
+    except PatternError as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}.",
+        ) from error
+
+
+def _build(node: Node, after: int, states: list[_State]) -> int:
+    """Add the states of a part that goes on with `after`; gives the one to begin with."""
+    if isinstance(node, Characters):
+        return _add(states, _State([after], allowed=node.allowed))
+    if isinstance(node, Assertion):
+        return _add(states, _State([after], assertion=node.kind))
+    if isinstance(node, Chain):
+        for part in reversed(node.parts):
+            after = _build(part, after, states)
+        return after
+    if isinstance(node, Choice):
+        return _add(states, _State([_build(option, after, states) for option in node.options]))
+    if node.most is None:
+        loop = _add(states, _State([after]))
+        states[loop].next.append(_build(node.part, loop, states))
+        after = loop
+    else:
+        end = after
+        for _ in range(node.most - node.least):
+            after = _add(states, _State([_build(node.part, after, states), end]))
+    for _ in range(node.least):
+        after = _build(node.part, after, states)
+    return after
+
+
+def _add(states: list[_State], state: _State) -> int:
+    if len(states) >= MAX_STATES:
+        raise PatternError("expression too large")
+    states.append(state)
+    return len(states) - 1

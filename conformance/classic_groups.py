@@ -1,0 +1,309 @@
+"""Members of classic groups: they join, synchronise, beat and leave, each on a connection of its own.
+
+    group = Group(broker)
+    one, other = group.stable(2)             # joined and synchronised; the leader first
+    other.begin_join()                       # a request that is held: `joined()` reads its answer
+    one.heartbeat()                          # an error code; asked on the coordinator's standing connection
+
+A join is answered when all members have joined, and a follower's synchronisation after the leader's: so both are parted
+into beginning and reading. Everything else is asked and answered at once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from conformance.broker import RETRIABLE, Broker, error_name
+from conformance.wire import Connection, Failed, Misbehaved
+from reference.protocol.codec import encode
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from reference.protocol.messages.heartbeat import HeartbeatRequest
+from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.messages.leave_group import LeaveGroupRequest
+from reference.protocol.messages.sync_group import SyncGroupRequest
+
+SESSION_MS = 60_000
+"""Longer than any test: nobody is removed for a machine that is busy."""
+REBALANCE_MS = 60_000
+HELD_S = 30.0
+"""How long an answer may be held that comes once other members have spoken."""
+CONSUMER = "consumer"
+"""The protocol type of Kafka's own consumers."""
+FIRST_WITH_IDENTITY = 4
+"""The version of JoinGroup from which on a dynamic member must come back with the id that it was given (KIP-394)."""
+FIRST_WITH_INSTANCE = 5
+"""The version of JoinGroup from which on there are static members (KIP-345)."""
+FIRST_LEAVE_OF_SEVERAL = 3
+NO_MEMBER, NO_GENERATION = "", -1
+SAME = "the same"
+"""Stands in for what JoinGroup was answered with."""
+
+
+class Group:
+    """A group that nobody has used, at its coordinator, which answers for it."""
+
+    def __init__(self, broker: Broker, name: str = "", *, protocol_type: str = CONSUMER) -> None:
+        self.broker = broker
+        self.name = name or broker.unused_name("group")
+        self.protocol_type = protocol_type
+        self.address = broker.coordinator(self.name)
+        self.await_coordinator()
+
+    def await_coordinator(self, *, within_s: float = 0.0) -> None:
+        """Find the coordinator, and wait until it has loaded the group (15 s unless said)."""
+
+        def answered() -> bool:
+            with suppress(Misbehaved):
+                self.address = self.broker.coordinator(self.name)
+                return self.heartbeat("nobody", NO_GENERATION) not in RETRIABLE
+            return False
+
+        self.broker.eventually(answered, f"the coordinator of {self.name} answers for it", within_s=within_s)
+
+    def call(self, request: Any, version: int | None = None) -> Any:
+        """Ask the coordinator what is answered at once."""
+        return self.broker.call(request, version, to=self.address)
+
+    def member(self, **options: Any) -> Member:
+        """Somebody who may join; the options are those of `Member`."""
+        return Member(self, **options)
+
+    def heartbeat(self, member_id: str, generation: int, *, instance_id: str | None = None) -> int:
+        """The error code of a Heartbeat with whatever is said."""
+        request = HeartbeatRequest(
+            group_id=self.name, generation_id=generation, member_id=member_id, group_instance_id=instance_id
+        )
+        return self.call(request).error_code
+
+    def leave(self, *members: LeaveGroupRequest.MemberIdentity, version: int | None = None) -> Any:
+        """The answer to LeaveGroup for members (v3+)."""
+        return self.call(LeaveGroupRequest(group_id=self.name, members=list(members)), version)
+
+    def stable(self, count: int, **options: Any) -> list[Member]:
+        """So many new members, joined and synchronised, the leader first; the options are those of `Member`."""
+        members: list[Member] = []
+        for _ in range(count):
+            members.append(self.member(**options))
+            self.admit(members[-1], members[:-1])
+        self.synchronise(members)
+        return self.leader_first(members)
+
+    def admit(self, newcomer: Member, present: Sequence[Member] = ()) -> None:
+        """Let a member join, and all that are there join again: one generation with all of them."""
+        newcomer.identify()
+        newcomer.begin_join()
+        if present:
+            self.await_rebalance(present[0])
+        for member in present:
+            member.begin_join()
+        for member in (newcomer, *present):
+            member.expect_joined()
+
+    def rejoin(self, members: Sequence[Member]) -> None:
+        """Let all members join again; the first one's request, who is the leader, begins the rebalance."""
+        members[0].begin_join()
+        if len(members) > 1:
+            self.await_rebalance(members[1])
+        for member in members[1:]:
+            member.begin_join()
+        for member in members:
+            member.expect_joined()
+
+    def await_rebalance(self, member: Member) -> None:
+        """Wait until a member is told to join again."""
+        self.broker.eventually(
+            lambda: member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "a member is told of the rebalance"
+        )
+
+    def synchronise(self, members: Sequence[Member], assignments: Mapping[str, bytes] | None = None) -> None:
+        """Every member synchronises, the leader last, and must be given what the leader sent for it.
+
+        Unless it is said otherwise everybody gets bytes of its own.
+        """
+        given = assignments if assignments is not None else {one.id: share_of(one) for one in members}
+        for member in reversed(self.leader_first(members)):
+            member.begin_sync(given if member.leads else {})
+        for member in members:
+            answer = member.synced()
+            member.expect(answer.error_code, "SyncGroup")
+            self.broker.expect_equal(f"the assignment of {member.id}", bytes(answer.assignment), given[member.id])
+
+    def leader_first(self, members: Iterable[Member]) -> list[Member]:
+        """The members, the one first that the coordinator named as the leader."""
+        return sorted(members, key=lambda one: not one.leads)
+
+
+def share_of(member: Member) -> bytes:
+    """Bytes that only this member is given, and that no assignor would send."""
+    return b"\x00\xff for " + member.id.encode()
+
+
+def subscription(
+    *topics: str, user_data: bytes = b"", version: int = 0, owned: Mapping[str, list[int]] | None = None
+) -> bytes:
+    """The metadata of a member of Kafka's own consumers: what it subscribes to, and from v1 on what it owns.
+
+    A coordinator may look into the metadata of the protocol type `consumer`, so these are never just any bytes.
+    """
+    partitions = ConsumerProtocolSubscription.TopicPartition
+    told = ConsumerProtocolSubscription(
+        topics=list(topics), user_data=user_data,
+        owned_partitions=[partitions(topic=topic, partitions=found) for topic, found in (owned or {}).items()],
+    )  # fmt: skip
+    return struct.pack(">h", version) + encode(told, version)
+
+
+class Member:
+    """One member, or who wants to be one. What it was told last stands in its fields."""
+
+    def __init__(
+        self, group: Group, *, id: str = NO_MEMBER, protocols: Mapping[str, bytes] | None = None,
+        instance_id: str | None = None, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS,
+        protocol_type: str | None = None, version: int | None = None, client_id: str | None = "tidegauge",
+    ) -> None:  # fmt: skip
+        self.group = group
+        self.broker = group.broker
+        self.id = id
+        self.protocols = dict(protocols or {"range": subscription()})
+        self.instance_id = instance_id
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocol_type = group.protocol_type if protocol_type is None else protocol_type
+        self.version = version
+        """Of JoinGroup; the others are asked in their highest."""
+        self.client_id = client_id
+        self.generation = NO_GENERATION
+        self.answer: Any = None
+        """What the last JoinGroup was answered with."""
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The member's own connection: what is held on it delays nobody else."""
+        if self._connection is None or self._connection.socket.fileno() < 0:
+            self._connection = self.broker.connect(self.group.address, client_id=self.client_id, timeout_s=HELD_S)
+        return self._connection
+
+    def hang_up(self) -> None:
+        """Close the member's connection; the next request opens a new one."""
+        if self._connection:
+            self._connection.close()
+
+    @property
+    def leads(self) -> bool:
+        """Whether the coordinator named it as the leader."""
+        return self.answer is not None and self.answer.leader == self.id != NO_MEMBER
+
+    # ---- joining
+
+    def join_request(self) -> JoinGroupRequest:
+        """What this member says to join."""
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol
+        return JoinGroupRequest(
+            group_id=self.group.name, session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms, member_id=self.id, group_instance_id=self.instance_id,
+            protocol_type=self.protocol_type,
+            protocols=[protocol(name=name, metadata=metadata) for name, metadata in self.protocols.items()],
+        )  # fmt: skip
+
+    def begin_join(self) -> None:
+        """Send JoinGroup; `joined` reads the answer."""
+        version = self.broker.version_for(JoinGroupRequest, self.version)
+        self.connection.send(self.join_request(), version)
+
+    def joined(self) -> Any:
+        """The answer to JoinGroup, whatever it is; an id that it gives is the member's from now on."""
+        self.answer = self.connection.receive(timeout_s=HELD_S)
+        if self.answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self.id = self.answer.member_id
+        if self.answer.error_code == ErrorCode.NONE:
+            self.generation = self.answer.generation_id
+        return self.answer
+
+    def ask_to_join(self) -> Any:
+        """One JoinGroup and its answer, whatever it is."""
+        self.begin_join()
+        return self.joined()
+
+    def expect_joined(self) -> Any:
+        """The answer to a JoinGroup that must succeed."""
+        answer = self.joined()
+        self.expect(answer.error_code, "JoinGroup")
+        return answer
+
+    def identify(self) -> None:
+        """Be given a member id, where a member must have one before it may join (KIP-394)."""
+        version = self.broker.version_for(JoinGroupRequest, self.version)
+        if self.id == NO_MEMBER and self.instance_id is None and version >= FIRST_WITH_IDENTITY:
+            answer = self.ask_to_join()
+            if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                raise Failed(f"JoinGroup without a member id: {error_name(answer.error_code)}")
+
+    def join(self) -> Any:
+        """Join, which must succeed with nobody else's help; gives the answer."""
+        self.identify()
+        self.begin_join()
+        return self.expect_joined()
+
+    # ---- synchronising
+
+    def sync_request(
+        self, assignments: Mapping[str, bytes] | None = None, *, generation: int | None = None,
+        protocol_type: str | None = SAME, protocol_name: str | None = SAME,
+    ) -> SyncGroupRequest:  # fmt: skip
+        """What this member says to synchronise; a leader with what it assigns, by member ids.
+
+        Type and name of the protocol are those that JoinGroup was answered with, unless others are given.
+        """
+        chosen = (self.answer and self.answer.protocol_name) or next(iter(self.protocols))
+        table = SyncGroupRequest.SyncGroupRequestAssignment
+        return SyncGroupRequest(
+            group_id=self.group.name, generation_id=self.generation if generation is None else generation,
+            member_id=self.id, group_instance_id=self.instance_id,
+            protocol_type=self.protocol_type if protocol_type == SAME else protocol_type,
+            protocol_name=chosen if protocol_name == SAME else protocol_name,
+            assignments=[table(member_id=id, assignment=data) for id, data in (assignments or {}).items()],
+        )  # fmt: skip
+
+    def begin_sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> None:
+        """Send SyncGroup; `synced` reads the answer."""
+        request = self.sync_request(assignments, **options)
+        self.connection.send(request, self.broker.version_for(SyncGroupRequest))
+
+    def synced(self) -> Any:
+        """The answer to SyncGroup, whatever it is."""
+        return self.connection.receive(timeout_s=HELD_S)
+
+    def sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> Any:
+        """One SyncGroup and its answer, whatever it is."""
+        self.begin_sync(assignments, **options)
+        return self.synced()
+
+    # ---- staying and leaving
+
+    def heartbeat(self, generation: int | None = None) -> int:
+        """The error code of a Heartbeat, in the member's generation unless another is said."""
+        at = self.generation if generation is None else generation
+        return self.group.heartbeat(self.id, at, instance_id=self.instance_id)
+
+    def identity(self) -> LeaveGroupRequest.MemberIdentity:
+        """How LeaveGroup names this member."""
+        return LeaveGroupRequest.MemberIdentity(member_id=self.id, group_instance_id=self.instance_id)
+
+    def leave(self) -> int:
+        """The error code of a LeaveGroup for this member alone."""
+        version = self.broker.version_for(LeaveGroupRequest)
+        if version < FIRST_LEAVE_OF_SEVERAL:
+            return self.group.call(LeaveGroupRequest(group_id=self.group.name, member_id=self.id), version).error_code
+        answer = self.group.leave(self.identity(), version=version)
+        errors = [answer.error_code, *(one.error_code for one in answer.members)]
+        return next((code for code in errors if code != ErrorCode.NONE), ErrorCode.NONE)
+
+    def expect(self, code: int, what: str) -> None:
+        """What this member asked must have been agreed to."""
+        if code != ErrorCode.NONE:
+            raise Failed(f"{what} of {self.id or 'a new member'} of {self.group.name}: {error_name(code)}")

@@ -1,0 +1,235 @@
+"""Committing offsets and asking for them: one way to say it in every version, with topics by name or by id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from conformance.broker import Broker, Topic, only
+from conformance.classic_groups import NO_GENERATION, NO_MEMBER
+from conformance.wire import Failed, Misbehaved
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.messages.offset_delete import OffsetDeleteRequest
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest
+
+TOPICS_BY_ID = 10
+"""The version of OffsetCommit and OffsetFetch from which on topics are named by their ids (KIP-848)."""
+SEVERAL_GROUPS = 8
+"""The version of OffsetFetch from which on it asks for several groups (KIP-709)."""
+NOTHING = -1
+"""The offset of a partition for which nothing is committed."""
+
+Partition = tuple[Topic, int]
+
+
+class Committed(NamedTuple):
+    """What is committed for a partition, or is to be."""
+
+    offset: int
+    metadata: str | None = ""
+    leader_epoch: int = -1
+
+
+class Found(NamedTuple):
+    """What OffsetFetch tells of a group."""
+
+    error_code: int
+    partitions: dict[Partition, Committed]
+    errors: dict[Partition, int]
+
+
+def commit_request(
+    group: str, offsets: Mapping[Partition, Committed | int], *, generation: int = NO_GENERATION,
+    member_id: str = NO_MEMBER, instance_id: str | None = None, retention_time_ms: int = -1,
+) -> OffsetCommitRequest:  # fmt: skip
+    """OffsetCommit for partitions, in the order given; with a generation or member epoch, and a member, where said."""
+    topics: dict[Topic, Any] = {}
+    for (topic, partition), told in offsets.items():
+        if topic not in topics:
+            topics[topic] = OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic.name, topic_id=topic.id, partitions=[]
+            )
+        offset, metadata, epoch = told if isinstance(told, Committed) else Committed(told)
+        topics[topic].partitions.append(
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                committed_metadata=metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id=instance_id,
+        retention_time_ms=retention_time_ms, topics=list(topics.values()),
+    )  # fmt: skip
+
+
+def commit(
+    broker: Broker, group: str, offsets: Mapping[Partition, Committed | int], *, version: int | None = None,
+    to: tuple[str, int] | None = None, **who: Any,
+) -> dict[Partition, int]:  # fmt: skip
+    """OffsetCommit at the group's coordinator; gives the error code of each partition, in the order of the answer."""
+    version = broker.version_for(OffsetCommitRequest, version)
+    answer = broker.call(commit_request(group, offsets, **who), version, to=to or broker.coordinator(group))
+    named = Names((topic for topic, _ in offsets), version)
+    return {
+        (named.topic(topic), one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions
+    }
+
+
+def commit_one(
+    broker: Broker, group: str, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None, **who: Any
+) -> int:
+    """OffsetCommit for one partition; gives its error code."""
+    found = commit(broker, group, {(topic, partition): offset}, version=version, **who)
+    return only(list(found.values()), "partition in the answer to OffsetCommit")
+
+
+def expect_committed(broker: Broker, group: str, offsets: Mapping[Partition, Committed | int], **who: Any) -> None:
+    """Commit what must be taken; a coordinator that is still loading is asked again."""
+
+    def committed() -> bool:
+        codes = set(commit(broker, group, offsets, **who).values())
+        if codes & LOADING:
+            return False
+        if codes != {ErrorCode.NONE}:
+            raise Failed(f"OffsetCommit for {group}: errors {sorted(codes)}")
+        return True
+
+    broker.eventually(committed, f"offsets of {group} are committed")
+
+
+LOADING = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+
+
+def fetch_request(
+    broker: Broker, groups: Mapping[str, Collection[Partition] | None], version: int, *, require_stable: bool = False,
+    member_id: str | None = None, member_epoch: int = -1,
+) -> OffsetFetchRequest:  # fmt: skip
+    """OffsetFetch for groups; None asks for all that a group has committed. Below v8 it takes one group only."""
+    if version >= SEVERAL_GROUPS:
+        asked = [
+            OffsetFetchRequest.OffsetFetchRequestGroup(
+                group_id=group, member_id=member_id, member_epoch=member_epoch,
+                topics=_asked(OffsetFetchRequest.OffsetFetchRequestTopics, partitions),
+            )
+            for group, partitions in groups.items()
+        ]  # fmt: skip
+        return OffsetFetchRequest(groups=asked, require_stable=require_stable)
+    if len(groups) != 1:
+        broker.skip(f"OffsetFetch v{version} asks for one group only")
+    ((group, partitions),) = groups.items()
+    topics = _asked(OffsetFetchRequest.OffsetFetchRequestTopic, partitions)
+    return OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable and version >= 7)
+
+
+def _asked(table: Any, partitions: Collection[Partition] | None) -> list[Any] | None:
+    if partitions is None:
+        return None
+    topics: dict[Topic, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    by_id = "topic_id" in table.__annotations__
+    return [
+        table(name=topic.name, partition_indexes=indexes, **({"topic_id": topic.id} if by_id else {}))
+        for topic, indexes in topics.items()
+    ]
+
+
+def committed(
+    broker: Broker, group: str, partitions: Collection[Partition] | None, *, known: Sequence[Topic] = (),
+    version: int | None = None, to: tuple[str, int] | None = None, **who: Any,
+) -> Found:  # fmt: skip
+    """What OffsetFetch tells of a group's partitions, or of all of them; `known` are the topics that may come then."""
+    return only(
+        list(committed_of(broker, {group: partitions}, known=known, version=version, to=to, **who).values()),
+        "group in the answer to OffsetFetch",
+    )
+
+
+def committed_of(
+    broker: Broker, groups: Mapping[str, Collection[Partition] | None], *, known: Sequence[Topic] = (),
+    version: int | None = None, to: tuple[str, int] | None = None, **who: Any,
+) -> dict[str, Found]:  # fmt: skip
+    """The same of several groups, which must have one coordinator."""
+    version = broker.version_for(OffsetFetchRequest, version)
+    request = fetch_request(broker, groups, version, **who)
+    answer = broker.call(request, version, to=to or broker.coordinator(next(iter(groups))))
+    asked = {topic for partitions in groups.values() for topic, _ in partitions or ()}
+    named = Names((*asked, *known), version)
+    if version >= SEVERAL_GROUPS:
+        return {one.group_id: _found(one, named) for one in answer.groups}
+    return {next(iter(groups)): _found(answer, named)}
+
+
+def _found(told: Any, named: Names) -> Found:
+    partitions: dict[Partition, Committed] = {}
+    errors: dict[Partition, int] = {}
+    for topic in told.topics:
+        for one in topic.partitions:
+            key = named.topic(topic), one.partition_index
+            partitions[key] = Committed(one.committed_offset, one.metadata, one.committed_leader_epoch)
+            errors[key] = one.error_code
+    return Found(told.error_code, partitions, errors)
+
+
+def expect_offset(broker: Broker, group: str, topic: Topic, offset: int, what: str, *, partition: int = 0) -> None:
+    """What is committed for a partition, -1 for nothing; a coordinator that is still loading is asked again."""
+
+    def told() -> Found | None:
+        found = committed(broker, group, [(topic, partition)])
+        return None if found.error_code in LOADING else found
+
+    found = broker.eventually(told, f"the offsets of {group} are told")
+    broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch: {what}")
+    of_partition = only([*found.partitions.values()], "partition in the answer to OffsetFetch")
+    broker.expect_equal(what, of_partition.offset, offset)
+
+
+def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: str, *, within_s: float = 0.0) -> None:
+    """Wait until this offset is told, as after a fail-over.
+
+    A coordinator that has just been elected tells what is below its high watermark, which may lag for a moment behind what
+    was acknowledged (REP-12): so it may tell an earlier offset, or none, at first.
+    """
+
+    def told() -> bool:
+        with suppress(Misbehaved):
+            found = committed(broker, group, [(topic, 0)])
+            return found.error_code == ErrorCode.NONE and [one.offset for one in found.partitions.values()] == [offset]
+        return False
+
+    broker.eventually(told, f"{what} is told: {offset}", within_s=within_s)
+    broker.saw(f"{what} is told: {offset}")
+
+
+def delete_offsets(broker: Broker, group: str, partitions: Collection[Partition]) -> tuple[int, dict[Partition, int]]:
+    """OffsetDelete; gives the error code of the request, and those of the partitions."""
+    table = OffsetDeleteRequest
+    topics: dict[Topic, list[Any]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(table.OffsetDeleteRequestPartition(partition_index=partition))
+    asked = [table.OffsetDeleteRequestTopic(name=topic.name, partitions=found) for topic, found in topics.items()]
+    answer = broker.call(table(group_id=group, topics=asked), to=broker.coordinator(group))
+    named = Names(topics, version=0)
+    return answer.error_code, {
+        (named.topic(topic), one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions
+    }
+
+
+class Names:
+    """Finds the topics that an answer tells of, by name or, where the version does so, by id."""
+
+    def __init__(self, topics: Any, version: int) -> None:
+        self.by_id = version >= TOPICS_BY_ID
+        self.topics: dict[str | UUID, Topic] = {topic.id if self.by_id else topic.name: topic for topic in topics}
+
+    def topic(self, told: Any) -> Topic:
+        """The topic of an entry. Errors: Failed for one that nobody asked for."""
+        key = told.topic_id if self.by_id else told.name
+        if key not in self.topics:
+            raise Failed(f"an answer tells of topic {key}, which nobody asked for")
+        return self.topics[key]

@@ -1,0 +1,269 @@
+"""GRP: leaving a classic group, and being taken for gone."""
+
+import time
+
+from conformance.broker import Broker
+from conformance.classic_groups import FIRST_LEAVE_OF_SEVERAL, Group, Member
+from conformance.committed_offsets import commit_one
+from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirements.group_generations import HELD_FOR_S, joined_pair, stable_pair
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.leave_group import LeaveGroupRequest
+
+SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
+"""So that a member can be taken for gone in seconds; the default of the least session timeout is six."""
+SHORT_MS = 3_000
+EARLY_MS = 100
+"""By so much a timer may be early."""
+GONE_WITHIN_S = 40.0
+"""How long it may take on a busy machine until who is silent for `SHORT_MS` is gone."""
+
+
+def await_gone(broker: Broker, witness: Member, what: str) -> None:
+    """Wait until a member that remains is told to join again."""
+    broker.eventually(
+        lambda: witness.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, what, within_s=GONE_WITHIN_S, every_s=0.1
+    )
+
+
+@requirement(
+    "GRP-17",
+    level=MUST,
+    source="session.timeout.ms; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
+    sentence="A member that is silent for its session timeout is removed and the others join again; not earlier.",
+    accepted="with 3 seconds: REBALANCE_IN_PROGRESS(27) for the other member, not before; then a generation without the silent "
+    "one, for whom every request is UNKNOWN_MEMBER_ID(25)",
+    configs=SHORT_SESSIONS,
+    deadline_s=90,
+)
+def silent_members(broker: Broker) -> None:
+    group = Group(broker)
+    silent, other = group.member(session_timeout_ms=SHORT_MS), group.member()
+    group.admit(other)
+    group.admit(silent, [other])
+    group.synchronise([silent, other])
+    began = time.monotonic()
+    silent.expect(silent.heartbeat(), "Heartbeat")
+    await_gone(broker, other, "the silent member is removed")
+    waited_ms = (time.monotonic() - began) * 1000
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is removed after {waited_ms:.0f} ms")
+    other.join()
+    broker.expect_equal("the members", [one.member_id for one in other.answer.members], [other.id])
+    for at in (silent.generation, other.generation):
+        broker.expect_error(silent.heartbeat(at), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the silent one")
+    broker.expect_error(silent.ask_to_join().error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="its JoinGroup")
+
+
+@requirement(
+    "GRP-18",
+    level=MUST,
+    source="KIP-62; GroupMetadataManager.completeClassicGroupJoin",
+    sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on without "
+    "it.",
+    accepted="with 3 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown",
+    deadline_s=90,
+)
+def late_for_the_rebalance(broker: Broker) -> None:
+    group = Group(broker)
+    leader, late = group.stable(2, rebalance_timeout_ms=SHORT_MS)
+    began = time.monotonic()
+    leader.begin_join()
+    group.await_rebalance(late)
+    answer = leader.expect_joined()
+    waited_ms = (time.monotonic() - began) * 1000
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is answered after {waited_ms:.0f} ms")
+    broker.expect_equal("the members", [one.member_id for one in answer.members], [leader.id])
+    broker.expect_error(late.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the late one")
+    group.synchronise([leader])
+
+
+@requirement(
+    "GRP-19",
+    level=MUST,
+    source="KIP-345; GroupMetadataManager.classicGroupLeaveToClassicGroup",
+    sentence="LeaveGroup removes a member and makes the others join again; an unknown member is UNKNOWN_MEMBER_ID. From v3 on it "
+    "names several members, each with its own result.",
+    accepted="the remaining one sees REBALANCE_IN_PROGRESS(27); of several NONE(0) for members and UNKNOWN_MEMBER_ID(25) for "
+    "others, in the order of the request, in every version",
+)
+def leaving(broker: Broker) -> None:
+    lowest, highest = broker.versions_of(LeaveGroupRequest)
+    for version in range(lowest, highest + 1):
+        with broker.case(f"v{version}"):
+            group = Group(broker)
+            one, other, third = group.stable(3)
+            if version < FIRST_LEAVE_OF_SEVERAL:
+                for id, error in ((other.id, ErrorCode.NONE), ("nobody", ErrorCode.UNKNOWN_MEMBER_ID)):
+                    answer = group.call(LeaveGroupRequest(group_id=group.name, member_id=id), version)
+                    broker.expect_error(answer.error_code, error, what=f"LeaveGroup of {id}")
+                remaining = [one, third]
+            else:
+                identity = LeaveGroupRequest.MemberIdentity
+                answer = group.leave(other.identity(), identity(member_id="nobody"), third.identity(), version=version)
+                broker.expect_error(answer.error_code, ErrorCode.NONE, what="LeaveGroup of several")
+                found = [(each.member_id, each.error_code) for each in answer.members]
+                wanted = [(other.id, 0), ("nobody", int(ErrorCode.UNKNOWN_MEMBER_ID)), (third.id, 0)]
+                broker.expect_equal("the results", found, wanted)
+                remaining = [one]
+            broker.expect_error(other.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="who has left")
+            broker.expect_error(one.heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS, what="who remains")
+            group.rejoin(remaining)
+            group.synchronise(remaining)
+
+
+@requirement(
+    "GRP-33",
+    level=SHOULD,
+    source="GroupMetadataManager.classicGroupLeaveToClassicGroup; documentation, group membership protocol",
+    sentence="A member that leaves while the others have joined again and are held lets them go on: its place is not waited for.",
+    accepted="the join of the two others is answered, with two members, once the third leaves",
+)
+def leaving_while_joining(broker: Broker) -> None:
+    group = Group(broker)
+    leader, follower, third = group.stable(3)
+    leader.begin_join()
+    group.await_rebalance(third)
+    follower.begin_join()
+    broker.expect(leader.connection.is_silent(HELD_FOR_S), "the group waits for the third")
+    broker.expect_error(third.leave(), ErrorCode.NONE, what="LeaveGroup")
+    for member in (leader, follower):
+        member.expect_joined()
+    told = group.leader_first([leader, follower])[0].answer.members
+    broker.expect_equal("the members", {one.member_id for one in told}, {leader.id, follower.id})
+    group.synchronise([leader, follower])
+
+
+@requirement(
+    "GRP-34",
+    level=MUST,
+    source="KIP-394; GroupMetadataManager.addPendingMemberThenRebalanceOrCompleteJoin, expireClassicGroupMemberHeartbeat",
+    sentence="Who was given a member id and does not come back does not hold the others up for longer than its session timeout, "
+    "and its id is forgotten then.",
+    accepted="with 3 seconds: the others' join is answered without it; its id is UNKNOWN_MEMBER_ID(25)",
+    configs=SHORT_SESSIONS,
+    apis={"JoinGroup": 4},
+    deadline_s=90,
+)
+def never_came_back(broker: Broker) -> None:
+    group, leader, follower = stable_pair(broker)
+    lost = group.member(session_timeout_ms=SHORT_MS)
+    lost.identify()
+    leader.begin_join()
+    group.await_rebalance(follower)
+    follower.begin_join()
+    for member in (leader, follower):
+        member.expect_joined()
+    told = group.leader_first([leader, follower])[0].answer.members
+    broker.expect_equal("the members", {one.member_id for one in told}, {leader.id, follower.id})
+    group.synchronise([leader, follower])
+    broker.eventually(
+        lambda: lost.heartbeat(leader.generation) == ErrorCode.UNKNOWN_MEMBER_ID,
+        "the id is forgotten",
+        within_s=GONE_WITHIN_S,
+    )
+    broker.expect_error(lost.ask_to_join().error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="its JoinGroup")
+
+
+@requirement(
+    "GRP-35",
+    level=MUST,
+    source="documentation, group membership protocol; GroupMetadataManager",
+    sentence="A closed connection is no leave: the member stays, nobody joins again for it, and it goes on from another "
+    "connection.",
+    accepted="after all connections of a member are closed: NONE(0) for both members' heartbeats and the same assignment",
+)
+def closed_connections(broker: Broker) -> None:
+    group, leader, follower = stable_pair(broker)
+    follower.expect(follower.heartbeat(), "Heartbeat")
+    follower.hang_up()
+    broker.hang_up([group.address])
+    for _ in range(5):
+        for member in (leader, follower):
+            broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="Heartbeat")
+        time.sleep(HELD_FOR_S / 5)
+    answer = follower.sync()
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="SyncGroup on another connection")
+    broker.expect(bool(answer.assignment), f"the assignment has {len(answer.assignment)} bytes")
+
+
+@requirement(
+    "GRP-36",
+    level=SHOULD,
+    source="OffsetMetadataManager.validateOffsetCommit; GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat",
+    sentence="A member's OffsetCommit keeps it in the group as a heartbeat does.",
+    accepted="a member with a session timeout of 6 seconds that commits every half second and never beats is a member after 9 "
+    "seconds, and is removed once it is silent",
+    deadline_s=90,
+)
+def commits_keep_alive(broker: Broker) -> None:
+    topic = broker.topic()
+    group = Group(broker)
+    (member,) = group.stable(1, session_timeout_ms=6_000)
+    until = time.monotonic() + 9
+    while time.monotonic() < until:
+        code = commit_one(broker, group.name, topic, 1, generation=member.generation, member_id=member.id)
+        broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit")
+        time.sleep(0.5)
+    broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="the first Heartbeat, after 9 seconds")
+    other = group.member()
+    broker.expect_equal(
+        "the members that the next one is told", [one.member_id for one in other.join().members], [other.id]
+    )
+
+
+@requirement(
+    "GRP-37",
+    level=MUST,
+    source="ClassicGroupMember.hasSatisfiedHeartbeat; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
+    sentence="Who waits for the answer to its JoinGroup cannot beat, and is not taken for silent meanwhile.",
+    accepted="a leader with a session timeout of 3 seconds that waits 6 seconds for the follower to join is in the next "
+    "generation, and stays in it",
+    configs=SHORT_SESSIONS,
+    deadline_s=90,
+)
+def waiting_is_not_silence(broker: Broker) -> None:
+    group = Group(broker)
+    waiting, other = group.member(session_timeout_ms=SHORT_MS), group.member()
+    group.admit(waiting)
+    group.admit(other, [waiting])
+    group.synchronise([waiting, other])
+    if waiting.leads:
+        waiting.begin_join()
+        group.await_rebalance(other)
+    else:
+        other.protocols["more"] = other.protocols["range"]
+        waiting.protocols["more"] = waiting.protocols["range"]
+        waiting.begin_join()
+        group.await_rebalance(other)
+    broker.expect(waiting.connection.is_silent(2 * SHORT_MS / 1000), "its JoinGroup is held for two session timeouts")
+    other.begin_join()
+    for member in (other, waiting):
+        member.expect_joined()
+    told = group.leader_first([waiting, other])[0].answer.members
+    broker.expect_equal("the members", {one.member_id for one in told}, {waiting.id, other.id})
+    broker.expect_error(waiting.heartbeat(), ErrorCode.NONE, what="its Heartbeat")
+
+
+@requirement(
+    "GRP-38",
+    level=SHOULD,
+    source="GroupMetadataManager.expirePendingSync (KAFKA-9752)",
+    sentence="A leader that never sends its assignment holds the others up for the rebalance timeout only: then it is removed, "
+    "and they join again.",
+    accepted="with 3 seconds: the follower's held SyncGroup is answered with REBALANCE_IN_PROGRESS(27), not before; the leader "
+    "is unknown, the follower leads the next generation",
+    since="3.0",
+    deadline_s=90,
+)
+def the_leader_says_nothing(broker: Broker) -> None:
+    began = time.monotonic()
+    group, leader, follower = joined_pair(broker, rebalance_timeout_ms=SHORT_MS)
+    follower.begin_sync()
+    answer = follower.synced()
+    waited_ms = (time.monotonic() - began) * 1000
+    broker.expect_error(answer.error_code, ErrorCode.REBALANCE_IN_PROGRESS, what="the follower's SyncGroup")
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is answered after {waited_ms:.0f} ms")
+    broker.expect_error(leader.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the leader")
+    follower.join()
+    broker.expect_equal("who leads", follower.leads, True)
+    group.synchronise([follower])

@@ -1,0 +1,361 @@
+"""GRP: joining a classic group. Who is admitted, who leads, and what the members agree on."""
+
+import time
+
+from conformance.broker import Broker
+from conformance.classic_groups import FIRST_WITH_IDENTITY, Group, Member, share_of, subscription
+from conformance.committed_offsets import Partition, commit_one, committed
+from conformance.requirement import MUST, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.join_group import JoinGroupRequest
+
+SHORTEST_SESSION_MS, LONGEST_SESSION_MS = 6_000, 1_800_000
+"""Defaults of group.min.session.timeout.ms and group.max.session.timeout.ms."""
+INITIAL_DELAY_MS = 3_000
+MAX_SIZE = 2
+TINY_GROUPS = 300
+
+
+def join_versions(broker: Broker, lowest: int = 0) -> range:
+    """The versions of JoinGroup that both sides know, from one on."""
+    first, last = broker.versions_of(JoinGroupRequest)
+    return range(max(first, lowest), last + 1)
+
+
+@requirement(
+    "GRP-01",
+    level=MUST,
+    source="GroupCoordinatorService.joinGroup, isGroupIdNotEmpty",
+    sentence="JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the empty group id are refused with INVALID_GROUP_ID.",
+    accepted="INVALID_GROUP_ID(24), in every version of JoinGroup",
+)
+def empty_group_id(broker: Broker) -> None:
+    group = Group(broker)
+    group.name = ""
+    for version in join_versions(broker):
+        answer = group.member(version=version).ask_to_join()
+        broker.expect_error(answer.error_code, ErrorCode.INVALID_GROUP_ID, what=f"JoinGroup v{version}")
+    member = group.member(id="somebody")
+    broker.expect_error(member.sync(generation=1).error_code, ErrorCode.INVALID_GROUP_ID, what="SyncGroup")
+    broker.expect_error(member.heartbeat(1), ErrorCode.INVALID_GROUP_ID, what="Heartbeat")
+    broker.expect_error(group.leave(member.identity()).error_code, ErrorCode.INVALID_GROUP_ID, what="LeaveGroup")
+
+
+@requirement(
+    "GRP-02",
+    level=MUST,
+    source="group.min.session.timeout.ms, group.max.session.timeout.ms; GroupCoordinatorService.joinGroup",
+    sentence="A session timeout outside of the configured bounds (6 seconds to 30 minutes) is refused with "
+    "INVALID_SESSION_TIMEOUT; the bounds themselves are taken.",
+    accepted="INVALID_SESSION_TIMEOUT(26) for -1, 0, 5999, 1800001 and 2147483647 ms; 6000 and 1800000 ms are admitted",
+    configs={
+        "group.min.session.timeout.ms": str(SHORTEST_SESSION_MS),
+        "group.max.session.timeout.ms": str(LONGEST_SESSION_MS),
+    },
+)
+def session_timeouts(broker: Broker) -> None:
+    group = Group(broker)
+    for timeout_ms in (-1, 0, SHORTEST_SESSION_MS - 1, LONGEST_SESSION_MS + 1, 2**31 - 1):
+        answer = group.member(session_timeout_ms=timeout_ms).ask_to_join()
+        broker.expect_error(answer.error_code, ErrorCode.INVALID_SESSION_TIMEOUT, what=f"{timeout_ms} ms")
+    for timeout_ms in (SHORTEST_SESSION_MS, LONGEST_SESSION_MS):
+        answer = Group(broker).member(session_timeout_ms=timeout_ms).join()
+        broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"{timeout_ms} ms")
+
+
+@requirement(
+    "GRP-03",
+    level=MUST,
+    source="KIP-394; GroupMetadataManager.classicGroupJoinNewDynamicMember",
+    sentence="From v4 on, a join without a member id is answered with MEMBER_ID_REQUIRED and an id of its own, with which the "
+    "next join is admitted; before, it is admitted at once.",
+    accepted="v4 and later: MEMBER_ID_REQUIRED(79), an id, no generation, and NONE(0) with that id; before: NONE(0) and an id; "
+    "ten ids are ten different ones",
+)
+def member_ids(broker: Broker) -> None:
+    ids: set[str] = set()
+    for version in join_versions(broker):
+        with broker.case(f"v{version}"):
+            member = Group(broker).member(version=version)
+            if version >= FIRST_WITH_IDENTITY:
+                first = member.ask_to_join()
+                broker.expect_error(first.error_code, ErrorCode.MEMBER_ID_REQUIRED, what="without a member id")
+                broker.expect(bool(first.member_id), f"the id {first.member_id!r} is given")
+                broker.expect_equal("the generation", first.generation_id, -1)
+            given = member.id
+            answer = member.ask_to_join()
+            broker.expect_error(answer.error_code, ErrorCode.NONE, what="the join that counts")
+            broker.expect(bool(answer.member_id), f"the member id is {answer.member_id!r}")
+            broker.expect(given in ("", answer.member_id), "it is the one that was given")
+            broker.expect_equal("the leader", answer.leader, answer.member_id)
+            broker.expect(answer.member_id not in ids, "nobody else has this id")
+            ids.add(answer.member_id)
+
+
+@requirement(
+    "GRP-04",
+    level=MUST,
+    source="GroupMetadataManager.classicGroupJoin, classicGroupSync, classicGroupHeartbeat",
+    sentence="Who gives a member id that the group does not know is refused with UNKNOWN_MEMBER_ID, in a group that nobody has "
+    "used as in one with members, also with an id of another group's member.",
+    accepted="UNKNOWN_MEMBER_ID(25) for JoinGroup, SyncGroup and Heartbeat; the member that is there is not disturbed",
+)
+def unknown_members(broker: Broker) -> None:
+    used, unused = Group(broker), Group(broker)
+    (member,) = used.stable(1)
+    (stranger,) = Group(broker).stable(1)
+    for group in (unused, used):
+        for id in ("nobody", stranger.id):
+            told = f"{'an unused' if group is unused else 'a used'} group, {'another member' if id != 'nobody' else id}"
+            other = group.member(id=id)
+            broker.expect_error(other.ask_to_join().error_code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"JoinGroup, {told}")
+            synced = other.sync(generation=member.generation)
+            broker.expect_error(synced.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"SyncGroup, {told}")
+            broker.expect_error(
+                other.heartbeat(member.generation), ErrorCode.UNKNOWN_MEMBER_ID, what=f"Heartbeat, {told}"
+            )
+    broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="the member that is there")
+
+
+@requirement(
+    "GRP-05",
+    level=MUST,
+    source="ClassicGroup.supportsProtocols; GroupMetadataManager.classicGroupJoin",
+    sentence="A join with another protocol type than the group's, with no protocol that all members support, with no protocol "
+    "at all or with an empty protocol type is refused with INCONSISTENT_GROUP_PROTOCOL.",
+    accepted="INCONSISTENT_GROUP_PROTOCOL(23) in each case, also for the first member where it is about no protocol or no type",
+)
+def inconsistent_protocols(broker: Broker) -> None:
+    group = Group(broker)
+    (member,) = group.stable(1, protocols={"range": subscription(), "sticky": subscription()})
+    wrong: dict[str, Member] = {
+        "another protocol type": group.member(protocol_type="connect"),
+        "no common protocol": group.member(protocols={"roundrobin": subscription()}),
+        "an empty protocol type": group.member(protocol_type=""),
+        "the first with an empty protocol type": Group(broker).member(protocol_type=""),
+    }
+    bare, first_bare = group.member(), Group(broker).member()
+    bare.protocols, first_bare.protocols = {}, {}
+    wrong |= {"no protocol": bare, "the first without a protocol": first_bare}
+    for told, other in wrong.items():
+        answer = other.ask_to_join()
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            answer = other.ask_to_join()
+        broker.expect_error(answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what=told)
+    broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="the member that is there")
+
+
+@requirement(
+    "GRP-06",
+    level=MUST,
+    source="GroupMetadataManager.completeClassicGroupJoin; JoinGroupResponse schema",
+    sentence="One member is the leader and is told all members with their metadata for the chosen protocol; the others are told "
+    "who leads, and no members.",
+    accepted="of three members one gets three entries with each one's own bytes, the others none; all name the same leader",
+)
+def one_leader(broker: Broker) -> None:
+    group = Group(broker)
+    members = [group.member(protocols={"range": subscription(user_data=b"of %d" % number)}) for number in range(3)]
+    for number, member in enumerate(members):
+        group.admit(member, members[:number])
+    broker.expect_equal("the leaders named", len({one.answer.leader for one in members}), 1)
+    leader, *followers = group.leader_first(members)
+    broker.expect(leader.leads, f"{leader.id} leads")
+    told = {one.member_id: bytes(one.metadata) for one in leader.answer.members}
+    broker.expect_equal("what the leader is told", told, {one.id: one.protocols["range"] for one in members})
+    for one in followers:
+        broker.expect_equal("the members that a follower is told", list(one.answer.members), [])
+
+
+@requirement(
+    "GRP-07",
+    level=MUST,
+    source="ClassicGroup.selectProtocol",
+    sentence="The chosen protocol is one that all members support: of these the one that most members prefer.",
+    accepted="with preferences (a, b, c), (c, b), (c, b, d) it is c; the same name is told to all, and the metadata are those "
+    "for it",
+)
+def chosen_protocol(broker: Broker) -> None:
+    group = Group(broker)
+    preferences = (("a", "b", "c"), ("c", "b"), ("c", "b", "d"))
+    members = [
+        group.member(protocols={name: subscription(user_data=name.encode()) for name in names}) for names in preferences
+    ]
+    for number, member in enumerate(members):
+        group.admit(member, members[:number])
+    broker.expect_equal("the protocols told", [one.answer.protocol_name for one in members], ["c"] * 3)
+    leader = group.leader_first(members)[0]
+    metadata = [bytes(one.metadata) for one in leader.answer.members]
+    broker.expect_equal("the metadata", metadata, [subscription(user_data=b"c")] * 3)
+    if broker.version_for(JoinGroupRequest) >= 7:
+        types = {one.answer.protocol_type for one in members}
+        broker.expect_equal("the protocol types told", types, {group.protocol_type})
+
+
+@requirement(
+    "GRP-08",
+    level=MUST,
+    source="ClassicGroup.initNextGeneration",
+    sentence="Each completed join phase makes a generation: its number is one higher than that of the one before, and the same "
+    "for all members.",
+    accepted="1, 2, 3, 4 for four phases, with one, two, two and one member",
+)
+def generations(broker: Broker) -> None:
+    group = Group(broker)
+    one, other = group.member(), group.member()
+    group.admit(one)
+    seen = [one.generation]
+    group.admit(other, [one])
+    broker.expect_equal("the generation of both", one.generation, other.generation)
+    seen.append(one.generation)
+    group.synchronise([one, other])
+    group.rejoin(group.leader_first([one, other]))
+    broker.expect_equal("the generation of both", one.generation, other.generation)
+    seen.append(one.generation)
+    group.synchronise([one, other])
+    broker.expect_error(other.leave(), ErrorCode.NONE, what="LeaveGroup")
+    one.join()
+    seen.append(one.generation)
+    broker.expect_equal("the generations", seen, [1, 2, 3, 4])
+
+
+@requirement(
+    "GRP-09",
+    level=SHOULD,
+    source="KIP-134; group.initial.rebalance.delay.ms",
+    sentence="The first join of an empty group waits for group.initial.rebalance.delay.ms, so that others who join meanwhile are "
+    "in the first generation too; each of them makes it wait on.",
+    accepted="with 3 seconds: two who join half a second apart get generation 1 after 3 seconds or more",
+    configs={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
+    alone=True,
+    deadline_s=60,
+)
+def initial_delay(broker: Broker) -> None:
+    group = Group(broker)
+    first, second = group.member(), group.member()
+    first.identify()
+    second.identify()
+    began = time.monotonic()
+    first.begin_join()
+    time.sleep(0.5)
+    second.begin_join()
+    for member in (first, second):
+        member.expect_joined()
+        waited_ms = (time.monotonic() - began) * 1000
+        broker.expect(waited_ms >= INITIAL_DELAY_MS, f"answered after {waited_ms:.0f} ms")
+        broker.expect_equal("the generation", member.generation, 1)
+    leader = group.leader_first([first, second])[0]
+    broker.expect_equal("the members", {one.member_id for one in leader.answer.members}, {first.id, second.id})
+
+
+@requirement(
+    "GRP-22",
+    level=SHOULD,
+    source="group.max.size; GroupMetadataManager.acceptJoiningMember",
+    sentence="A group of group.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; its members can join again, and a "
+    "place that becomes free can be taken.",
+    accepted="GROUP_MAX_SIZE_REACHED(81) for a third member of two; both join again; after one left another is admitted",
+    configs={"group.max.size": str(MAX_SIZE)},
+)
+def largest_size(broker: Broker) -> None:
+    group = Group(broker)
+    members = group.stable(MAX_SIZE)
+    third = group.member()
+    answer = third.ask_to_join()
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        answer = third.ask_to_join()
+    broker.expect_error(answer.error_code, ErrorCode.GROUP_MAX_SIZE_REACHED, what="the third member")
+    for member in members:
+        broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="a member that is in")
+    group.rejoin(members)
+    group.synchronise(members)
+    leader, other = group.leader_first(members)
+    broker.expect_error(other.leave(), ErrorCode.NONE, what="LeaveGroup")
+    group.admit(group.member(), [leader])
+
+
+@requirement(
+    "GRP-25",
+    level=MUST,
+    source="Group ids are strings: KIP-211; GroupCoordinatorService.isGroupIdNotEmpty",
+    sentence="A group id may be any text but the empty one: each is a group of its own.",
+    accepted="dots, slashes, blanks, control characters, text of all planes, the name of an internal topic, thousands of "
+    "characters: each joins, is synchronised and keeps its offset; those that differ in case or in blanks are different",
+)
+def legal_group_ids(broker: Broker) -> None:
+    topic = broker.topic()
+    stem = broker.unused_name("group")
+    forms = {
+        "a dot": ".", "two dots": "..", "slashes": "/../x", "blanks": " a b ", "trailing blank": " a b", "case": " A B ",
+        "control characters": "\t\n\r\x01", "null": "\x00", "an emoji": "\U0001f600", "letters": "größe-組-ع",
+        "an internal topic": "__consumer_offsets", "3,000 characters": "x" * 3_000, "punctuation": "#$%&*\"'`{}",
+    }  # fmt: skip
+    names = {told: f"{form}{stem}" for told, form in forms.items()}
+    for number, (told, name) in enumerate(names.items()):
+        with broker.case(told):
+            group = Group(broker, name)
+            member = group.stable(1)[0]
+            broker.expect_equal("the generation", member.generation, 1)
+            code = commit_one(broker, name, topic, number, generation=member.generation, member_id=member.id)
+            broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit")
+    for number, (told, name) in enumerate(names.items()):
+        with broker.case(f"{told}: its offset"):
+            found = committed(broker, name, [(topic, 0)])
+            broker.expect_equal("the offset", [one.offset for one in found.partitions.values()], [number])
+
+
+@requirement(
+    "GRP-26",
+    level=MUST,
+    source="JoinGroupRequest, SyncGroupRequest schemas; KIP-345, KIP-394, KIP-559, KIP-800",
+    sentence="Members of all versions of JoinGroup are in one group: each is answered in its own, and none hinders the others.",
+    accepted="a group of one member of each version: one generation, one leader, each member's own bytes",
+    deadline_s=40,
+)
+def members_of_every_version(broker: Broker) -> None:
+    group = Group(broker)
+    members: list[Member] = []
+    for version in join_versions(broker):
+        members.append(group.member(version=version))
+        group.admit(members[-1], members[:-1])
+    broker.expect_equal("the generations", {one.generation for one in members}, {len(members)})
+    broker.expect_equal("the leaders", len({one.answer.leader for one in members}), 1)
+    group.synchronise(members)
+    for member in members:
+        broker.expect_error(member.heartbeat(), ErrorCode.NONE, what=f"Heartbeat of v{member.version}")
+
+
+@requirement(
+    "GRP-27",
+    level=MUST,
+    source="GroupCoordinatorService; KIP-848 (the new coordinator's goals)",
+    sentence="Hundreds of tiny groups live beside each other: each has its own members, generation and offsets.",
+    accepted=f"{TINY_GROUPS} groups of one member each are stable at once; every member's heartbeat is taken, every group has "
+    "its own offset, and a member of one is unknown in the next",
+    deadline_s=120,
+)
+def hundreds_of_groups(broker: Broker) -> None:
+    topic = broker.topic()
+    groups = [Group(broker, broker.unused_name(f"tiny-{number}")) for number in range(TINY_GROUPS)]
+    members: list[Member] = []
+    for number, group in enumerate(groups):
+        member = group.member()
+        member.join()
+        answer = member.sync({member.id: share_of(member)})
+        member.expect(answer.error_code, "SyncGroup")
+        member.hang_up()
+        code = commit_one(
+            broker, group.name, topic, number, generation=member.generation, member_id=member.id, to=group.address
+        )
+        member.expect(code, "OffsetCommit")
+        members.append(member)
+    wanted: Partition = (topic, 0)
+    for number, (group, member) in enumerate(zip(groups, members, strict=True)):
+        member.expect(member.heartbeat(), "Heartbeat")
+        found = committed(broker, group.name, [wanted], to=group.address)
+        if wanted not in found.partitions or found.partitions[wanted].offset != number:
+            broker.fail(f"group {number} has {found.partitions}")
+        stranger = group.heartbeat(members[number - 1].id, member.generation)
+        if stranger != ErrorCode.UNKNOWN_MEMBER_ID:
+            broker.fail(f"group {number} knows a member of group {number - 1}")
+    broker.saw(f"{TINY_GROUPS} groups keep their own members and offsets")

@@ -1,0 +1,235 @@
+"""GRP: static members of a classic group. They have a name of their own, and keep their place when they start again."""
+
+from conformance.broker import Broker
+from conformance.classic_groups import Group, Member, share_of
+from conformance.committed_offsets import commit_one
+from conformance.requirement import MUST, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.messages.leave_group import LeaveGroupRequest
+
+STATIC = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3}
+"""The versions from which on a member may tell its instance id."""
+SKIPS = 9
+"""The version of JoinGroup from which on a leader is told to skip the assignment (KIP-814)."""
+
+
+def static_pair(broker: Broker) -> tuple[Group, Member, Member]:
+    """A stable group of two static members, the leader first."""
+    group = Group(broker)
+    one, other = group.member(instance_id="one"), group.member(instance_id="two")
+    group.admit(one)
+    group.admit(other, [one])
+    group.synchronise([one, other])
+    leader, follower = group.leader_first([one, other])
+    return group, leader, follower
+
+
+def successor(member: Member, version: int | None = None) -> Member:
+    """Whoever comes back with the same instance id and knows no member id."""
+    return member.group.member(instance_id=member.instance_id, protocols=member.protocols, version=version)
+
+
+@requirement(
+    "GRP-20",
+    level=MUST,
+    source="KIP-345; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
+    sentence="A static member that joins with its instance id and no member id is given a new member id, its place and its "
+    "assignment; nobody joins again for it.",
+    accepted="for a follower: NONE(0), another member id, the same generation, the same bytes, and no rebalance for the leader",
+    apis=STATIC,
+)
+def back_again(broker: Broker) -> None:
+    _, leader, follower = static_pair(broker)
+    wanted = share_of(follower)
+    for _ in range(2):
+        again = successor(follower)
+        answer = again.ask_to_join()
+        broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup")
+        broker.expect(again.id not in ("", follower.id), f"{again.id} is not {follower.id}")
+        broker.expect_equal("the generation", again.generation, follower.generation)
+        broker.expect_equal("the leader that it is told", answer.leader, leader.id)
+        synced = again.sync()
+        broker.expect_error(synced.error_code, ErrorCode.NONE, what="SyncGroup")
+        broker.expect_equal("the assignment", bytes(synced.assignment), wanted)
+        broker.expect_error(again.heartbeat(), ErrorCode.NONE, what="its Heartbeat")
+        broker.expect_error(leader.heartbeat(), ErrorCode.NONE, what="the leader's Heartbeat")
+        follower = again
+
+
+@requirement(
+    "GRP-21",
+    level=MUST,
+    source="KIP-345; ClassicGroup.validateMember",
+    sentence="Once its instance id has come back as another member, whoever uses the old member id with that instance id is "
+    "fenced: FENCED_INSTANCE_ID; an instance id that the group does not know is UNKNOWN_MEMBER_ID.",
+    accepted="FENCED_INSTANCE_ID(82) for JoinGroup, SyncGroup, Heartbeat, OffsetCommit and LeaveGroup of the old one, "
+    "UNKNOWN_MEMBER_ID(25) with an unknown instance id; the new one goes on",
+    apis=STATIC | {"OffsetCommit": 7, "LeaveGroup": 3},
+)
+def fenced_instances(broker: Broker) -> None:
+    topic = broker.topic()
+    group, _, old = static_pair(broker)
+    new = successor(old)
+    new.expect(new.ask_to_join().error_code, "JoinGroup")
+    fenced, unknown = ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID
+    stranger = group.member(id=new.id, instance_id="nobody")
+    stranger.generation = new.generation
+    for member, error in ((old, fenced), (stranger, unknown)):
+        told = "the old member id" if member is old else "an unknown instance id"
+        broker.expect_error(member.heartbeat(), error, what=f"Heartbeat with {told}")
+        broker.expect_error(member.sync().error_code, error, what=f"SyncGroup with {told}")
+        code = commit_one(
+            broker, group.name, topic, 5, generation=member.generation, member_id=member.id,
+            instance_id=member.instance_id,
+        )  # fmt: skip
+        broker.expect_error(code, error, what=f"OffsetCommit with {told}")
+        broker.expect_error(member.leave(), error, what=f"LeaveGroup with {told}")
+    broker.expect_error(old.ask_to_join().error_code, fenced, what="JoinGroup with the old member id")
+    broker.expect_error(new.heartbeat(), ErrorCode.NONE, what="Heartbeat of the new one")
+
+
+@requirement(
+    "GRP-39",
+    level=MUST,
+    source="KIP-345; GroupMetadataManager.classicGroupLeaveToClassicGroup",
+    sentence="LeaveGroup v3 and later removes a static member by its instance id alone, as an administrator does; with another "
+    "member id than the one that it has it is fenced.",
+    accepted="NONE(0) with the instance id and no member id, UNKNOWN_MEMBER_ID(25) for an unknown instance id, "
+    "FENCED_INSTANCE_ID(82) for a wrong member id; the other one joins again",
+    apis=STATIC | {"LeaveGroup": 3},
+)
+def removed_by_instance_id(broker: Broker) -> None:
+    identity = LeaveGroupRequest.MemberIdentity
+    lowest, highest = broker.versions_of(LeaveGroupRequest)
+    for version in range(max(lowest, 3), highest + 1):
+        with broker.case(f"v{version}"):
+            group, leader, follower = static_pair(broker)
+            wrong = identity(member_id="nobody", group_instance_id=follower.instance_id)
+            unknown = identity(member_id="", group_instance_id="three")
+            right = identity(member_id="", group_instance_id=follower.instance_id)
+            answer = group.leave(wrong, unknown, version=version)
+            codes = [one.error_code for one in answer.members]
+            broker.expect_equal("the errors", codes, [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID])
+            broker.expect_error(leader.heartbeat(), ErrorCode.NONE, what="Heartbeat while nobody has left")
+            answer = group.leave(right, version=version)
+            told = [(one.group_instance_id, one.error_code) for one in answer.members]
+            broker.expect_equal("the result", told, [(follower.instance_id, 0)])
+            broker.expect_error(follower.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of who was removed")
+            broker.expect_error(leader.heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS, what="Heartbeat of the other one")
+
+
+@requirement(
+    "GRP-40",
+    level=MUST,
+    source="KIP-814; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
+    sentence="A static leader that comes back leads no new assignment: from v9 on it is told that it leads and is to skip the "
+    "assignment, before it is told the old leader's id; either way it gets its assignment, and nobody joins again.",
+    accepted="v9: skip_assignment with itself as the leader and all members; before: another leader's id and no members; the "
+    "same generation and bytes, no rebalance for the follower",
+    apis=STATIC,
+)
+def leader_back_again(broker: Broker) -> None:
+    first, last = broker.versions_of(JoinGroupRequest)
+    for version in range(max(first, 5), last + 1):
+        with broker.case(f"v{version}"):
+            _, leader, follower = static_pair(broker)
+            again = successor(leader, version)
+            answer = again.ask_to_join()
+            broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup")
+            broker.expect_equal("the generation", again.generation, leader.generation)
+            broker.expect_equal("whether it is told that it leads", again.leads, version >= SKIPS)
+            broker.expect_equal("whether it is to skip the assignment", answer.skip_assignment, version >= SKIPS)
+            told = {one.group_instance_id for one in answer.members}
+            broker.expect_equal("the members told", told, {"one", "two"} if version >= SKIPS else set())
+            synced = again.sync()
+            broker.expect_error(synced.error_code, ErrorCode.NONE, what="SyncGroup")
+            broker.expect_equal("the assignment", bytes(synced.assignment), share_of(leader))
+            broker.expect_error(follower.heartbeat(), ErrorCode.NONE, what="the follower's Heartbeat")
+
+
+@requirement(
+    "GRP-41",
+    level=MUST,
+    source="KIP-345 (rolling bounce)",
+    sentence="When all static members of a group start again, one after the other, nothing is rebalanced: each has its old "
+    "assignment, in the old generation.",
+    accepted="of three members each gets the bytes of who had its instance id before, in the generation of before",
+    apis=STATIC,
+)
+def all_start_again(broker: Broker) -> None:
+    group = Group(broker)
+    members: list[Member] = []
+    for number in range(3):
+        members.append(group.member(instance_id=f"instance {number}"))
+        group.admit(members[-1], members[:-1])
+    group.synchronise(members)
+    wanted = {one.instance_id: share_of(one) for one in members}
+    generation = members[0].generation
+    for old in members:
+        old.hang_up()
+        new = successor(old)
+        new.expect(new.ask_to_join().error_code, "JoinGroup")
+        broker.expect_equal("the generation", new.generation, generation)
+        answer = new.sync()
+        broker.expect_error(answer.error_code, ErrorCode.NONE, what="SyncGroup")
+        broker.expect_equal(f"the assignment of {old.instance_id}", bytes(answer.assignment), wanted[old.instance_id])
+        broker.expect_error(new.heartbeat(), ErrorCode.NONE, what="Heartbeat")
+
+
+@requirement(
+    "GRP-42",
+    level=MUST,
+    source="KIP-345; ClassicGroup.replaceStaticMember",
+    sentence="A static member whose request is held when its instance id joins as somebody else is answered at once: it is "
+    "fenced.",
+    accepted="FENCED_INSTANCE_ID(82) for a held JoinGroup and a held SyncGroup",
+    apis=STATIC,
+)
+def fenced_while_held(broker: Broker) -> None:
+    with broker.case("a held JoinGroup"):
+        group, leader, follower = static_pair(broker)
+        leader.begin_join()
+        group.await_rebalance(follower)
+        new = successor(leader)
+        new.begin_join()
+        broker.expect_error(leader.joined().error_code, ErrorCode.FENCED_INSTANCE_ID)
+    with broker.case("a held SyncGroup"):
+        group = Group(broker)
+        one, other = group.member(instance_id="one"), group.member(instance_id="two")
+        group.admit(one)
+        group.admit(other, [one])
+        _, follower = group.leader_first([one, other])
+        follower.begin_sync()
+        broker.expect_error(follower.heartbeat(), ErrorCode.NONE, what="its Heartbeat")
+        successor(follower).begin_join()
+        broker.expect_error(follower.synced().error_code, ErrorCode.FENCED_INSTANCE_ID)
+
+
+@requirement(
+    "GRP-43",
+    level=SHOULD,
+    source="KIP-345; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
+    sentence="A static member that comes back with other protocols than before, so that another one is chosen, makes all join "
+    "again.",
+    accepted="REBALANCE_IN_PROGRESS(27) for the other member, and the next generation with the protocol that both support",
+    apis=STATIC,
+)
+def back_with_other_protocols(broker: Broker) -> None:
+    group = Group(broker)
+    both = {"range": Member(group).protocols["range"], "sticky": Member(group).protocols["range"]}
+    one, other = (group.member(instance_id=name, protocols=both) for name in ("one", "two"))
+    group.admit(one)
+    group.admit(other, [one])
+    group.synchronise([one, other])
+    leader, follower = group.leader_first([one, other])
+    broker.expect_equal("the protocol", leader.answer.protocol_name, "range")
+    again = successor(follower)
+    again.protocols = {"sticky": both["sticky"]}
+    again.begin_join()
+    group.await_rebalance(leader)
+    leader.begin_join()
+    for member in (again, leader):
+        member.expect_joined()
+        broker.expect_equal("the protocol afterwards", member.answer.protocol_name, "sticky")
+    broker.expect_equal("the generation", again.generation, follower.generation + 1)

@@ -12,7 +12,7 @@ K = TypeVar("K")
 
 
 class Timers(Generic[K]):
-    """Deadlines by key. Each heartbeat moves one: a later deadline only changes a number, and is sorted in when the old one passes."""
+    """Deadlines by key. A later one, as each heartbeat makes, only changes a number, and is sorted in when the old one passes."""
 
     def __init__(self) -> None:
         self._deadlines: dict[K, TimestampMs] = {}

@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.batches import TRANSACTIONAL, batch
+from conformance.batches import NONE as UNCOMPRESSED
+from conformance.batches import TRANSACTIONAL, Record, batch
 from conformance.broker import TRANSACTION, Broker, Topic, error_name, only
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode
@@ -194,9 +195,9 @@ class TransactionalClient:
     # ---- partitions and groups
 
     def produce(
-        self, topic: Topic, *values: bytes, partition: int = 0, sequence: int | None = None,
+        self, topic: Topic, *values: Record | bytes, partition: int = 0, sequence: int | None = None,
         identity: tuple[int, int] | None = None, patient: bool = True, version: int | None = None,
-        attributes: int = TRANSACTIONAL, transactional_id: str | None = "",
+        attributes: int = TRANSACTIONAL, codec: int = UNCOMPRESSED, transactional_id: str | None = "",
     ) -> Any:  # fmt: skip
         """One batch; gives the partition's result. A success moves this client's sequence on.
 
@@ -205,7 +206,14 @@ class TransactionalClient:
         """
         id, epoch = identity or self.identity
         first = self._sequences.get((topic, partition), 0) if sequence is None else sequence
-        data = batch(*values, attributes=attributes, producer_id=id, producer_epoch=epoch, base_sequence=first)
+        data = batch(
+            *values,
+            codec=codec,
+            attributes=attributes | codec,
+            producer_id=id,
+            producer_epoch=epoch,
+            base_sequence=first,
+        )
         version = self.protocol.produce if version is None else version
         name = self.name if transactional_id == "" else transactional_id
         result = answered_for_good(
@@ -219,13 +227,13 @@ class TransactionalClient:
             self._sequences[topic, partition] = first + len(values)
         return result
 
-    def write(self, topic: Topic, *values: bytes, partition: int = 0) -> int:
+    def write(self, topic: Topic, *values: Record | bytes, partition: int = 0, codec: int = UNCOMPRESSED) -> int:
         """Produce in a transaction what must succeed, after adding the partition where the protocol asks for it; gives
         the base offset."""
         if self.protocol.adds and (topic, partition) not in self._added:
             expect_agreed("AddPartitionsToTxn", self.add(topic, partition))
             self._added.add((topic, partition))
-        result = self.produce(topic, *values, partition=partition)
+        result = self.produce(topic, *values, partition=partition, codec=codec)
         expect_agreed("Produce in a transaction", result.error_code)
         return result.base_offset
 

@@ -1,0 +1,204 @@
+"""TXV: what is seen of transactions. Nothing before its end, and all of it or nothing afterwards."""
+
+from conformance.batches import batch, values
+from conformance.broker import READ_COMMITTED, READ_UNCOMMITTED, Broker
+from conformance.read_committed import ABORT, COMMIT, expect_committed, markers
+from conformance.requirement import MUST, requirement
+from conformance.transaction_client import TRANSACTIONS, Protocol, TransactionalClient, expect_agreed, in_each_protocol
+from reference.protocol.errors import ErrorCode
+
+PARTITIONS = 5
+
+
+@requirement(
+    "TXV-01",
+    level=MUST,
+    source="KIP-98; UnifiedLog.lastStableOffset",
+    sentence="While a transaction is open, read_committed sees nothing from its first record in the partition on: neither "
+    "plain records nor those of transactions that were committed since.",
+    accepted="the records before it; the others when it has ended; another partition is not held up",
+    apis=TRANSACTIONS,
+)
+def behind_an_open_transaction(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic(2)
+        slow, quick = TransactionalClient(broker, protocol), TransactionalClient(broker, protocol)
+        broker.append(topic, batch(b"before"))
+        slow.write(topic, b"open")
+        quick.write(topic, b"quick")
+        quick.write(topic, b"elsewhere", partition=1)
+        quick.finish(committed=True)
+        broker.append(topic, batch(b"plain"))
+        expect_committed(broker, "while it is open", topic, b"before")
+        expect_committed(broker, "in the other partition", topic, b"elsewhere", partition=1)
+        slow.finish(committed=True)
+        expect_committed(broker, "when it has ended", topic, b"before", b"open", b"quick", b"plain")
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXV-02",
+    level=MUST,
+    source="KIP-98; FetchResponse.AbortedTransactions",
+    sentence="After a commit all records of the transaction count, in every partition; after an abort none ever does.",
+    accepted="a read_committed consumer, who leaves out what the answers list as aborted, gets all of them, or none, in each of "
+    "three partitions, and the plain records between them",
+    apis=TRANSACTIONS,
+)
+def all_or_nothing(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic(3)
+        client = TransactionalClient(broker, protocol)
+        wanted: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+        for number, ends_well in enumerate((True, False, False, True)):
+            for partition, counting in wanted.items():
+                own = [b"%d-%d-%d" % (number, partition, each) for each in range(3)]
+                client.write(topic, *own[:2], partition=partition)
+                plain = b"plain-%d" % number
+                broker.append(topic, batch(plain), partition=partition)
+                client.write(topic, own[2], partition=partition)
+                counting += [*own[:2], plain, own[2]] if ends_well else [plain]
+            client.finish(committed=ends_well)
+        for partition, counting in wanted.items():
+            expect_committed(broker, f"partition {partition}", topic, *counting, partition=partition)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXV-03",
+    level=MUST,
+    source="KIP-98; FetchIsolation.HIGH_WATERMARK",
+    sentence="read_uncommitted sees the records of open and of aborted transactions, and is told of no aborted ones.",
+    accepted="all records in the order of the log, before and after the abort; the list of aborted transactions is null",
+    apis=TRANSACTIONS,
+)
+def uncommitted_reads(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic()
+        client = TransactionalClient(broker, protocol)
+        client.write(topic, b"1")
+        broker.append(topic, batch(b"plain"))
+        client.write(topic, b"2")
+        for told in ("open", "aborted"):
+            found = broker.fetch(topic, 0, isolation=READ_UNCOMMITTED)
+            broker.expect_equal(f"{told}: the records", values(found.records or b""), [b"1", b"plain", b"2"])
+            broker.expect_equal(f"{told}: the list of aborted ones", found.aborted_transactions, None)
+            if told == "open":
+                client.finish(committed=False)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXV-06",
+    level=MUST,
+    source="UnifiedLog.lastStableOffset; FetchResponse.LastStableOffset",
+    sentence="The last stable offset is the first offset of the earliest open transaction, and the high watermark where none is "
+    "open; it never goes back.",
+    accepted="the same from ListOffsets and from Fetch, at or below the high watermark, after each step of three transactions "
+    "that overlap",
+    apis=TRANSACTIONS,
+)
+def the_last_stable_offset(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic()
+        one, two, three = (TransactionalClient(broker, protocol) for _ in range(3))
+
+        def expect_stable(what: str, offset: int | None) -> None:
+            found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
+            end = broker.end_offset(topic)
+            told = broker.end_offset(topic, isolation=READ_COMMITTED), found.last_stable_offset, found.high_watermark
+            broker.expect_equal(what, told, (end if offset is None else offset, end if offset is None else offset, end))
+
+        expect_stable("an empty log", None)
+        broker.append(topic, batch(b"plain"))
+        expect_stable("a plain record", None)
+        one.write(topic, b"1")
+        expect_stable("the first is open", 1)
+        two.write(topic, b"2")
+        three.write(topic, b"3")
+        one.write(topic, b"1")
+        two.finish(committed=True)
+        expect_stable("the second has ended", 1)
+        one.finish(committed=False)
+        expect_stable("the first has ended", 3)
+        one.write(topic, b"1")
+        expect_stable("the first begins again", 3)
+        three.finish(committed=True)
+        expect_stable("the third has ended", 7)
+        one.finish(committed=True)
+        expect_stable("all have ended", None)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXV-07",
+    level=MUST,
+    source="KIP-98; TransactionMarkerChannelManager",
+    sentence="When the end of a transaction is seen in one of its partitions, the others follow soon, with the same outcome.",
+    accepted="each of five topics gets one marker of the same kind; CompleteCommit and CompleteAbort are told only when all have "
+    "it",
+    apis=TRANSACTIONS,
+)
+def one_outcome(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topics = [broker.topic() for _ in range(PARTITIONS)]
+        client = TransactionalClient(broker, protocol)
+        for number, ends_well in enumerate((True, False, True)):
+            for topic in topics:
+                client.write(topic, b"%d" % number)
+            expect_agreed("EndTxn", client.end(committed=ends_well).error_code)
+            broker.eventually(
+                lambda number=number: any(len(markers(broker.log(topic))) > number for topic in topics),
+                "a marker in one of the partitions",
+            )
+            broker.eventually(
+                lambda: client.state().startswith("Complete"), f"the transaction of {PARTITIONS} partitions is complete"
+            )
+            for topic in topics:
+                kinds = [marker.kind for marker in markers(broker.log(topic, offset=2 * number))]
+                broker.expect_equal(f"the markers in {topic.name}", kinds, [COMMIT if ends_well else ABORT])
+        for topic in topics:
+            expect_committed(broker, "what counts", topic, b"0", b"2")
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXV-12",
+    level=MUST,
+    source="KIP-98 (zombie fencing); ProducerAppendInfo.checkProducerEpoch",
+    sentence="A batch of a producer that another one with its transactional id has replaced is refused and never seen, whether "
+    "or not the new one has written to the partition.",
+    accepted="INVALID_PRODUCER_EPOCH(47) before the new one's first write, while its transaction is open, and after it; the "
+    "new one's records alone count",
+    apis=TRANSACTIONS,
+)
+def zombies(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic(2)
+        old = TransactionalClient(broker, protocol)
+        old.write(topic, b"old")
+        old.finish(committed=True)
+        zombie = old.identity
+        new = TransactionalClient(broker, protocol, old.name)
+
+        def refused(what: str) -> None:
+            for partition, sequences in ((0, (0, 1)), (1, (0,))):
+                for sequence in sequences:
+                    result = old.produce(topic, b"late", partition=partition, sequence=sequence, identity=zombie)
+                    told = f"{what}, partition {partition}, sequence {sequence}"
+                    broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what=told)
+
+        refused("before the first write")
+        new.write(topic, b"new")
+        refused("while the new one's is open")
+        new.finish(committed=True)
+        refused("after it")
+        expect_committed(broker, "what counts", topic, b"old", b"new")
+        broker.expect_equal("the log end offset of the other partition", broker.end_offset(topic, 1), 0)
+
+    in_each_protocol(broker, judge)

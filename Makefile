@@ -6,7 +6,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: run test test-slow setup check table lock clean
+.PHONY: run test test-slow setup check table image lock clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc
@@ -43,8 +43,15 @@ table: setup ## write the message table anew from Kafka's jars
 	$(BIN)/python -m linearizability.targets.artifacts fetch kafka-4.3.1 kafka-4.4.0 kafka-3.9.2
 	$(BIN)/python -m reference.protocol.generate $(foreach release,3.9.2 4.3.1 4.4.0,--jars $(release)=.cache/artifacts/kafka-$(release))
 
+image: setup ## a container image named tidegauge, from BASE_IMAGE (any with this Python and pip); then hunt --backend docker --image tidegauge
+	@test -n "$(BASE_IMAGE)" || { echo "make image BASE_IMAGE=python:3.11-slim, or any other image with Python and pip"; exit 1; }
+	rm -rf build/wheels && mkdir -p build
+	grep -oE '^[A-Za-z0-9_.-]+(\[[^]]*\])?==[^ ;]+' requirements.lock > build/constraints.txt
+	$(BIN)/python -m pip wheel --quiet --wheel-dir build/wheels -c build/constraints.txt pydantic typer rich cramjam crc32c pyroute2
+	docker build --network none --build-arg BASE_IMAGE=$(BASE_IMAGE) -f linearizability/targets/container/Dockerfile -t tidegauge .
+
 lock: ## resolve the dependencies anew (uv makes the lock; it is not needed otherwise)
 	uv pip compile pyproject.toml --extra test --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
 
 clean:
-	rm -rf .venv .cache results .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache build results .pytest_cache .ruff_cache .hypothesis

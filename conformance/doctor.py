@@ -101,8 +101,11 @@ def _namespaces() -> Check:
 
 
 def _docker() -> Check:
-    if not shutil.which("docker"):
-        return Check(name="docker", state="missing", advice="Only `hunt --docker` needs it: apt install docker.io.")
+    from linearizability.targets.docker import obstacle
+
+    reason = obstacle()
+    if reason:
+        return Check(name="docker", state="missing", advice=f"Only `hunt --backend docker` needs it: {reason}.")
     return Check(name="docker", state="ok", found=shutil.which("docker") or "")
 
 

@@ -69,6 +69,7 @@ class Backend(StrEnum):
     AUTO = "auto"
     PLAIN = "plain"
     NETNS = "netns"
+    DOCKER = "docker"
 
 
 class Acks(StrEnum):
@@ -113,9 +114,13 @@ def hunt(
     backend: Annotated[
         Backend,
         typer.Option(
-            help="plain processes, or each node in a network namespace; auto: namespaces for clusters on Linux."
+            help="plain processes, or each node in a network namespace or in a container; auto: namespaces for "
+            "clusters on Linux."
         ),
     ] = Backend.AUTO,
+    image: Annotated[
+        str, typer.Option(help="What containers are made of; without it, of this machine's own programs.")
+    ] = "",
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Json = False,
 ) -> int:
@@ -136,6 +141,7 @@ def hunt(
         unclean_election=unclean_election,
         config=_properties(config or []),
         engine=engine.value,
+        image=image,
     )
     plan = _on_backend(plan, backend)
     return _carry_out(plan, new_run_folder("hunt", target, results), (), as_json)
@@ -202,7 +208,7 @@ def _on_backend(plan: Any, backend: Backend) -> Any:
     """The plan with a backend chosen. Errors: typer.BadParameter where the wanted one cannot be had."""
     from linearizability.faults.hunt import planned_target
     from linearizability.faults.sandbox import obstacle
-    from linearizability.targets import WrongTarget
+    from linearizability.targets import WrongTarget, docker
     from linearizability.targets.cluster import Cluster
 
     try:
@@ -212,6 +218,11 @@ def _on_backend(plan: Any, backend: Backend) -> Any:
     cluster = isinstance(sketch, Cluster) and sketch.size > 1
     if backend is Backend.PLAIN or (backend is Backend.AUTO and not cluster):
         return plan
+    if backend is Backend.DOCKER:
+        reason = docker.obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
+        if reason:
+            raise typer.BadParameter(f"no containers: {reason}", param_hint="--backend")
+        return plan.model_copy(update={"backend": "docker"})
     reason = obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
     if reason and backend is Backend.NETNS:
         raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")

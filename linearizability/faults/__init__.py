@@ -7,6 +7,7 @@
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, clients, flaky
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
+- `docker_network`, `link_agent`   hosts in containers, and what turns their links off and on
 - `nemesis`   carries a schedule out and heals everything afterwards
 - `hunt`      target, workload, schedule and verdict together
 """

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Literal
 
-from linearizability.faults.network import Network, groups_cut
+from linearizability.faults.network import Links, groups_cut
 from linearizability.faults.strike import Strike, Who
 from linearizability.targets.target import Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
@@ -18,7 +18,7 @@ ASK_TIMEOUT_S = 5.0
 class World:
     """The target under attack: who leads, who is down, who is frozen."""
 
-    def __init__(self, target: Target, topic: str, network: Network | None = None) -> None:
+    def __init__(self, target: Target, topic: str, network: Links | None = None) -> None:
         self.target = target
         self.topic = topic
         self.network = network
@@ -178,7 +178,7 @@ def register(kind: type[Fault]) -> type[Fault]:
     return kind
 
 
-def select(names: Sequence[str], target: Target, network: Network | None) -> list[str]:
+def select(names: Sequence[str], target: Target, network: Links | None) -> list[str]:
     """The faults asked for by name, or all that this target and backend offer. Errors: TargetError with the reason."""
     if list(names) == ["none"]:
         return []
@@ -205,7 +205,7 @@ def _served(target: Target) -> Collection[int]:
     return ()
 
 
-def _obstacle(fault: Fault, target: Target, network: Network | None, served: Collection[int]) -> str:
+def _obstacle(fault: Fault, target: Target, network: Links | None, served: Collection[int]) -> str:
     missing = [hook for hook in fault.hooks if hook not in target.hooks]
     if missing:
         return f"needs the hook {missing[0]}, which {target.spec} does not offer"

@@ -28,15 +28,17 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from linearizability.faults import all_faults
+from linearizability.faults.docker_network import DockerNetwork
 from linearizability.faults.fault import World, select
 from linearizability.faults.nemesis import Nemesis
-from linearizability.faults.network import Network
+from linearizability.faults.network import Links, Network
 from linearizability.faults.reduction import reduce
 from linearizability.faults.schedule import Schedule, draw
 from linearizability.history.contract import Acks
 from linearizability.history.recorder import Recorder
 from linearizability.targets import Target, TargetError, open_target
 from linearizability.targets.cluster import Cluster
+from linearizability.targets.docker import open_image
 from linearizability.targets.hosts import Host
 from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster
 from linearizability.workload.clients import Clients
@@ -86,9 +88,11 @@ class Plan(BaseModel):
     config: dict[str, str] = Field(default={}, description="broker properties beside FAST_FAILOVER")
     reduce_minutes: float = Field(default=0, ge=0, description="how long a found schedule may be made smaller; 0: not")
     engine: str = Field(default="both", pattern="^(both|local|spark)$")
-    backend: Literal["plain", "netns"] = Field(
-        default="plain", description="processes side by side, or each in a network namespace inside a sandbox"
+    backend: Literal["plain", "netns", "docker"] = Field(
+        default="plain",
+        description="processes side by side, each in a network namespace inside a sandbox, or in a container",
     )
+    image: str = Field(default="", description="what containers are made of; empty: of this machine's own programs")
 
     @property
     def round_s(self) -> float:
@@ -175,15 +179,16 @@ def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None
     return open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts)
 
 
-def open_on_backend(plan: Plan, folder: Path, stack: ExitStack) -> tuple[Target, Network | None]:
+def open_on_backend(plan: Plan, folder: Path, stack: ExitStack) -> tuple[Target, Links | None]:
     """Start the target where the plan wants it. Errors: TargetError."""
     if plan.backend == "plain":
         return stack.enter_context(planned_target(plan, folder)), None
     sketch = planned_target(plan, folder)
     if not isinstance(sketch, Cluster):
-        raise TargetError(f"{plan.target} brings its own processes: they cannot be put into network namespaces")
-    services = int(isinstance(sketch, ZooKeeperKafkaCluster))
-    network = stack.enter_context(Network(sketch.size + services))
+        raise TargetError(f"{plan.target} brings its own processes: they cannot be put on a network of ours")
+    places = sketch.size + int(isinstance(sketch, ZooKeeperKafkaCluster))
+    made = DockerNetwork(places, open_image(plan.image)) if plan.backend == "docker" else Network(places)
+    network = stack.enter_context(made)
     return stack.enter_context(planned_target(plan, folder, network.hosts)), network
 
 
@@ -236,7 +241,7 @@ class Round:
         self,
         plan: Plan,
         target: Target,
-        network: Network | None,
+        network: Links | None,
         folder: Path,
         seed: int,
         topic: str,

@@ -22,8 +22,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from linearizability.faults.link_agent import NOBODY, PERMANENT
 from linearizability.targets.hosts import Host
 from linearizability.targets.target import TargetError
 
@@ -32,11 +33,20 @@ CLIENTS = 0
 """The number of the place where clients run: the sandbox itself. Hosts are numbered from 1 on, as nodes are."""
 CLIENTS_ADDRESS = f"{SUBNET}.254"
 PREFIX_LENGTH = 24
-NOBODY = "02:77:00:00:ff:ff"
-"""A hardware address that no interface has."""
-PERMANENT = 128
-"""The kernel's NUD_PERMANENT: a neighbour that is not asked for."""
 HOLDER_WITHIN_S = 10.0
+
+
+class Links(Protocol):
+    """What faults want of a network, whatever it is made of."""
+
+    @property
+    def places(self) -> list[int]: ...
+
+    def cut(self, sender: int, receiver: int) -> None: ...
+
+    def join(self, sender: int, receiver: int) -> None: ...
+
+    def heal(self) -> None: ...
 
 
 class Network:

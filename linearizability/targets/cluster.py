@@ -18,7 +18,6 @@ from typing import Any
 
 from linearizability.targets import leash
 from linearizability.targets.hosts import Host, plain_hosts
-from linearizability.targets.ports import free_ports
 from linearizability.targets.process import Process
 from linearizability.targets.target import Node, Target, TargetError
 from linearizability.targets.wire import answers, known_brokers
@@ -217,7 +216,7 @@ class Cluster(Target):
         for host in self.hosts[: self.size]:
             if host.address not in taken:
                 sharing = sum(other.address == host.address for other in self.hosts[: self.size])
-                taken[host.address] = free_ports(2 * sharing, "127.0.0.1" if host.prefix else host.address)
+                taken[host.address] = host.free_ports(2 * sharing)
             ports.append((taken[host.address].pop(), taken[host.address].pop()))
         self.members = []
         for number, (host, (port, controller_port)) in enumerate(
@@ -225,7 +224,7 @@ class Cluster(Target):
         ):
             folder = home / f"node-{number}"
             folder.mkdir()
-            process = Process(f"node {number} of {self.spec}", [], folder / "node.log", folder=folder)
+            process = host.process(f"node {number} of {self.spec}", folder / "node.log", folder)
             node = Node(number, host.address, port)
             self.members.append(Member(node, controller_port, host, folder, process, {}))
         for member in self.members:

@@ -1,7 +1,11 @@
-"""Where nodes and clients live: an address, and the words before a command that make it run there."""
+"""Where nodes and clients live: an address, and how a process is made that runs there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from linearizability.targets.ports import free_ports
+from linearizability.targets.process import Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +15,14 @@ class Host:
     address: str = "127.0.0.1"
     prefix: tuple[str, ...] = ()
     """Goes before the command: it must become the command (exec), so that signals reach it."""
+
+    def process(self, name: str, log: Path, folder: Path) -> Process:
+        """A process that will run here, once it has a command."""
+        return Process(name, [], log, folder=folder)
+
+    def free_ports(self, count: int) -> list[int]:
+        """Ports that nobody uses here, as far as can be known from where we are."""
+        return free_ports(count, "127.0.0.1" if self.prefix else self.address)
 
 
 def plain_hosts(count: int) -> Sequence[Host]:

@@ -12,7 +12,6 @@ from linearizability.targets.cluster import POLL_S, START_WITHIN_S, Member, smal
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka import SMALL_BROKER, SMALL_JVM, KafkaCluster
 from linearizability.targets.kafka_start import class_path
-from linearizability.targets.ports import free_ports
 from linearizability.targets.process import Process
 from linearizability.targets.target import TargetError
 
@@ -69,8 +68,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
         """A broker of these releases makes its own folder."""
 
     def lay_out(self, home: Path) -> None:
-        probe = "127.0.0.1" if self.zookeeper_host.prefix else self.zookeeper_host.address
-        (self.zookeeper_port,) = free_ports(1, probe)
+        (self.zookeeper_port,) = self.zookeeper_host.free_ports(1)
         folder = home / "zookeeper"
         folder.mkdir()
         self.zookeeper_data = folder / "data"
@@ -89,7 +87,8 @@ class ZooKeeperKafkaCluster(KafkaCluster):
             *self.zookeeper_host.prefix, java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             *self.logging(), "-cp", class_path(self.jars), "org.apache.zookeeper.server.ZooKeeperServerMain", settings,
         ]  # fmt: skip
-        self.zookeeper = Process(f"ZooKeeper of {self.spec}", command, folder / "node.log", folder=folder)
+        self.zookeeper = self.zookeeper_host.process(f"ZooKeeper of {self.spec}", folder / "node.log", folder)
+        self.zookeeper.command = [str(part) for part in command]
         super().lay_out(home)
 
     def start_all(self) -> None:

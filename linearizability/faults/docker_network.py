@@ -1,0 +1,142 @@
+"""A network of containers: what `network` does with namespaces of its own, done with Docker's.
+
+Each place is a host container on one bridge without a way out. A link is cut by its sender, who is told a hardware
+address that nobody has (`link_agent`). What clients send cannot be cut so, for they are not in a container: a link from
+the clients to a node is cut by cutting the way back, which is as good where answers are needed.
+"""
+
+import json
+import secrets
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from linearizability.faults.network import CLIENTS
+from linearizability.targets import leash
+from linearizability.targets.docker import LABEL, DockerHost, Image, docker, remove_leftovers, run_words
+from linearizability.targets.hosts import Host
+from linearizability.targets.target import TargetError
+
+SUBNET = "172.31.77"
+GATEWAY = f"{SUBNET}.254"
+
+
+class DockerNetwork:
+    """Hosts on a bridge. A context manager; its methods may be called from any thread."""
+
+    def __init__(self, hosts: int, image: Image) -> None:
+        self.size = hosts
+        self.image = image
+        self.name = f"tidegauge-{secrets.token_hex(4)}"
+        self._agents: dict[int, subprocess.Popen[str]] = {}
+        self._cuts: Counter[tuple[int, int]] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def hosts(self) -> Sequence[Host]:
+        """Where node 1, 2 … run."""
+        return [
+            DockerHost(_address(place), container=self._container(place), image=self.image) for place in self._agents
+        ]
+
+    @property
+    def places(self) -> list[int]:
+        """All hosts, and the place of the clients."""
+        return list(range(self.size + 1))
+
+    def __enter__(self) -> "DockerNetwork":
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- cuts
+
+    def cut(self, sender: int, receiver: int) -> None:
+        """From now on nothing that the sender sends reaches the receiver."""
+        link = _way(sender, receiver)
+        with self._lock:
+            self._cuts[link] += 1
+            self._tell(link, "cut")
+
+    def join(self, sender: int, receiver: int) -> None:
+        """Take one cut back; the link works again when no fault wants it cut."""
+        link = _way(sender, receiver)
+        with self._lock:
+            self._cuts[link] = max(0, self._cuts[link] - 1)
+            if not self._cuts[link]:
+                self._tell(link, "join")
+
+    def heal(self) -> None:
+        """Take all cuts back."""
+        with self._lock:
+            for link in [link for link, count in self._cuts.items() if count]:
+                self._tell(link, "join")
+            self._cuts.clear()
+
+    def _tell(self, link: tuple[int, int], what: str) -> None:
+        """Errors: TargetError when the sender's agent does not do it."""
+        sender, receiver = link
+        self._ask(sender, {what: _address(receiver)})
+
+    def _ask(self, place: int, order: dict[str, Any]) -> None:
+        agent = self._agents[place]
+        assert agent.stdin is not None and agent.stdout is not None
+        with suppress(OSError):
+            agent.stdin.write(json.dumps(order) + "\n")
+            agent.stdin.flush()
+        answer = agent.stdout.readline().strip()
+        if answer != "done":
+            raise TargetError(f"the host {self._container(place)} did not do {order}: {answer or 'it has ended'}")
+
+    # ---- building
+
+    def _build(self) -> None:
+        remove_leftovers()
+        docker(
+            "network", "create", "--internal", "--subnet", f"{SUBNET}.0/24", "--gateway", GATEWAY,
+            "--label", f"{LABEL}={leash.owner()}", self.name,
+        )  # fmt: skip
+        for place in range(1, self.size + 1):
+            command = [
+                *run_words(), "--interactive", "--name", self._container(place), "--network", self.name,
+                "--ip", _address(place), "--cap-add", "NET_ADMIN", *self.image.words(), self.image.name,
+                self.image.python, "-m", "linearizability.faults.link_agent",
+            ]  # fmt: skip
+            self._agents[place] = leash.start(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        for place in self._agents:
+            self._ask(place, {})
+
+    def close(self) -> None:
+        """Remove the containers and the network. May be called twice; never raises."""
+        for place, agent in self._agents.items():
+            with suppress(TargetError):
+                docker("rm", "--force", self._container(place))
+            agent.kill()
+            agent.wait()
+            leash.let_go(agent.pid)
+        self._agents.clear()
+        with suppress(TargetError):
+            docker("network", "rm", self.name)
+
+    def _container(self, place: int) -> str:
+        return f"{self.name}-host-{place}"
+
+
+def _way(sender: int, receiver: int) -> tuple[int, int]:
+    """The link that is cut in the place of one that begins at the clients."""
+    return (receiver, sender) if sender == CLIENTS else (sender, receiver)
+
+
+def _address(place: int) -> str:
+    return GATEWAY if place == CLIENTS else f"{SUBNET}.{place}"

@@ -1,0 +1,35 @@
+"""Turns the links of the network namespace that it runs in off and on: `python -m linearizability.faults.link_agent`.
+
+Orders come as JSON lines, each with at most one link: `{"cut": ADDRESS}`, `{"join": ADDRESS}`, or `{}`, which only asks
+whether anybody is there. Each is answered with `done`, or with what went wrong. The end of the input is the end.
+"""
+
+import json
+import sys
+
+INTERFACE = "eth0"
+NOBODY = "02:77:00:00:ff:ff"
+"""A hardware address that no interface has."""
+PERMANENT = 128
+"""The kernel's NUD_PERMANENT: a neighbour that is not asked for."""
+
+
+def main() -> None:
+    from pyroute2 import IPRoute
+
+    with IPRoute() as link:
+        (interface,) = link.link_lookup(ifname=INTERFACE)
+        for line in sys.stdin:
+            try:
+                order = json.loads(line)
+                if "cut" in order:
+                    link.neigh("replace", dst=order["cut"], lladdr=NOBODY, ifindex=interface, state=PERMANENT)
+                if "join" in order:
+                    link.neigh("del", dst=order["join"], ifindex=interface)
+                print("done", flush=True)
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

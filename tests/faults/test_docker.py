@@ -1,0 +1,135 @@
+"""Containers as nodes: hurt, cut off, removed. With a Docker daemon; what needs none is tested everywhere."""
+
+import socket
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from linearizability.faults.docker_network import GATEWAY, DockerNetwork
+from linearizability.targets import docker
+from linearizability.targets.docker import Image, open_image
+from linearizability.targets.target import TargetError
+
+OBSTACLE = docker.obstacle()
+needs_docker = pytest.mark.skipif(bool(OBSTACLE), reason=f"no Docker: {OBSTACLE}")
+SERVE = "import socket; s = socket.create_server(('0.0.0.0', 7000))\nwhile True: s.accept()[0].sendall(b'x')"
+
+
+def test_without_docker_there_is_a_reason(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert docker.obstacle() == "docker is not installed (Debian: docker.io)"
+
+
+def test_without_a_daemon_there_is_a_reason(monkeypatch, tmp_path):
+    (tmp_path / "docker").write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert docker.obstacle() == "docker version: Cannot connect to the Docker daemon"
+    with pytest.raises(TargetError, match="Cannot connect"):
+        open_image()
+
+
+def test_an_image_of_its_own_has_its_own_interpreter():
+    image = Image("tidegauge")
+    assert image.words() == []
+    assert image.command([sys.executable, "-m", "tidegauge"]) == ["python3", "-m", "tidegauge"]
+
+
+@pytest.fixture(scope="module")
+def network():
+    with DockerNetwork(2, open_image()) as network:
+        yield network
+    assert docker.docker("network", "ls", "--quiet", "--filter", f"name={network.name}") == ""
+
+
+@pytest.fixture
+def node(network, tmp_path):
+    folder = tmp_path / "node"
+    folder.mkdir()
+    process = network.hosts[0].process("a node", folder / "node.log", folder)
+    process.command = [sys.executable, "-u", "-c", SERVE]
+    process.start()
+    yield process
+    process.kill()
+
+
+def answers(address: str) -> bool:
+    with closing(socket.socket()) as probe:
+        probe.settimeout(0.5)
+        try:
+            probe.connect((address, 7000))
+            return probe.recv(1) == b"x"
+        except OSError:
+            return False
+
+
+def becomes(wanted: bool, address: str) -> bool:
+    until = time.monotonic() + 20
+    while answers(address) is not wanted:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@needs_docker
+def test_a_node_is_frozen_killed_and_started_again(network, node):
+    address = network.hosts[0].address
+    assert becomes(True, address)
+    node.pause()
+    assert becomes(False, address) and node.running
+    node.resume()
+    assert becomes(True, address)
+    node.kill()
+    assert not node.running and becomes(False, address)
+    node.start()
+    assert becomes(True, address)
+
+
+@needs_docker
+def test_a_kill_reaches_a_container_that_is_still_coming(network, node):
+    node.kill()
+    threading.Thread(target=node.start).start()
+    until = time.monotonic() + 10
+    while not node.running:
+        assert time.monotonic() < until
+    node.kill()
+    assert not node.running
+
+
+@needs_docker
+def test_a_cut_outlives_the_node_and_heals(network, node):
+    address = network.hosts[0].address
+    assert becomes(True, address)
+    network.cut(1, 0)
+    assert becomes(False, address)
+    node.kill()
+    node.start()
+    assert becomes(False, address)
+    network.cut(0, 1)
+    network.join(1, 0)
+    assert not answers(address), "the way from the clients is still cut"
+    network.join(0, 1)
+    assert becomes(True, address)
+    network.cut(1, 2)
+    assert answers(address), "another link is another's"
+    network.heal()
+
+
+@needs_docker
+def test_an_agent_that_cannot_do_it_says_so(network):
+    with pytest.raises(TargetError, match="did not do"):
+        network._ask(1, {"cut": "no address"})
+    network._ask(1, {})
+    assert GATEWAY.endswith(".254")
+
+
+@needs_docker
+def test_leftovers_of_the_dead_are_removed(network):
+    owner = f"{docker.leash.owner().split('/')[0]}/4194999/1"
+    docker.docker("network", "create", "--internal", "--label", f"{docker.LABEL}={owner}", "tidegauge-left-over")
+    assert docker.remove_leftovers() == ["tidegauge-left-over"]
+    assert network.name in docker.docker("network", "ls", "--format", "{{.Name}}")

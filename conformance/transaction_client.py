@@ -67,6 +67,8 @@ IMPLICIT = Protocol("TV2", produce=12, add_offsets=4, commit_offsets=5, end=5, a
 """KIP-890: the first write adds, and each end of a transaction raises the epoch."""
 ADD_PARTITIONS_VERSION = 3
 """The last version of AddPartitionsToTxn that is for clients."""
+ANSWERED_WITHIN_S = 30.0
+"""How long a coordinator may take; it waits for a frozen follower to leave its ISR."""
 MANY = 100
 """How many requests wait on one connection at a time."""
 TRANSACTIONS = {"AddPartitionsToTxn": 0, "EndTxn": 0, "DescribeTransactions": 0}
@@ -97,6 +99,8 @@ class TransactionalClient:
         self.broker, self.protocol, self.timeout_ms = broker, protocol, timeout_ms
         self.name = broker.unused_name("txn") if name is None else name
         self.id, self.epoch = NOBODY, NOBODY
+        self.asked: tuple[str, int] | None = None
+        """A broker that is asked instead of the coordinator; its answers are taken as they are."""
         self._sequences: dict[tuple[Topic, int], int] = {}
         self._added: set[tuple[Topic, int]] = set()
         if initialised:
@@ -278,12 +282,15 @@ class TransactionalClient:
         self._added.clear()
 
     def _answered(self, request: Any, version: int | None, errors: Callable[[Any], set[int]], *, patient: bool) -> Any:
+        def ask() -> Any:
+            address = self.asked or self.broker.coordinator(self.name, TRANSACTION)
+            return self.broker.call(request, version, to=address, timeout_s=ANSWERED_WITHIN_S)
+
+        if self.asked:
+            return ask()
+        waited_out = LOADING | COMPLETING if patient else LOADING
         return answered_for_good(
-            self.broker,
-            lambda: self.broker.call(request, version, to=self.broker.coordinator(self.name, TRANSACTION)),
-            errors,
-            f"{type(request).__name__} of {self.name}",
-            waited_out=LOADING | COMPLETING if patient else LOADING,
+            self.broker, ask, errors, f"{type(request).__name__} of {self.name}", waited_out=waited_out
         )
 
 

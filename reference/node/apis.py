@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reference.node import (
     configs,
     controlling,
+    described_transactions,
     fetch,
     find_coordinator,
     groups,
@@ -18,6 +19,8 @@ from reference.node import (
     produce,
     producers,
     topics,
+    transaction_requests,
+    write_markers,
 )  # fmt: skip
 from reference.node.controller import is_controllers_own
 from reference.node.release import BROKER, is_served_on, versions_of
@@ -35,6 +38,8 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS, CREATE_TOPICS, DEL
 DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 21, 22, 23, 32, 33
 DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 35, 37, 44, 60
 DESCRIBE_PRODUCERS, DESCRIBE_TOPIC_PARTITIONS = 61, 75
+ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS = 24, 25, 26, 27
+DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
 ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, UNREGISTER_BROKER = 43, 45, 46, 64
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ALTER_PARTITION, ENVELOPE = 52, 53, 54, 55, 56, 58
 FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
@@ -58,7 +63,13 @@ BROKER_HANDLERS: dict[int, Handler] = {
     DESCRIBE_CONFIGS: configs.describe_configs,
     DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
     DESCRIBE_CLUSTER: metadata.describe_cluster,
+    ADD_PARTITIONS_TO_TXN: transaction_requests.add_partitions_to_txn,
+    ADD_OFFSETS_TO_TXN: transaction_requests.add_offsets_to_txn,
+    END_TXN: transaction_requests.end_txn,
+    WRITE_TXN_MARKERS: write_markers.write_txn_markers,
     DESCRIBE_PRODUCERS: producers.describe_producers,
+    DESCRIBE_TRANSACTIONS: described_transactions.describe_transactions,
+    LIST_TRANSACTIONS: described_transactions.list_transactions,
     DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
 }
 """What a broker answers itself."""

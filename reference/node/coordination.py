@@ -118,6 +118,11 @@ class Coordination(Generic[S]):
         """The shards that serve, by index of their partitions."""
         return [(index, held.shard) for index, held in self._held.items() if held.is_loaded]
 
+    def holds(self, index: int, shard: S) -> bool:
+        """Whether a shard is still the one that keeps its partition."""
+        held = self._held.get(index)
+        return held is not None and held.shard is shard and self._node.leads(held.partition)
+
     @property
     def is_loading(self) -> bool:
         """Whether some shard does not serve yet."""

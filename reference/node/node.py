@@ -36,7 +36,7 @@ from reference.node.effects import Close, ConnectionId, Effect, HangUp, Respond
 from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.forwarding import Forwarding
-from reference.node.internal_topics import OFFSETS_TOPIC
+from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.membership import Membership, State
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
@@ -46,7 +46,10 @@ from reference.node.replicas import Replicas
 from reference.node.replication import FETCH_LANE, Replication
 from reference.node.requests import Client, ParkingLot, Request
 from reference.node.topics import ParkedDeletion
+from reference.node.transactions import Transactions
+from reference.node.verification import Verification
 from reference.node.voters import Address, voters_of
+from reference.node.write_markers import AwaitedMarkers
 from reference.protocol.codec import CodecError, Part, decode_from
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.frames import UnknownVersion, decode_request, encode_response
@@ -134,12 +137,14 @@ class Node:
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
         self.supported_features = SUPPORTED_FEATURES
-        self.produces: ParkingLot[ParkedProduce | AwaitingCommit | ParkedDeletion] = ParkingLot()
+        self.produces: ParkingLot[ParkedProduce | AwaitingCommit | AwaitedMarkers | ParkedDeletion] = ParkingLot()
         self.fetches: ParkingLot[Serving] = ParkingLot()
         integer = self.configuration.integer
         self.fetch_sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.fetch_max_bytes = integer("fetch.max.bytes")
         self.groups = GroupCoordinator(groups.settings_of(self), chance)
+        self.transactions = Transactions(self, tracer)
+        self.verification = Verification(self)
         self._apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
         self.controller_listeners = _names(properties.get("controller.listener.names", ""))
         self._own_listener = properties.get("inter.broker.listener.name", "").upper()
@@ -292,6 +297,8 @@ class Node:
             if self.is_serving:
                 self.groups.tick(now)
                 groups.send_answers(self, now)
+                self.transactions.tick(now)
+                self.verification.tick(now)
                 self.replicas.tick(now)
                 self.replication.tick(now)
         self.logs.tick(now)
@@ -311,6 +318,7 @@ class Node:
             times += [self.membership.next_deadline(), self.forwarding.next_deadline()]
             if self.is_serving:
                 times += [self.groups.next_deadline(), *self.replicas.deadlines(), *self.replication.deadlines()]
+                times += [self.transactions.next_deadline(), self.verification.next_deadline()]
         return min(time for time in times if time is not None)
 
     def _emit(self, effect: Effect) -> None:
@@ -355,6 +363,7 @@ class Node:
             self._exchange(now)
             self._follow_controller(now)
             if self.is_broker and self.is_serving:
+                self.transactions.advance(now)
                 self.replication.propose(now)
                 self.replication.fetch(now)
                 self._exchange(now)
@@ -533,10 +542,12 @@ class Node:
         return Peer(epoch, found.fenced, found.in_controlled_shutdown)
 
     def on_role(self, partition: Partition, is_new_reign: bool, now: TimestampMs) -> None:
-        """A replica leads or follows anew: its fetcher, its group coordinator and who waits for it are told."""
+        """A replica leads or follows anew: its fetcher, its coordinator and who waits for it are told."""
         self.replication.on_role(partition)
         if is_new_reign and partition.topic == OFFSETS_TOPIC:
             groups.on_role(self, partition, now)
+        if is_new_reign and partition.topic == TRANSACTIONS_TOPIC:
+            self.transactions.on_role(partition, now)
         self.on_moved(partition, now)
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from reference.controller.topics import INTERNAL_TOPICS
+from reference.coordinator.transaction_state import TopicPartition
 from reference.node.effects import ConnectionId
 from reference.node.requests import Request
+from reference.node.transactional_produce import Verdict, Verdicts, has_transactional_batches, verify
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.primitives import NO_UUID, Buffer, Epoch, Offset, TimestampMs, TopicId, TopicName
@@ -15,6 +17,7 @@ from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import refuse_zstd
 from reference.replication.partition import ACKS_ALL, Partition
 from reference.storage.errors import LogError
+from reference.storage.verification import NOT_REQUIRED
 
 if TYPE_CHECKING:
     from reference.node.node import Node
@@ -31,10 +34,36 @@ RecordErrors = ProduceResponse.BatchIndexAndErrorMessage
 
 def produce(node: Node, request: Request, body: ProduceRequest, now: TimestampMs) -> ProduceResponse | None:
     """Append each partition's batch; acks=all waits for the high watermark (ACK-01 to ACK-08)."""
-    if body.transactional_id is not None:
-        return _answer(node, request, body.acks, _refuse_all(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if body.acks not in VALID_ACKS:
         return _refuse_all(body, ErrorCode.INVALID_REQUIRED_ACKS)
+    if has_transactional_batches(body):
+        return _produce_in_transaction(node, request, body, now)
+    return _append_all(node, request, body, None, now)
+
+
+def _produce_in_transaction(
+    node: Node, request: Request, body: ProduceRequest, now: TimestampMs
+) -> ProduceResponse | None:
+    """The same when the transaction's coordinator has confirmed the batches that open it (TXN-16, TXN-21)."""
+    if body.transactional_id is None:
+        return _answer(node, request, body.acks, _refuse_all(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+
+    def verified(verdicts: Verdicts, then: TimestampMs) -> None:
+        response = _append_all(node, request, body, verdicts, then)
+        if response is not None:
+            node.respond(request, response)
+
+    try:
+        verify(node, request.version, body, now, verified)
+    except KafkaError as error:
+        return _answer(node, request, body.acks, _refuse_all(body, error.code))
+    return None
+
+
+def _append_all(
+    node: Node, request: Request, body: ProduceRequest, verdicts: Verdicts | None, now: TimestampMs
+) -> ProduceResponse | None:
+    """`verdicts` are of the transactional batches, by partition; None where there is none."""
     response = ProduceResponse()
     waiting: list[_Awaited] = []
     for topic in body.topic_data:
@@ -44,7 +73,12 @@ def produce(node: Node, request: Request, body: ProduceRequest, now: TimestampMs
         for each in topic.partition_data:
             result = PartitionResponse(index=each.index, base_offset=-1, error_message=None)
             results.partition_responses.append(result)
-            appended = _append(node, request, body.acks, name, topic.topic_id, each, result, now)
+            verdict = (
+                verdicts.get(TopicPartition(name, each.index))
+                if verdicts is not None and name is not None
+                else NOT_REQUIRED
+            )
+            appended = _append(node, request, body.acks, name, topic.topic_id, each, verdict, result, now)
             if appended is not None and body.acks == ACKS_ALL:
                 partition, end = appended
                 if partition.high_watermark < end:
@@ -96,12 +130,15 @@ def _append(
     topic: TopicName | None,
     topic_id: TopicId,
     data: ProduceRequest.PartitionProduceData,
+    verdict: Verdict,
     result: PartitionResponse,
     now: TimestampMs,
 ) -> tuple[Partition, Offset] | None:
     """Append one partition's batch and fill its result; gives the offset up to which it must be committed."""
     records = cast("Buffer | None", data.records)  # decoded from a frame: never a slice of a file
     try:
+        if isinstance(verdict, Exception):
+            raise verdict
         if topic is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_ID if topic_id != NO_UUID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -113,7 +150,7 @@ def _append(
             raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request needs exactly one record batch a partition.")
         if request.version < FIRST_VERSION_WITH_ZSTD:
             refuse_zstd(records)
-        info = partition.produce(records, now, required_acks=acks)
+        info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
         return _refuse(node, partition_name=f"{topic}-{data.index}", error=error, result=result)
     result.base_offset = info.first_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reference.node import transaction_requests
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -16,15 +17,14 @@ if TYPE_CHECKING:
 
 def init_producer_id(
     node: Node, request: Request, body: InitProducerIdRequest, now: TimestampMs
-) -> InitProducerIdResponse:
-    """A fresh producer id with epoch 0 (IDM-01, IDM-02). Transactional ids have no coordinator on this node."""
+) -> InitProducerIdResponse | None:
+    """A fresh producer id with epoch 0, or a session of a transactional id (IDM-01, IDM-02)."""
     refused = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
-    if (body.producer_id == -1) != (body.producer_epoch == -1) or body.transactional_id == "":
+    if (body.producer_id == -1) != (body.producer_epoch == -1):
         refused.error_code = ErrorCode.INVALID_REQUEST
         return refused
     if body.transactional_id is not None:
-        refused.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return refused
+        return transaction_requests.init_producer_id(node, request, body, now)
     try:
         return InitProducerIdResponse(producer_id=node.next_producer_id(now), producer_epoch=0)
     except KafkaError as error:

@@ -1,0 +1,270 @@
+"""The transaction coordinator of one partition of `__transaction_state`: what becomes of its transactional ids.
+
+A decision looks at the state and gives the records that make the next one. They are appended to the partition, and replayed
+here: only then they are true, and only when they are committed anybody is told. Once a transaction's outcome is committed
+(PrepareCommit, PrepareAbort) it is carried out: whoever drives the coordinator asks `take_prepared` and has markers written
+to each partition of the transaction; `write_marker` says which have theirs; `complete_transaction` is decided when all have.
+A coordinator that comes later finds prepared transactions in the log, and has all markers written again: a partition that
+has one takes another as nothing.
+
+Source: KIP-98, KIP-360, KIP-890, KIP-664, KIP-994; org.apache.kafka `TransactionCoordinator` of 4.3.1; requirements TXN-*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reference.coordinator.transaction_endings import Ending, ending, ending_before_kip_890
+from reference.coordinator.transaction_records import (
+    KeyValue,
+    decode_key,
+    decode_value,
+    transaction_record,
+    transaction_tombstone,
+)
+from reference.coordinator.transaction_sessions import (
+    Identity,
+    NewProducerId,
+    aborted_and_fenced,
+    next_session,
+    require_session_may_begin,
+)
+from reference.coordinator.transaction_state import (
+    FOR_EVER_MS,
+    NO_EPOCH,
+    PREPARED,
+    TRANSACTION_VERSION_2,
+    State,
+    TopicPartition,
+    Transaction,
+)
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import Buffer, Epoch, TimestampMs, TransactionalId
+from reference.replication.replica import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """The broker's settings for transactions."""
+
+    max_timeout_ms: int
+    expiration_ms: int
+    allows_two_phase_commit: bool
+
+    def timeout_of(self, asked_ms: int, two_phase: bool) -> int:
+        """How long a session's transactions may be open; with two-phase commit (KIP-939) for ever (TXN-04).
+
+        Errors: KafkaError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT.
+        """
+        if two_phase:
+            if not self.allows_two_phase_commit:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return FOR_EVER_MS
+        if not 0 < asked_ms <= self.max_timeout_ms:
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        return asked_ms
+
+
+class Decided(NamedTuple):
+    """What is to be appended, and the state that it makes."""
+
+    records: list[KeyValue]
+    transaction: Transaction
+
+
+class _Own(NamedTuple):
+    """A state that was decided here and is not replayed yet: it knows the last epoch, which no record has."""
+
+    transaction: Transaction
+    value: bytes | None
+    told: Callable[[], None]
+
+
+class TransactionCoordinator:
+    """The transactional ids of one partition."""
+
+    def __init__(
+        self,
+        index: int,
+        epoch: Epoch,
+        settings: TransactionSettings,
+        version: Callable[[], int],
+        new_producer_id: NewProducerId,
+        trace: Trace | None = None,
+    ) -> None:
+        """`epoch` is the coordinator's own, `version` tells the cluster's finalized transaction.version."""
+        self.index = index
+        self.epoch = epoch
+        self.transactions: dict[TransactionalId, Transaction] = {}
+        self._settings = settings
+        self._version = version
+        self._new_producer_id = new_producer_id
+        self._trace = trace
+        self._own: dict[TransactionalId, _Own] = {}
+        self._prepared: list[TransactionalId] = []
+
+    # ---- what clients ask
+
+    def new_session(self, id: TransactionalId, timeout_ms: int, expected: Identity | None, now: TimestampMs) -> Decided:
+        """InitProducerId. A decision for PrepareAbort aborts what is open: the client is to come again (TXN-05).
+
+        Errors: KafkaError PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; as `new_producer_id`.
+        """
+        known = self.transactions.get(id)
+        if known is None:
+            known = Transaction(id, self._new_producer_id(now), NO_EPOCH, timeout_ms, updated_at=now)
+        require_session_may_begin(known, expected)
+        if known.state is State.ONGOING:
+            decided = aborted_and_fenced(known, self._version(), self._new_producer_id, now)
+        else:
+            decided = next_session(known, timeout_ms, expected, self._new_producer_id, now)
+        return self._decide(decided, lambda: self.tell("NewSession", id))
+
+    def add_partitions(
+        self,
+        id: TransactionalId,
+        identity: Identity,
+        partitions: Iterable[TopicPartition],
+        version: int,
+        now: TimestampMs,
+    ) -> Decided | None:
+        """Partitions join the transaction, which the first ones begin; None where they all have joined (TXN-10).
+
+        Errors: KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        known = self._known(id, identity)
+        added = frozenset(partitions)
+        if known.state is State.ONGOING and added <= known.partitions:
+            return None
+        names = [f"{each.topic}-{each.partition}" for each in sorted(added)]
+        decided = known.with_partitions(added, version, now)
+        return self._decide(decided, lambda: self.tell("AddPartitions", id, partitions=names))
+
+    def verify_partitions(
+        self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is in the transaction (TXN-16). Errors: as `add_partitions`."""
+        known = self._known(id, identity)
+        return {
+            each: ErrorCode.NONE if each in known.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
+        }
+
+    def _known(self, id: TransactionalId, identity: Identity) -> Transaction:
+        known = self.transactions.get(id)
+        if known is None or known.producer_id != identity.producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if known.epoch != identity.epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        if known.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return known
+
+    def end_transaction(
+        self, id: TransactionalId, identity: Identity, committed: bool, version: int, now: TimestampMs
+    ) -> tuple[Decided | None, Identity]:
+        """EndTxn in a client's transaction version: what is to be written, and who the producer is from then on.
+
+        Errors: KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE; as
+        `new_producer_id`.
+        """
+        known = self.transactions.get(id)
+        if known is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        bumps = version >= TRANSACTION_VERSION_2
+        if (ending if bumps else ending_before_kip_890)(known, identity, committed) is Ending.DONE:
+            return None, Identity(known.producer_id, known.epoch)
+        next_producer_id = self._new_producer_id(now) if bumps and known.is_exhausted else -1
+        prepared = known.prepared(committed, version, now, next_producer_id)
+        then = prepared.completed(now)
+        decided = self._decide(prepared, lambda: self.tell("EndTransaction", id, committed=committed))
+        return decided, Identity(then.producer_id, then.epoch)
+
+    # ---- carrying out
+
+    def take_prepared(self) -> list[TransactionalId]:
+        """The ids whose transactions were prepared since this was asked last, and are not complete."""
+        ids, self._prepared = self._prepared, []
+        return [id for id in ids if id in self.transactions and self.transactions[id].state in PREPARED]
+
+    def write_marker(self, id: TransactionalId, identity: Identity, partition: TopicPartition) -> bool:
+        """A partition has its marker, or is gone; True when it was the transaction's last. An old one is nothing."""
+        known = self.transactions.get(id)
+        if known is None or known.state not in PREPARED or (known.producer_id, known.epoch) != identity:
+            return False
+        self.transactions[id] = known.without(partition)
+        if self._trace is not None:
+            self.tell("WriteMarker", id, partition=f"{partition.topic}-{partition.partition}")
+        return not self.transactions[id].partitions
+
+    def complete_transaction(self, id: TransactionalId, now: TimestampMs) -> Decided:
+        """All markers are written."""
+        known = self.transactions[id]
+        assert not known.partitions
+        return self._decide(known.completed(now), lambda: self.tell("CompleteTransaction", id))
+
+    # ---- by itself
+
+    def timed_out(self, now: TimestampMs) -> list[TransactionalId]:
+        """The transactions that are open for longer than their producers said they would be (TXN-20)."""
+        return [id for id, each in self.transactions.items() if each.is_timed_out(now)]
+
+    def time_out(self, id: TransactionalId, now: TimestampMs) -> Decided:
+        """Abort a transaction and fence its producer. Errors: as `new_producer_id`."""
+        decided = aborted_and_fenced(self.transactions[id], self._version(), self._new_producer_id, now)
+        return self._decide(decided, lambda: self.tell("TimeOut", id))
+
+    def expire(self, now: TimestampMs) -> list[KeyValue]:
+        """What forgets the ids that nobody used for transactional.id.expiration.ms."""
+        due = [id for id, each in self.transactions.items() if each.is_expired(now, self._settings.expiration_ms)]
+        return [transaction_tombstone(self.transactions[id].to(State.DEAD).id) for id in due]
+
+    # ---- records
+
+    def _decide(self, transaction: Transaction, told: Callable[[], None]) -> Decided:
+        record = transaction_record(transaction, min(self._version(), 1))
+        self._own[transaction.id] = _Own(transaction, record[1], told)
+        return Decided([record], transaction)
+
+    def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Any) -> None:
+        """Take up a record, be it of this coordinator or of one before. Errors: CodecError."""
+        id = decode_key(key)
+        own = self._own.pop(id, None)
+        if value is None:
+            self.transactions.pop(id, None)
+            return
+        is_own = own is not None and own.value == value
+        transaction = own.transaction if own is not None and is_own else decode_value(id, value)
+        self.transactions[id] = transaction
+        if transaction.state in PREPARED:
+            self._prepared.append(id)
+        if own is not None and is_own and self._trace is not None:
+            own.told()
+
+    def replay_marker(self, producer: Any, committed: bool) -> None:
+        """Nothing in this log is written within a transaction."""
+
+    def loaded(self, now: TimestampMs) -> None:
+        """What was prepared is found by `take_prepared`."""
+
+    def unload(self, now: TimestampMs) -> None:
+        """Nobody waits here."""
+
+    # ---- the trace
+
+    def tell(self, action: str, id: TransactionalId, **arguments: Any) -> None:
+        """One row of the trace: the step, and the transaction's state after it."""
+        assert self._trace is not None
+        after = self.transactions[id]
+        row: dict[str, Any] = {
+            "transactionalId": id,
+            "action": action,
+            "args": arguments,
+            "coordinatorEpoch": self.epoch,
+            "state": after.state.title,
+            "producerId": after.producer_id,
+            "producerEpoch": after.epoch,
+            "partitions": [f"{each.topic}-{each.partition}" for each in sorted(after.partitions)],
+        }
+        self._trace(action, row)

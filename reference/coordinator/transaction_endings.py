@@ -1,0 +1,92 @@
+"""EndTxn: in which state a commit or an abort is a step, a repetition, or an error.
+
+The two protocols differ in how a repetition is known. Before KIP-890 the epoch stays, and the same outcome again is a
+repetition. Since then each end raises the epoch: who comes with the epoch before repeats, and who has the present one means
+a new transaction; if that has no partition, an abort still is an end (there may be a batch on its way that must be fenced).
+
+Source: KIP-98, KIP-890; requirements TXN-07, TXN-08, TXN-11 to TXN-15; TransactionCoordinator.endTransaction of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from reference.coordinator.transaction_sessions import Identity
+from reference.coordinator.transaction_state import COMPLETED, EXHAUSTED_EPOCH, PREPARED, State, Transaction
+from reference.protocol.errors import ErrorCode, KafkaError
+
+
+class Ending(Enum):
+    """What an EndTxn amounts to."""
+
+    PREPARE = auto()
+    """The outcome is to be written."""
+    DONE = auto()
+    """It was done before: nothing is written, and the answer is the same."""
+
+
+_OUTCOMES: dict[tuple[State, bool], Ending | ErrorCode] = {
+    (State.ONGOING, True): Ending.PREPARE,
+    (State.ONGOING, False): Ending.PREPARE,
+    (State.EMPTY, True): ErrorCode.INVALID_TXN_STATE,
+    (State.EMPTY, False): ErrorCode.INVALID_TXN_STATE,
+    (State.PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (State.PREPARE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
+    (State.PREPARE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
+    (State.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (State.COMPLETE_COMMIT, True): Ending.DONE,
+    (State.COMPLETE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
+    (State.COMPLETE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
+    (State.COMPLETE_ABORT, False): Ending.DONE,
+}
+"""State and whether it is a commit -> what it amounts to, before KIP-890 and for what is repeated since."""
+
+_OUTCOMES_OF_A_NEW_TRANSACTION: dict[tuple[State, bool], Ending | ErrorCode] = _OUTCOMES | {
+    (State.EMPTY, False): Ending.PREPARE,
+    (State.COMPLETE_COMMIT, True): ErrorCode.INVALID_TXN_STATE,
+    (State.COMPLETE_COMMIT, False): Ending.PREPARE,
+    (State.COMPLETE_ABORT, False): Ending.PREPARE,
+}
+"""The same since KIP-890 for who has the present epoch: a transaction without partitions can be aborted."""
+
+
+def ending_before_kip_890(transaction: Transaction, identity: Identity, committed: bool) -> Ending:
+    """Errors: KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE."""
+    if identity.producer_id != transaction.producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if identity.epoch != transaction.epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    return _ending(_OUTCOMES[transaction.state, committed])
+
+
+def ending(transaction: Transaction, identity: Identity, committed: bool) -> Ending:
+    """Since KIP-890. Errors: as before it."""
+    moved = _has_moved(transaction, identity)
+    repeats = moved or transaction.epoch == identity.epoch + 1
+    if identity.producer_id != transaction.producer_id and not moved:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if not _is_valid(transaction, identity, repeats):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    outcomes = _OUTCOMES if repeats else _OUTCOMES_OF_A_NEW_TRANSACTION
+    return _ending(outcomes[transaction.state, committed])
+
+
+def _has_moved(transaction: Transaction, identity: Identity) -> bool:
+    """Whether the transaction's end, which is repeated, took the id's last epoch, and the id has another producer since."""
+    return (
+        identity.producer_id == transaction.previous_producer_id
+        and identity.epoch == EXHAUSTED_EPOCH
+        and transaction.epoch == 0
+    )
+
+
+def _is_valid(transaction: Transaction, identity: Identity, repeats: bool) -> bool:
+    if transaction.state in PREPARED:
+        return transaction.epoch == identity.epoch + 1
+    return transaction.epoch == identity.epoch or (repeats and transaction.state in COMPLETED)
+
+
+def _ending(outcome: Ending | ErrorCode) -> Ending:
+    if isinstance(outcome, ErrorCode):
+        raise KafkaError(outcome)
+    return outcome

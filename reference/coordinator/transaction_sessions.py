@@ -1,0 +1,82 @@
+"""InitProducerId of a transactional id: who may begin a session, and what becomes of the one before.
+
+A new session gets the next epoch of the id's producer, which fences whoever had the one before. A transaction that is open
+is aborted first, under an epoch that nobody ever gets; the client comes again meanwhile. A producer that says who it is
+(KIP-360) wants to go on by itself, and is let only where nobody else began a session since.
+
+Source: KIP-98, KIP-360, KIP-890; requirements TXN-01 to TXN-06, TXN-15; TransactionCoordinator of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from reference.coordinator.transaction_state import (
+    EXHAUSTED_EPOCH,
+    NO_EPOCH,
+    PREPARED,
+    TRANSACTION_VERSION_2,
+    State,
+    Transaction,
+)
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs
+
+NewProducerId = Callable[[TimestampMs], ProducerId]
+"""Gives a producer id that nobody had. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS when there is none yet."""
+
+
+class Identity(NamedTuple):
+    """Who a producer says it is."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+
+
+NOBODY = Identity(-1, -1)
+
+
+def next_session(
+    transaction: Transaction,
+    timeout_ms: int,
+    expected: Identity | None,
+    new_producer_id: NewProducerId,
+    now: TimestampMs,
+) -> Transaction:
+    """The state in which the new session begins. Errors: KafkaError PRODUCER_FENCED."""
+    expected_epoch = expected.epoch if expected is not None else None
+    if transaction.is_exhausted and expected_epoch in (None, transaction.epoch):
+        return transaction.moved_to(new_producer_id(now), timeout_ms, expected is not None, now)
+    begun = transaction.begun_again(timeout_ms, expected_epoch, now)
+    if begun is None:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    return begun
+
+
+def require_session_may_begin(transaction: Transaction, expected: Identity | None) -> None:
+    """Errors: KafkaError PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while markers are being written."""
+    if expected is not None and not _is_known(transaction, expected):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if transaction.state in PREPARED:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _is_known(transaction: Transaction, expected: Identity) -> bool:
+    """Whether a producer is the id's, or was until its epochs were exhausted and its answer was lost."""
+    return (
+        transaction.epoch == NO_EPOCH
+        or expected.producer_id == transaction.producer_id
+        or (expected.producer_id == transaction.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH)
+    )
+
+
+def aborted_and_fenced(
+    transaction: Transaction, version: int, new_producer_id: NewProducerId, now: TimestampMs
+) -> Transaction:
+    """An open transaction is aborted by the coordinator, and its producer's epoch is over."""
+    assert transaction.state is State.ONGOING
+    next_producer_id = -1
+    if version >= TRANSACTION_VERSION_2 and transaction.is_exhausted:
+        next_producer_id = new_producer_id(now)
+    return transaction.fenced().prepared(False, version, now, next_producer_id)

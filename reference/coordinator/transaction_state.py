@@ -1,0 +1,187 @@
+"""The states of a transactional id, and one transactional id's whole state.
+
+`VALID_PREVIOUS_STATES` is Kafka's table; nothing changes a state but `Transaction.to`, which asserts it. Dead is a
+transactional id that is being forgotten, and PrepareEpochFence one whose producer is being fenced: neither is ever written.
+
+Source: KIP-98, KIP-360, KIP-890; org.apache.kafka.coordinator.transaction.TransactionState, TransactionMetadata of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs, TopicName, TransactionalId
+
+
+class State(IntEnum):
+    """By the numbers that the log has for them."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        """As Kafka names it: PrepareCommit."""
+        return self.name.title().replace("_", "")
+
+
+VALID_PREVIOUS_STATES: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
+    State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
+    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
+    State.PREPARE_ABORT: frozenset(
+        {State.ONGOING, State.PREPARE_EPOCH_FENCE, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
+    ),
+    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
+    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
+    State.DEAD: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
+    State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
+}
+"""From which states each may be reached. With KIP-890 a transaction without a partition may be aborted, too."""
+
+PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+"""The outcome is decided and markers are being written."""
+COMPLETED = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+CAN_EXPIRE = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+"""In which states a transactional id that is not used any more is forgotten."""
+
+NO_PRODUCER_ID = NO_EPOCH = NO_TIME = -1
+LAST_EPOCH: ProducerEpoch = 2**15 - 1
+"""The greatest epoch there is. It is kept for fencing: clients never get it."""
+EXHAUSTED_EPOCH: ProducerEpoch = LAST_EPOCH - 1
+"""From here on a producer id has no epochs left to hand out (TXN-15)."""
+FOR_EVER_MS = 2**31 - 1
+"""The timeout of who takes part in a two-phase commit elsewhere (KIP-939)."""
+TRANSACTION_VERSION_2 = 2
+"""The transaction.version from which on each end of a transaction raises the epoch (KIP-890)."""
+
+
+class TopicPartition(NamedTuple):
+    topic: TopicName
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What the coordinator knows of a transactional id."""
+
+    id: TransactionalId
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    timeout_ms: int
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    """Where the open transaction wrote; while its markers are written, where they are still missing."""
+    started_at: TimestampMs = NO_TIME
+    updated_at: TimestampMs = NO_TIME
+    previous_producer_id: ProducerId = NO_PRODUCER_ID
+    """The producer id before the last change: who was the last to have it may ask again (TXN-15)."""
+    next_producer_id: ProducerId = NO_PRODUCER_ID
+    """The producer id that follows when this transaction is complete, for the present one has no epochs left."""
+    last_epoch: ProducerEpoch = NO_EPOCH
+    """The epoch before the present one, if its producer asked for the next by itself (TXN-06). Kafka's log has no place
+    for it: a new coordinator does not know it, and such a producer is fenced by it."""
+    client_version: int = 0
+    """The transaction version that the client spoke."""
+
+    def to(self, state: State, **changes: Any) -> Transaction:
+        """The next state. It is an error of the coordinator's own if the table does not have the step."""
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.id}: {self.state.title} -> {state.title}"
+        return replace(self, state=state, previous_producer_id=self.producer_id, **changes)
+
+    # ---- questions
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the producer id has no epoch left."""
+        return self.epoch >= EXHAUSTED_EPOCH
+
+    @property
+    def commits(self) -> bool:
+        """The outcome of a transaction that is prepared or complete."""
+        return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+
+    def is_timed_out(self, now: TimestampMs) -> bool:
+        return (
+            self.state is State.ONGOING and self.timeout_ms != FOR_EVER_MS and self.started_at + self.timeout_ms < now
+        )
+
+    def is_expired(self, now: TimestampMs, expiration_ms: int) -> bool:
+        return self.state in CAN_EXPIRE and self.updated_at <= now - expiration_ms
+
+    # ---- steps
+
+    def begun_again(self, timeout_ms: int, expected: ProducerEpoch | None, now: TimestampMs) -> Transaction | None:
+        """The next session: an epoch more. None for an expected epoch that is neither the present nor the last (TXN-06)."""
+        epoch, last_epoch = self.epoch + 1, NO_EPOCH
+        if expected is not None:
+            if self.epoch == NO_EPOCH or expected == self.epoch:
+                last_epoch = self.epoch
+            elif expected == self.last_epoch:
+                epoch, last_epoch = self.epoch, self.last_epoch
+            else:
+                return None
+        return self.to(
+            State.EMPTY, epoch=epoch, last_epoch=last_epoch, timeout_ms=timeout_ms, partitions=frozenset(),
+            started_at=NO_TIME, updated_at=now,
+        )  # fmt: skip
+
+    def moved_to(self, producer_id: ProducerId, timeout_ms: int, by_itself: bool, now: TimestampMs) -> Transaction:
+        """The next session under another producer id, for the present one is exhausted (TXN-15)."""
+        return self.to(
+            State.EMPTY, producer_id=producer_id, epoch=0, last_epoch=self.epoch if by_itself else NO_EPOCH,
+            timeout_ms=timeout_ms, partitions=frozenset(), started_at=NO_TIME, updated_at=now,
+        )  # fmt: skip
+
+    def with_partitions(self, added: frozenset[TopicPartition], version: int, now: TimestampMs) -> Transaction:
+        """Partitions join the transaction; the first ones begin it."""
+        return self.to(
+            State.ONGOING, partitions=self.partitions | added, client_version=version, updated_at=now,
+            started_at=self.started_at if self.state is State.ONGOING else now,
+        )  # fmt: skip
+
+    def fenced(self) -> Transaction:
+        """The producer's epoch is over, before its transaction is aborted. Nobody ever gets the epoch that it has then."""
+        return self.to(State.PREPARE_EPOCH_FENCE, epoch=min(self.epoch + 1, LAST_EPOCH))
+
+    def prepared(
+        self, committed: bool, version: int, now: TimestampMs, next_producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> Transaction:
+        """The outcome is decided. With KIP-890 the markers, and whoever writes next, have the next epoch."""
+        is_fenced = self.state is State.PREPARE_EPOCH_FENCE
+        epoch, last_epoch = self.epoch, self.last_epoch
+        if version >= TRANSACTION_VERSION_2:
+            last_epoch = self.epoch - 1 if is_fenced else self.epoch
+            epoch = self.epoch if is_fenced else min(self.epoch + 1, LAST_EPOCH)
+        elif is_fenced:
+            last_epoch = NO_EPOCH
+        return self.to(
+            State.PREPARE_COMMIT if committed else State.PREPARE_ABORT, epoch=epoch, last_epoch=last_epoch,
+            started_at=self.started_at if self.state in _OPEN else now, updated_at=now, client_version=version,
+            next_producer_id=next_producer_id,
+        )  # fmt: skip
+
+    def without(self, partition: TopicPartition) -> Transaction:
+        """A partition has its marker, or is gone."""
+        assert self.state in PREPARED
+        return replace(self, partitions=self.partitions - {partition})
+
+    def completed(self, now: TimestampMs) -> Transaction:
+        """All markers are written."""
+        moves = self.client_version >= TRANSACTION_VERSION_2 and self.next_producer_id != NO_PRODUCER_ID
+        return self.to(
+            State.COMPLETE_COMMIT if self.commits else State.COMPLETE_ABORT, partitions=frozenset(), updated_at=now,
+            producer_id=self.next_producer_id if moves else self.producer_id, epoch=0 if moves else self.epoch,
+            next_producer_id=NO_PRODUCER_ID,
+        )  # fmt: skip
+
+
+_OPEN = (State.ONGOING, State.PREPARE_EPOCH_FENCE)

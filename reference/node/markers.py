@@ -1,0 +1,189 @@
+"""Sending the markers of prepared transactions to the leaders of their partitions. (TXV-04, TXV-10, TXV-11)
+
+For each broker there is a line of markers, and one WriteTxnMarkers at a time that takes all that stand in it. A partition
+that could not take its marker is tried again, at whoever then leads it, until it has it or does not exist any more. A
+coordinator that is none any more sends nothing more: its successor does.
+
+Source: org.apache.kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler` of 4.3.1.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from reference.coordinator.transaction_coordinator import TransactionCoordinator
+from reference.coordinator.transaction_sessions import Identity
+from reference.coordinator.transaction_state import TopicPartition, Transaction
+from reference.node.coordination import Coordination
+from reference.node.write_markers import write_markers_here
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
+from reference.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+LANE = "markers"
+RETRY_MS = 50
+"""How long a marker waits that could not be written."""
+
+GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""Somebody newer has ended the transaction in the partition: no marker of ours will ever be taken."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """A transaction whose markers are being written."""
+
+    index: int
+    coordinator: TransactionCoordinator
+    transaction: Transaction
+    """As it was prepared."""
+
+    @property
+    def id(self) -> TransactionalId:
+        return self.transaction.id
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.transaction.producer_id, self.transaction.epoch)
+
+
+_Part = tuple[_Work, list[TopicPartition]]
+
+
+class Markers:
+    """The markers that this node's coordinators want written."""
+
+    def __init__(self, node: Node, coordination: Coordination[TransactionCoordinator]) -> None:
+        self._node = node
+        self._coordination = coordination
+        self._timeout_ms = node.configuration.integer("request.timeout.ms")
+        self._lines: dict[NodeId, list[_Part]] = {}
+        self._asked: set[NodeId] = set()
+        """Brokers that owe an answer."""
+        self._again: list[tuple[TimestampMs, int, _Part]] = []
+        self._numbers = count()
+
+    def add(self, index: int, coordinator: TransactionCoordinator, id: TransactionalId, now: TimestampMs) -> None:
+        """A transaction is prepared, and committed to be: it gets a marker in each of its partitions."""
+        transaction = coordinator.transactions[id]
+        self._enqueue((_Work(index, coordinator, transaction), sorted(transaction.partitions)), now)
+
+    def send(self, now: TimestampMs) -> None:
+        """Send what stands in line."""
+        while self._again and self._again[0][0] <= now:
+            self._enqueue(heapq.heappop(self._again)[2], now)
+        while ready := [broker for broker in self._lines if broker not in self._asked]:
+            for broker in ready:
+                self._ask(broker, self._lines.pop(broker), now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        return self._again[0][0] if self._again else None
+
+    # ---- standing in line
+
+    def _enqueue(self, part: _Part, now: TimestampMs) -> None:
+        work, partitions = part
+        if not self._coordination.holds(work.index, work.coordinator):
+            return
+        by_leader: dict[NodeId, list[TopicPartition]] = {}
+        for partition in partitions:
+            found = self._node.image.partition(*partition)
+            if found is None:
+                work.coordinator.write_marker(work.id, work.identity, partition)
+            else:
+                by_leader.setdefault(found.leader, []).append(partition)
+        self._try_again(work, by_leader.pop(-1, []), now)
+        for leader, wanted in by_leader.items():
+            self._lines.setdefault(leader, []).append((work, wanted))
+        self._complete_if_done(work, now)
+
+    def _try_again(self, work: _Work, partitions: list[TopicPartition], now: TimestampMs) -> None:
+        if partitions:
+            heapq.heappush(self._again, (now + RETRY_MS, next(self._numbers), (work, partitions)))
+
+    def _complete_if_done(self, work: _Work, now: TimestampMs) -> None:
+        """All markers are written, and the transaction is as this work knows it."""
+        known = work.coordinator.transactions.get(work.id)
+        if known is None or known.partitions or known.state is not work.transaction.state:
+            return
+        if Identity(known.producer_id, known.epoch) != work.identity:
+            return
+        try:
+            decided = work.coordinator.complete_transaction(work.id, now)
+            self._coordination.write(work.index, decided.records, now)
+        except KafkaError as error:
+            if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                heapq.heappush(self._again, (now + RETRY_MS, next(self._numbers), (work, [])))
+
+    # ---- asking
+
+    def _ask(self, broker: NodeId, parts: list[_Part], now: TimestampMs) -> None:
+        self._asked.add(broker)
+        body = WriteTxnMarkersRequest(markers=[_marker(work, partitions) for work, partitions in parts])
+
+        def answered(answer: Message | None, then: TimestampMs) -> None:
+            self._asked.discard(broker)
+            results = _results(answer) if isinstance(answer, WriteTxnMarkersResponse) else {}
+            for work, partitions in parts:
+                self._take_results(work, partitions, results, then)
+            self.send(then)
+
+        if broker == self._node.id:
+            write_markers_here(self._node, body, now, answered)
+        else:
+            self._node.ask_broker(broker, LANE, body, self._timeout_ms, answered, now)
+
+    def _take_results(
+        self,
+        work: _Work,
+        partitions: Iterable[TopicPartition],
+        results: dict[tuple[int, TopicPartition], int],
+        now: TimestampMs,
+    ) -> None:
+        if not self._coordination.holds(work.index, work.coordinator):
+            return
+        left: list[TopicPartition] = []
+        for partition in partitions:
+            error = results.get((work.transaction.producer_id, partition), ErrorCode.NETWORK_EXCEPTION)
+            if error == ErrorCode.NONE:
+                work.coordinator.write_marker(work.id, work.identity, partition)
+            elif error in GIVEN_UP:
+                self._node.log(
+                    "warning",
+                    f"{partition.topic}-{partition.partition} refuses the marker of {work.id} for good: {error}",
+                )
+            else:
+                left.append(partition)
+        self._try_again(work, left, now)
+        self._complete_if_done(work, now)
+
+
+def _marker(work: _Work, partitions: list[TopicPartition]) -> WriteTxnMarkersRequest.WritableTxnMarker:
+    by_topic: dict[str, list[int]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+    return WriteTxnMarkersRequest.WritableTxnMarker(
+        producer_id=work.transaction.producer_id,
+        producer_epoch=work.transaction.epoch,
+        transaction_result=work.transaction.commits,
+        topics=[topic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()],
+        coordinator_epoch=work.coordinator.epoch,
+        transaction_version=work.transaction.client_version,
+    )
+
+
+def _results(answer: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
+    return {
+        (marker.producer_id, TopicPartition(topic.name, each.partition_index)): each.error_code
+        for marker in answer.markers
+        for topic in marker.topics
+        for each in topic.partitions
+    }

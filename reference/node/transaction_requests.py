@@ -1,0 +1,220 @@
+"""The requests that a transactional producer puts to its coordinator. (TXN-01 to TXN-15)
+
+Each is decided by the coordinator that keeps the transactional id; what it decided is written, and answered when it is
+committed. A refusal changes nothing, and is answered at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator
+from reference.coordinator.transaction_sessions import NOBODY, Identity
+from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, State, TopicPartition
+from reference.node.internal_topics import OFFSETS_TOPIC, partition_for
+from reference.node.requests import Request
+from reference.node.transactions import Verdicts, after_append
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from reference.protocol.primitives import TimestampMs, TransactionalId
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+FIRST_VERSION_WITH_FENCED = {22: 4, 24: 2, 25: 2, 26: 2}
+"""From which version on an API's clients know PRODUCER_FENCED; before, it is INVALID_PRODUCER_EPOCH (TXN-06, TXN-08)."""
+FIRST_VERSION_OF_BROKERS = 4
+"""AddPartitionsToTxn: from here on it comes from partition leaders, for several transactions at once (KIP-890)."""
+FIRST_END_WITH_BUMP = 5
+"""EndTxn: from here on each end raises the epoch (KIP-890)."""
+
+TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+
+
+def init_producer_id(
+    node: Node, request: Request, body: InitProducerIdRequest, now: TimestampMs
+) -> InitProducerIdResponse | None:
+    """A session of a transactional id (TXN-01 to TXN-06)."""
+    id = body.transactional_id
+    assert id is not None
+    response = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
+    expected = Identity(body.producer_id, body.producer_epoch)
+    try:
+        timeout_ms = _timeout(node, body)
+    except KafkaError as error:
+        response.error_code = error.code
+        return response
+
+    def decide(coordinator: TransactionCoordinator) -> Decided:
+        decided = coordinator.new_session(id, timeout_ms, None if expected == NOBODY else expected, now)
+        if decided.transaction.state is State.EMPTY:
+            response.producer_id, response.producer_epoch = decided.transaction.producer_id, decided.transaction.epoch
+        else:
+            response.error_code = ErrorCode.CONCURRENT_TRANSACTIONS
+        return decided
+
+    def refuse(code: ErrorCode) -> None:
+        response.error_code = code
+        response.producer_id = response.producer_epoch = -1
+
+    return response if _is_answered(node, request, id, response, decide, refuse, now) else None
+
+
+def _timeout(node: Node, body: InitProducerIdRequest) -> int:
+    """Errors: KafkaError for what no coordinator would grant."""
+    if not body.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    timeout_ms = node.transactions.settings.timeout_of(body.transaction_timeout_ms, body.enable2_pc)
+    if body.keep_prepared_txn:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    return timeout_ms
+
+
+def end_txn(node: Node, request: Request, body: EndTxnRequest, now: TimestampMs) -> EndTxnResponse | None:
+    """Commit or abort (TXN-11 to TXN-14). It is answered when the outcome is committed; the markers follow."""
+    response = EndTxnResponse()
+    version = TRANSACTION_VERSION_2 if request.version >= FIRST_END_WITH_BUMP else 0
+
+    def decide(coordinator: TransactionCoordinator) -> Decided | None:
+        identity = Identity(body.producer_id, body.producer_epoch)
+        decided, then = coordinator.end_transaction(body.transactional_id, identity, body.committed, version, now)
+        if version >= TRANSACTION_VERSION_2:
+            response.producer_id, response.producer_epoch = then
+        return decided
+
+    def refuse(code: ErrorCode) -> None:
+        response.error_code = code
+        response.producer_id = response.producer_epoch = -1
+
+    answered = _is_answered(node, request, body.transactional_id, response, decide, refuse, now)
+    return response if answered else None
+
+
+def add_offsets_to_txn(
+    node: Node, request: Request, body: AddOffsetsToTxnRequest, now: TimestampMs
+) -> AddOffsetsToTxnResponse | None:
+    """The partition that keeps a group's offsets joins the transaction."""
+    response = AddOffsetsToTxnResponse()
+    partition = TopicPartition(OFFSETS_TOPIC, partition_for(body.group_id, offsets_partitions(node)))
+
+    def decide(coordinator: TransactionCoordinator) -> Decided | None:
+        identity = Identity(body.producer_id, body.producer_epoch)
+        return coordinator.add_partitions(body.transactional_id, identity, [partition], 0, now)
+
+    def refuse(code: ErrorCode) -> None:
+        response.error_code = code
+
+    answered = _is_answered(node, request, body.transactional_id, response, decide, refuse, now)
+    return response if answered else None
+
+
+def offsets_partitions(node: Node) -> int:
+    """How many partitions `__consumer_offsets` has, or will have."""
+    image = node.image.topics.get(OFFSETS_TOPIC)
+    return len(image.partitions) if image is not None else node.configuration.integer("offsets.topic.num.partitions")
+
+
+def _is_answered(
+    node: Node,
+    request: Request,
+    id: TransactionalId,
+    response: InitProducerIdResponse | EndTxnResponse | AddOffsetsToTxnResponse,
+    decide: Callable[[TransactionCoordinator], Decided | None],
+    refuse: Callable[[ErrorCode], None],
+    now: TimestampMs,
+) -> bool:
+    """Decide, write, and answer when it is committed; True where the response is to be sent at once: it is a refusal."""
+    transactions = node.transactions
+    try:
+        if not id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        index, coordinator = transactions.coordination.shard_of(id)
+        transactions.write(index, decide(coordinator), now)
+    except KafkaError as error:
+        refuse(_known_to(request, error.code))
+        return True
+    transactions.coordination.answer(index, request, response, now, lambda code: refuse(after_append(code)))
+    return False
+
+
+def _known_to(request: Request, code: ErrorCode) -> ErrorCode:
+    """An error in words that the client's version has."""
+    if code is ErrorCode.PRODUCER_FENCED and request.version < FIRST_VERSION_WITH_FENCED[request.key]:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+# ---- AddPartitionsToTxn
+
+
+def add_partitions_to_txn(
+    node: Node, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs
+) -> AddPartitionsToTxnResponse | None:
+    """Partitions join a transaction: a client's request for one, a partition leader's for several (TXN-09, TXN-10)."""
+    if request.version < FIRST_VERSION_OF_BROKERS:
+        _add_for_client(node, request, body, now)
+        return None
+    if not body.transactions:
+        return AddPartitionsToTxnResponse()
+    _add_for_leader(node, request, body, now)
+    return None
+
+
+def _add_for_client(node: Node, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs) -> None:
+    def answered(verdicts: Verdicts, then: TimestampMs) -> None:
+        results = _by_topic(body.v3_and_below_topics, verdicts, request)
+        node.respond(request, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+
+    identity = Identity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+    partitions = _partitions(body.v3_and_below_topics)
+    node.transactions.join(body.v3_and_below_transactional_id, identity, partitions, 0, now, answered)
+
+
+def _add_for_leader(node: Node, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs) -> None:
+    results = [TransactionResult(transactional_id=each.transactional_id) for each in body.transactions]
+    left = len(results)
+
+    def add(asked: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction, result: TransactionResult) -> None:
+        def answered(verdicts: Verdicts, then: TimestampMs) -> None:
+            nonlocal left
+            result.topic_results = _by_topic(asked.topics, verdicts, request)
+            left -= 1
+            if not left:
+                node.respond(request, AddPartitionsToTxnResponse(results_by_transaction=results))
+
+        id, identity = asked.transactional_id, Identity(asked.producer_id, asked.producer_epoch)
+        if asked.verify_only:
+            node.transactions.verify(id, identity, _partitions(asked.topics), now, answered)
+        else:
+            node.transactions.join(id, identity, _partitions(asked.topics), TRANSACTION_VERSION_2, now, answered)
+
+    for asked, result in zip(body.transactions, results, strict=True):
+        add(asked, result)
+
+
+def _partitions(topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _by_topic(
+    topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], verdicts: Verdicts, request: Request
+) -> list[TopicResult]:
+    return [
+        TopicResult(
+            name=topic.name,
+            results_by_partition=[
+                PartitionResult(
+                    partition_index=index,
+                    partition_error_code=_known_to(request, verdicts[TopicPartition(topic.name, index)]),
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

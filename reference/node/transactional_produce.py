@@ -1,0 +1,139 @@
+"""Before a transactional produce is appended: which batches open a transaction, and whether they may. (TXN-16 to TXN-18)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+from reference.coordinator.transaction_sessions import Identity
+from reference.coordinator.transaction_state import TopicPartition
+from reference.node.verification import Operation
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.records.batch import MAGIC_AT, TRANSACTIONAL, BatchHeader, read_header
+from reference.protocol.records.errors import RecordsError
+from reference.storage.errors import LogError
+from reference.storage.verification import NOT_REQUIRED, Guard
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+FIRST_VERSION_THAT_ADDS = 12
+"""Produce: from here on the first batch adds its partition to the transaction (KIP-890)."""
+FIRST_VERSION_WITH_ABORTABLE = 11
+
+ATTRIBUTES_AT = 22
+"""The byte of a batch that holds the transactional flag."""
+
+Verdict = Guard | KafkaError | LogError | None
+"""What a batch's append must show, or why it must not be appended."""
+Verdicts = Mapping[TopicPartition, Verdict]
+Verified = Callable[[Verdicts, TimestampMs], None]
+
+_UNVERIFIED = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What old clients would not try again; they are told NOT_ENOUGH_REPLICAS, which they do (TXN-17)."""
+
+
+def has_transactional_batches(body: ProduceRequest) -> bool:
+    """Whether some batch says that it is part of a transaction."""
+    for topic in body.topic_data:
+        for each in topic.partition_data:
+            data = cast("Buffer | None", each.records)
+            if data is None or len(data) <= ATTRIBUTES_AT:
+                continue
+            if data[ATTRIBUTES_AT] & TRANSACTIONAL and data[MAGIC_AT] == 2:
+                return True
+    return False
+
+
+def verify(node: Node, version: int, body: ProduceRequest, now: TimestampMs, verified: Verified) -> None:
+    """Find out what each batch's append must show; `verified` is told, perhaps before this returns.
+
+    Errors: KafkaError INVALID_PRODUCER_ID_MAPPING when the batches are of several producers.
+    """
+    batches = dict(_transactional(node, version, body))
+    identities = {Identity(header.producer_id, header.producer_epoch) for header in batches.values()}
+    if len(identities) > 1:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    operation = operation_of(version, FIRST_VERSION_WITH_ABORTABLE, FIRST_VERSION_THAT_ADDS)
+    if operation is not Operation.ADD and not node.verification.is_enabled:
+        verified(dict.fromkeys(batches, NOT_REQUIRED), now)
+        return
+    verdicts = {partition: _begin(node, partition, header, operation, now) for partition, header in batches.items()}
+    asked = tuple(partition for partition, verdict in verdicts.items() if isinstance(verdict, Guard))
+    if not asked:
+        verified(verdicts, now)
+        return
+
+    def answered(codes: Mapping[TopicPartition, ErrorCode], then: TimestampMs) -> None:
+        for partition, code in codes.items():
+            if code is not ErrorCode.NONE:
+                verdicts[partition] = _refusal(code, operation)
+        verified(verdicts, then)
+
+    _keep_records(body)
+    assert body.transactional_id is not None
+    node.verification.ask(body.transactional_id, identities.pop(), asked, operation, now, answered)
+
+
+def operation_of(version: int, first_with_abortable: int, first_that_adds: int) -> Operation:
+    """What a request's version lets a leader do."""
+    if version >= first_that_adds:
+        return Operation.ADD
+    return Operation.VERIFY if version >= first_with_abortable else Operation.VERIFY_OLD
+
+
+def _transactional(node: Node, version: int, body: ProduceRequest) -> Iterator[tuple[TopicPartition, BatchHeader]]:
+    """The transactional batches; what cannot be read, or has no topic, is refused when it is to be appended."""
+    for topic in body.topic_data:
+        name = node.topic_name(topic.topic_id) if version >= 13 else topic.name
+        for each in topic.partition_data:
+            data = cast("Buffer | None", each.records)
+            if name is None or data is None:
+                continue
+            try:
+                header = read_header(data)
+            except RecordsError:
+                continue
+            if header.is_transactional:
+                yield TopicPartition(name, each.index), header
+
+
+def _begin(
+    node: Node, partition: TopicPartition, header: BatchHeader, operation: Operation, now: TimestampMs
+) -> Verdict:
+    try:
+        replica = node.partition(*partition)
+        replica.require_leader()
+        return replica.log.begin_verification(
+            header.producer_id, header.producer_epoch, header.base_sequence, operation is Operation.ADD, now
+        )
+    except (KafkaError, LogError) as error:
+        return error
+
+
+def _refusal(code: ErrorCode, operation: Operation) -> KafkaError:
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(code, "Partition was not added to the transaction")
+    if code in _UNVERIFIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return KafkaError(code)
+
+
+def _keep_records(body: ProduceRequest) -> None:
+    """The frame will be gone when the answer comes."""
+    for topic in body.topic_data:
+        for each in topic.partition_data:
+            if each.records is not None:
+                each.records = bytearray(cast("Buffer", each.records))

@@ -1,0 +1,196 @@
+"""The transaction coordinators on this node, and what they do by themselves. (TXN-*)
+
+A coordinator decides (`reference.coordinator.transaction_coordinator`); this module finds the one that keeps a transactional
+id, writes its decisions, and sees to it that what is prepared is carried out: as soon as the outcome is committed, and not
+before, markers are sent (`markers`), and when all are written, the transaction is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator, TransactionSettings
+from reference.coordinator.transaction_sessions import Identity
+from reference.coordinator.transaction_state import TopicPartition
+from reference.node.coordination import Coordination
+from reference.node.internal_topics import TRANSACTIONS_TOPIC
+from reference.node.markers import Markers
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import Epoch, TimestampMs, TransactionalId
+from reference.replication.partition import Partition, Trace
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+FEATURE = "transaction.version"
+
+Verdicts = Mapping[TopicPartition, ErrorCode]
+Answered = Callable[[Verdicts, TimestampMs], None]
+
+
+class Transactions:
+    """What this node coordinates of transactions."""
+
+    def __init__(self, node: Node, trace: Trace | None = None) -> None:
+        self._node = node
+        self._trace = trace
+        integer = node.configuration.integer
+        self.settings = TransactionSettings(
+            max_timeout_ms=integer("transaction.max.timeout.ms"),
+            expiration_ms=integer("transactional.id.expiration.ms"),
+            allows_two_phase_commit=node.configuration.broker("transaction.two.phase.commit.enable") is True,
+        )
+        self.coordination: Coordination[TransactionCoordinator] = Coordination(
+            node, TRANSACTIONS_TOPIC, self._new_coordinator, integer("request.timeout.ms")
+        )
+        self.markers = Markers(node, self.coordination)
+        self._abort_interval_ms = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        self._expiry_interval_ms = integer("transaction.remove.expired.transaction.cleanup.interval.ms")
+        self._next_abort: TimestampMs | None = None
+        self._next_expiry: TimestampMs | None = None
+        self._is_stirred = False
+        """Whether something may have been prepared."""
+
+    def _new_coordinator(self, index: int, epoch: Epoch) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            index, epoch, self.settings, self.version, self._node.next_producer_id, self._trace
+        )
+
+    def version(self) -> int:
+        """The cluster's finalized transaction.version; 0 where there is none."""
+        return self._node.image.features.get(FEATURE, 0)
+
+    # ---- deciding
+
+    def write(self, index: int, decided: Decided | None, now: TimestampMs) -> None:
+        """Write a decision. Errors: as `Coordination.write`."""
+        if decided is not None:
+            self.coordination.write(index, decided.records, now)
+            self._is_stirred = True
+
+    def join(
+        self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], version: int,
+        now: TimestampMs, answered: Answered,
+    ) -> None:  # fmt: skip
+        """Add partitions to a transaction; `answered` gets the verdict of each when it is committed (TXN-09, TXN-10)."""
+        wanted = frozenset(partitions)
+
+        def decide(index: int, coordinator: TransactionCoordinator) -> Verdicts:
+            self.write(index, coordinator.add_partitions(id, identity, wanted, version, now), now)
+            return dict.fromkeys(wanted, ErrorCode.NONE)
+
+        self._settle(id, wanted, decide, now, answered)
+
+    def verify(
+        self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], now: TimestampMs,
+        answered: Answered,
+    ) -> None:  # fmt: skip
+        """Ask whether partitions are in a transaction (TXN-16)."""
+        wanted = frozenset(partitions)
+        self._settle(
+            id, wanted, lambda index, coordinator: coordinator.verify_partitions(id, identity, wanted), now, answered
+        )
+
+    def _settle(
+        self, id: TransactionalId, partitions: frozenset[TopicPartition],
+        decide: Callable[[int, TransactionCoordinator], Verdicts], now: TimestampMs, answered: Answered,
+    ) -> None:  # fmt: skip
+        unknown = {each for each in partitions if self._node.image.partition(*each) is None}
+        if unknown:
+            answered({each: _existence(each in unknown) for each in partitions}, now)
+            return
+        try:
+            if not id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            index, coordinator = self.coordination.shard_of(id)
+            verdicts = decide(index, coordinator)
+        except KafkaError as error:
+            answered(dict.fromkeys(partitions, error.code), now)
+            return
+
+        def outcome(error: ErrorCode, then: TimestampMs) -> None:
+            refused = dict.fromkeys(partitions, after_append(error))
+            answered(verdicts if error is ErrorCode.NONE else refused, then)
+
+        self.coordination.when_committed(index, now, outcome)
+
+    # ---- by itself
+
+    def on_role(self, partition: Partition, now: TimestampMs) -> None:
+        """A replica of `__transaction_state` leads or follows anew."""
+        self.coordination.on_role(partition, now)
+        self._is_stirred = True
+        if self._next_abort is None:
+            self._next_abort = now + self._abort_interval_ms
+            self._next_expiry = now + self._expiry_interval_ms
+
+    def advance(self, now: TimestampMs) -> None:
+        """Go on with what is prepared; to be called whenever something may have been."""
+        if self.coordination.is_loading:
+            self.coordination.load(now)
+            self._is_stirred = True
+        if self._is_stirred:
+            self._is_stirred = False
+            for index, coordinator in self.coordination.loaded():
+                for id in coordinator.take_prepared():
+                    self._carry_out(index, coordinator, id, now)
+        self.markers.send(now)
+
+    def _carry_out(
+        self, index: int, coordinator: TransactionCoordinator, id: TransactionalId, now: TimestampMs
+    ) -> None:
+        """Send markers once the outcome is committed: before, another coordinator might decide otherwise."""
+
+        def outcome(error: ErrorCode, then: TimestampMs) -> None:
+            if error is ErrorCode.NONE:
+                self.markers.add(index, coordinator, id, then)
+            elif self.coordination.holds(index, coordinator):
+                self._carry_out(index, coordinator, id, then)
+
+        if self.coordination.holds(index, coordinator):
+            self.coordination.when_committed(index, now, outcome)
+
+    def tick(self, now: TimestampMs) -> None:
+        """Abort what is open for too long, forget ids that nobody uses, and go on."""
+        if self._next_abort is not None and now >= self._next_abort:
+            self._next_abort = now + self._abort_interval_ms
+            self._abort_timed_out(now)
+        if self._next_expiry is not None and now >= self._next_expiry:
+            self._next_expiry = now + self._expiry_interval_ms
+            self._expire(now)
+        self.advance(now)
+
+    def _abort_timed_out(self, now: TimestampMs) -> None:
+        for index, coordinator in self.coordination.loaded():
+            for id in coordinator.timed_out(now):
+                try:
+                    self.write(index, coordinator.time_out(id, now), now)
+                except KafkaError as error:  # the next turn tries again
+                    self._node.log(
+                        "warning", f"transaction of {id} timed out and is not aborted yet: {error.code.name}"
+                    )
+
+    def _expire(self, now: TimestampMs) -> None:
+        for index, coordinator in self.coordination.loaded():
+            try:
+                self.coordination.write(index, coordinator.expire(now), now)
+            except KafkaError as error:  # the next turn tries again
+                self._node.log("warning", f"transactional ids of partition {index} are kept: {error.code.name}")
+
+    def next_deadline(self) -> TimestampMs | None:
+        """When `tick` has something to do next."""
+        if self.coordination.is_loading or self._is_stirred:
+            return 0
+        times = (self._next_abort, self._next_expiry, self.markers.next_deadline())
+        return min((time for time in times if time is not None), default=None)
+
+
+def _existence(is_unknown: bool) -> ErrorCode:
+    """Where one partition is not there, none is added (TXN-09)."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+def after_append(error: ErrorCode) -> ErrorCode:
+    """What clients are told when a decision was written and is not committed: they come again."""
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.REQUEST_TIMED_OUT else error

@@ -1,0 +1,134 @@
+"""WriteTxnMarkers: a partition takes the end of a transaction, and answers when every in-sync replica has it. (TXV-04)
+
+The partition fences by the coordinator's epoch and the producer's; a marker that is there already is written once more, and
+ends nothing. In `__consumer_offsets` the marker also decides on the offsets that were committed within the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reference.node.effects import ConnectionId
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.records.control import EndTransaction, build_end_transaction
+from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.validate import Origin
+from reference.replication.partition import Partition
+from reference.storage.errors import LogError
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
+TopicResult = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
+PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+
+Answered = Callable[[WriteTxnMarkersResponse, TimestampMs], None]
+
+
+def write_txn_markers(node: Node, request: Request, body: WriteTxnMarkersRequest, now: TimestampMs) -> None:
+    """Another node's coordinator asks; an operator may, to end a hanging transaction (KIP-664)."""
+    connection = request.client.connection
+    _write(node, connection, body, now, lambda response, then: node.respond(request, response))
+
+
+def write_markers_here(node: Node, body: WriteTxnMarkersRequest, now: TimestampMs, answered: Answered) -> None:
+    """The same for a coordinator on this node."""
+    _write(node, node.produces.nobody(), body, now, answered)
+
+
+def _write(
+    node: Node, connection: ConnectionId, body: WriteTxnMarkersRequest, now: TimestampMs, answered: Answered
+) -> None:
+    response = WriteTxnMarkersResponse()
+    waiting: list[_Written] = []
+    for marker in body.markers:
+        result = MarkerResult(producer_id=marker.producer_id)
+        response.markers.append(result)
+        for topic in marker.topics:
+            partitions = [PartitionResult(partition_index=index) for index in topic.partition_indexes]
+            result.topics.append(TopicResult(name=topic.name, partitions=partitions))
+            for each in partitions:
+                written = _append(node, marker, topic.name, each, now)
+                if written is not None:
+                    waiting.append(written)
+    parked = AwaitedMarkers(node, connection, waiting, lambda then: answered(response, then))
+    if not parked.try_complete(now):
+        keys = {(each.partition.topic, each.partition.index) for each in waiting}
+        node.produces.park(parked, keys, now + node.configuration.integer("request.timeout.ms"))
+
+
+def _append(node: Node, marker: Marker, topic: str, result: PartitionResult, now: TimestampMs) -> _Written | None:
+    partition = node.partitions.get((topic, result.partition_index))
+    if partition is None:
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None
+    end = EndTransaction(marker.transaction_result, marker.coordinator_epoch)
+    batch = build_end_transaction(end, marker.producer_id, marker.producer_epoch, now)
+    try:
+        info = partition.produce(batch, now, origin=Origin.COORDINATOR, transaction_version=marker.transaction_version)
+    except (KafkaError, RecordsError, LogError) as error:
+        result.error_code = error.code
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            node.storage_failed(partition.name, error)
+        return None
+    node.on_moved(partition, now)
+    return _Written(partition, partition.leader_epoch, info.last_offset + 1, result)
+
+
+@dataclass(slots=True)
+class _Written:
+    """A marker that is not yet on every in-sync replica."""
+
+    partition: Partition
+    leader_epoch: Epoch
+    end: Offset
+    result: PartitionResult
+
+
+class AwaitedMarkers:
+    """The markers of one request."""
+
+    __slots__ = ("_connection", "_done", "_node", "_waiting")
+
+    def __init__(
+        self, node: Node, connection: ConnectionId, waiting: list[_Written], done: Callable[[TimestampMs], None]
+    ) -> None:
+        self._node = node
+        self._connection = connection
+        self._waiting = waiting
+        self._done = done
+
+    @property
+    def connection(self) -> ConnectionId:
+        return self._connection
+
+    def try_complete(self, now: TimestampMs) -> bool:
+        self._waiting = [each for each in self._waiting if not self._is_decided(each)]
+        if self._waiting:
+            return False
+        self._done(now)
+        return True
+
+    def _is_decided(self, written: _Written) -> bool:
+        partition = written.partition
+        leads = self._node.leads(partition) and partition.leader_epoch == written.leader_epoch
+        code = partition.answer_to_produce(written.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if code is None:
+            return False
+        written.result.error_code = code
+        return True
+
+    def expire(self, now: TimestampMs) -> None:
+        for each in self._waiting:
+            each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._done(now)
+
+    def abandon(self) -> None:
+        """Nothing is held while markers wait."""

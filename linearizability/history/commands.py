@@ -1,4 +1,4 @@
-"""`tidegauge history check|show|import|export`."""
+"""`tidegauge history check|show|rules|excerpt|import|export`."""
 
 from __future__ import annotations
 
@@ -230,6 +230,32 @@ def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
         print(complaint, file=sys.stderr)
     print(f"{count} histories written to {output}")
     return 2 if complaints or not count else 0
+
+
+@app.command(
+    epilog="Examples: tidegauge history excerpt results/latest OUT --key orders-0 --offsets 3770-3830 | tidegauge history "
+    "check OUT"
+)
+def excerpt(
+    history_folder: Annotated[Path, typer.Argument(metavar="HISTORY", help="A native history's folder.")],
+    output: Annotated[Path, typer.Argument(help="The new folder to write.")],
+    key: Annotated[str, typer.Option(help="Topic and partition, as orders-0.")],
+    offsets: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Offsets of the partition, both included.")],
+) -> None:
+    """Cut out what a history says of some offsets of one partition: small enough to keep, and judged like the whole."""
+    from linearizability.history import excerpt as excerpts
+
+    _existing([history_folder])
+    first, _, last = offsets.partition("-")
+    if not (first.isdigit() and last.isdigit() and int(first) <= int(last)):
+        raise typer.BadParameter(f"{offsets!r} is not FIRST-LAST", param_hint="--offsets")
+    if output.exists():
+        raise typer.BadParameter(f"{output} exists already", param_hint="OUTPUT")
+    try:
+        kept = excerpts.excerpt(history_folder, output, key, int(first), int(last))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--offsets") from None
+    print(f"{kept} events written to {output}")
 
 
 def _known_rules(names: list[str]) -> None:

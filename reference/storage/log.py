@@ -73,11 +73,14 @@ class Log(Shortening):
         return EpochEndOffset(*self._epochs.end_offset_for(epoch, self.log_end_offset))
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """The first offset of the oldest transaction that is not decided below the high watermark, else that."""
+        """The first offset of the oldest transaction that is not decided below the high watermark, else that.
+
+        No lower than the log's start: what was deleted of a transaction is nobody's to wait for.
+        """
         if not self._producers.has_transactions:
             return high_watermark
         first = self._producers.first_unstable_offset(high_watermark)
-        return high_watermark if first is None else min(first, high_watermark)
+        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
 
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """Aborted transactions with a record in [start, end), in the order in which they were decided."""

@@ -1,304 +1,311 @@
-"""A classic consumer group: who its members are, which generation they form, and what its leader assigned.
+"""A classic group: who its members are, which generation they form, and what its leader assigned.
 
-The broker never looks into what members say of themselves or into what the leader assigns: both are bytes that pass
-through. What it keeps is the *generation*: a set of members that all answered one call to rejoin, and one assignment for
-them. The life of a group is the table `TRANSITIONS`:
+The broker keeps the *generation*: a set of members that all answered one call to join, and one assignment for them. What
+the log has of it (`record`, `replay`) is the last generation whose assignment was written; who is joining and waiting now
+is known only here, and begins anew with another coordinator (GRP-24). How members come and go is `classic_groups`.
 
-- *Empty*: no members; only offsets may be kept.
-- *PreparingRebalance*: the call is out; members rejoin (JoinGroup) until all have or the time is over.
-- *CompletingRebalance*: the generation stands; all wait (SyncGroup) for the leader's assignment.
-- *Stable*: everybody has its assignment and sends heartbeats.
-- *Dead*: the group is gone.
-
-Requests that must wait are kept as the caller's opaque `Token`s and answered through `answers`.
 Source: requirements GRP-*; org.apache.kafka.coordinator.group.classic.ClassicGroup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
 
-from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from reference.protocol.primitives import GroupId, TimestampMs
-from reference.protocol.schema import Message
+from reference.coordinator.classic_member import Member, Terms, replayed
+from reference.coordinator.classic_state import TRANSITIONS, State
+from reference.coordinator.consumer_protocol import CONSUMER, subscribed_topics
+from reference.coordinator.group import CheckPartition, KeyValue
+from reference.coordinator.group_records import group_record, group_tombstone
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.join_group import JoinGroupResponse
+from reference.protocol.primitives import GroupId, TimestampMs, TopicName
 
-Token = object
-"""What the caller needs to answer a request; nothing here looks into it."""
-
-NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A member that waits for its first generation is not held to its session timeout (KAFKA-7610)."""
-
-NO_GENERATION = -1
+NO_TIMESTAMP = -1
 
 
-class State(Enum):
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD}),
-    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE, State.DEAD}),
-    State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.DEAD: frozenset(),
-}
-"""Where a group may go from each state."""
-
-
-@dataclass(slots=True)
-class Member:
-    """One member; `protocols` are the assignors that it knows, the most wanted first, with its metadata for each."""
-
-    id: str
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: list[tuple[str, bytes]]
-    deadline: TimestampMs
-    assignment: bytes = b""
-    joining: Token | None = None
-    """Its JoinGroup that waits for the generation."""
-    syncing: Token | None = None
-    """Its SyncGroup that waits for the leader's assignment."""
-    is_new: bool = True
-
-    def metadata_for(self, protocol: str) -> bytes:
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-
-@dataclass(slots=True)
 class ClassicGroup:
-    """One group and its state. `answers` collects (token, response) until the caller takes them."""
+    """One group. Of what members are, `members`, `static_members` and the count of those that know a protocol agree."""
 
-    id: GroupId
-    state: State = State.EMPTY
-    generation: int = 0
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict[str, Member])
-    pending_members: dict[str, TimestampMs] = field(default_factory=dict[str, TimestampMs])
-    """Ids that were given out and not yet used (KIP-394), with the time at which each is forgotten."""
-    rebalance_deadline: TimestampMs | None = None
-    initial_delay_deadline: TimestampMs | None = None
-    answers: list[tuple[Token, Message]] = field(default_factory=list[tuple[Token, Message]])
-    changed: bool = False
-    """The generation or its assignment changed and is not yet written to the log."""
+    type = "Classic"
 
-    def move_to(self, state: State) -> None:
+    def __init__(self, id: GroupId) -> None:
+        self.id = id
+        self.state = State.EMPTY
+        self.previous_state = State.EMPTY
+        self.state_since: TimestampMs = NO_TIMESTAMP
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        """The chosen protocol; None while there is no generation."""
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        """Member ids by instance id."""
+        self.pending_members: set[str] = set()
+        """Ids that were given out and with which nobody has joined yet (KIP-394)."""
+        self.pending_syncs: set[str] = set()
+        """Members of the generation that have not asked for their assignment yet (KIP-559)."""
+        self.was_joined_since_delay = False
+        """Somebody joined while the first rebalance was being delayed: it is delayed again (GRP-09)."""
+        self._supporters: dict[str, int] = {}
+        """How many members know each protocol."""
+        self._subscribed: frozenset[TopicName] | None = None
+
+    # ---- the state
+
+    def move_to(self, state: State, now: TimestampMs) -> None:
         """Go to another state; a move that the table does not have is a mistake of ours."""
         assert state in TRANSITIONS[self.state], f"group {self.id}: from {self.state.value} to {state.value}"
-        self.state = state
+        self.previous_state, self.state, self.state_since = self.state, state, now
 
-    # ---- joining
+    @property
+    def state_name(self) -> str:
+        return self.state.value
 
-    def supports(self, protocol_type: str, names: Sequence[str]) -> bool:
-        """Whether a member of that type that knows these protocols can join (GRP-05)."""
-        if not self.members:
-            return bool(protocol_type) and bool(names)
-        return protocol_type == self.protocol_type and bool(self._common_protocols() & set(names))
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
 
-    def _common_protocols(self) -> set[str]:
-        members = [*self.members.values()]
-        common = {name for member in members[:1] for name, _ in member.protocols}
-        for member in members[1:]:
-            common &= {name for name, _ in member.protocols}
-        return common
+    @property
+    def is_first_rebalance(self) -> bool:
+        """Whether the members come together for the first time: then there is a delay to wait for more of them."""
+        return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
 
-    def add(self, member: Member, now: TimestampMs, initial_delay_ms: int) -> None:
-        """A new member joins: the group is called to rejoin."""
-        self.pending_members.pop(member.id, None)
+    @property
+    def have_all_joined(self) -> bool:
+        return not self.pending_members and all(member.joining is not None for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # ---- members
+
+    def add(self, member: Member) -> None:
+        """A member that supports one of the group's protocols becomes part of the group; the first one leads it."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
             self.leader = member.id
+        self.pending_members.discard(member.id)
         self.members[member.id] = member
-        if self.state is State.EMPTY or self.initial_delay_deadline is not None:
-            self.initial_delay_deadline = now + initial_delay_ms
-        self.prepare_rebalance(now)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.id
+        self._count(member, +1)
 
-    def rejoin(self, member: Member, protocols: list[tuple[str, bytes]], token: Token, now: TimestampMs) -> None:
-        """A known member joins again (GRP-16): a follower that changed nothing gets the generation that stands."""
-        same = member.protocols == protocols
-        if self.state is State.STABLE and same and member.id != self.leader:
-            self.answers.append((token, self.joined(member)))
-            return
-        if self.state is State.COMPLETING_REBALANCE and same:
-            self.answers.append((token, self.joined(member)))
-            return
-        self.replace_join(member, token)
-        member.protocols = protocols
-        self.prepare_rebalance(now)
+    def remove(self, id: str) -> Member | None:
+        """A member, or an id that was given out, is part of the group no more; the next member leads if it was the leader."""
+        self.pending_members.discard(id)
+        self.pending_syncs.discard(id)
+        member = self.members.pop(id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
+        if self.leader == id:
+            self.leader = next(iter(self.members), None)
+        return member
 
-    def replace_join(self, member: Member, token: Token) -> None:
-        if member.joining is not None:
-            self.answers.append((member.joining, join_refused(member.id, ErrorCode.UNKNOWN_MEMBER_ID)))
-        member.joining = token
+    def update(self, member: Member, terms: Terms) -> None:
+        """A member says anew what it is."""
+        self._count(member, -1)
+        member.terms = terms
+        self._count(member, +1)
 
-    def prepare_rebalance(self, now: TimestampMs) -> None:
-        """Call all members to rejoin; members that wait for an assignment are told so (GRP-15)."""
-        if self.state is State.COMPLETING_REBALANCE:
-            for member in self.members.values():
-                member.assignment = b""
-                self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        if self.state is not State.PREPARING_REBALANCE:
-            self.move_to(State.PREPARING_REBALANCE)
-            longest = max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-            self.rebalance_deadline = now + longest
-        self.try_complete_join(now)
+    def rename(self, member: Member, id: str) -> None:
+        """A static member is known by another member id from here on: the old one is fenced (GRP-21)."""
+        assert member.instance_id is not None, "only a static member is known by more than its member id"
+        old = member.id
+        self.members = {id if key == old else key: each for key, each in self.members.items()}
+        self.static_members[member.instance_id] = id
+        self.pending_syncs.discard(old)
+        if self.leader == old:
+            self.leader = id
+        member.id = id
 
-    def try_complete_join(self, now: TimestampMs) -> None:
-        """End the call when everybody has rejoined and nobody more is awaited, or when its time is over."""
-        if self.state is not State.PREPARING_REBALANCE:
-            return
-        late = self.rebalance_deadline is not None and now >= self.rebalance_deadline
-        if self.initial_delay_deadline is not None and now < self.initial_delay_deadline and not late:
-            return
-        waiting = any(member.joining is None for member in self.members.values()) or self.pending_members
-        if waiting and not late:
-            return
-        self._complete_join(now)
+    def _count(self, member: Member, change: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._supporters[name] = self._supporters.get(name, 0) + change
+            if not self._supporters[name]:
+                del self._supporters[name]
 
-    def _complete_join(self, now: TimestampMs) -> None:
-        for id in [member.id for member in self.members.values() if member.joining is None]:
-            self._drop(id)
-        self.rebalance_deadline = self.initial_delay_deadline = None
-        self.generation += 1
-        self.changed = True
-        if not self.members:
-            self.protocol = None
-            self.move_to(State.EMPTY)
-            return
-        if self.leader not in self.members:
-            self.leader = next(iter(self.members))
-        self.protocol = self._select_protocol()
-        self.move_to(State.COMPLETING_REBALANCE)
-        for member in self.members.values():
-            token, member.joining, member.is_new = member.joining, None, False
-            member.deadline = now + member.session_timeout_ms
-            self.answers.append((token, self.joined(member)))
+    def elect_joined_leader(self) -> bool:
+        """Let a member lead that has joined; False where nobody has (GRP-06)."""
+        if self.leader is not None and self.members[self.leader].joining is None:
+            joined = next((member.id for member in self.members.values() if member.joining is not None), None)
+            self.leader = joined or self.leader
+            return joined is not None
+        return self.leader is not None
 
-    def _select_protocol(self) -> str:
-        """Each member votes for the first protocol of its list that all know; most votes win (GRP-07)."""
+    # ---- protocols
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member of that type that knows these protocols can join (GRP-05)."""
+        if self.is_empty:
+            return bool(protocol_type) and any(True for _ in names)
+        return protocol_type == self.protocol_type and not self._common_protocols().isdisjoint(names)
+
+    def _common_protocols(self) -> set[str]:
+        return {name for name, supporters in self._supporters.items() if supporters == len(self.members)}
+
+    def select_protocol(self) -> str:
+        """Each member votes for the protocol that it wants most of those that all know; most votes win (GRP-07)."""
         common = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
-            choice = next(name for name, _ in member.protocols if name in common)
+            choice = member.vote(common)
             votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=lambda name: votes[name])
 
-    def joined(self, member: Member) -> JoinGroupResponse:
+    # ---- generations
+
+    def begin_generation(self, now: TimestampMs) -> None:
+        """The members that are here form the next generation, which waits for its assignment (GRP-08)."""
+        self.generation += 1
+        self.protocol = self.select_protocol()
+        self._subscribed = self._compute_subscribed()
+        self.pending_syncs = {*self.members}
+        self.move_to(State.COMPLETING_REBALANCE, now)
+
+    def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """The generation as one member is told of it: the leader also gets what all say of themselves (GRP-06)."""
-        protocol = self.protocol or ""
-        members: list[JoinGroupResponse.JoinGroupResponseMember] = []
-        if member.id == self.leader:
-            members = [
-                JoinGroupResponse.JoinGroupResponseMember(member_id=each.id, metadata=each.metadata_for(protocol))
-                for each in self.members.values()
-            ]
+        is_leader = member.id == self.leader
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
-            protocol_name=protocol,
+            protocol_name=self.protocol,
             leader=self.leader or "",
+            skip_assignment=skip_assignment,
             member_id=member.id,
-            members=members,
+            members=[each.joined(self.protocol) for each in self.members.values()] if is_leader else [],
         )
 
-    # ---- syncing
+    # ---- the log
 
-    def sync(self, member: Member, request: SyncGroupRequest, token: Token, now: TimestampMs) -> None:
-        """A member asks for its assignment; the leader brings it (GRP-10, GRP-11, GRP-15)."""
-        if self.state is State.PREPARING_REBALANCE:
-            self.answers.append((token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
-            return
-        if self.state is State.STABLE:
-            self.answers.append((token, self._synced(member)))
-            return
-        if member.syncing is not None:
-            self._answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
-        member.syncing = token
-        if member.id == self.leader:
-            given = {each.member_id: bytes(each.assignment) for each in request.assignments}
-            for each in self.members.values():
-                each.assignment = given.get(each.id, b"")
-            self.move_to(State.STABLE)
-            self.changed = True
-            for each in self.members.values():
-                each.deadline = now + each.session_timeout_ms
-                self._answer_sync(each, ErrorCode.NONE)
-
-    def _answer_sync(self, member: Member, error: ErrorCode) -> None:
-        if member.syncing is not None:
-            response = self._synced(member) if error is ErrorCode.NONE else SyncGroupResponse(error_code=error)
-            self.answers.append((member.syncing, response))
-            member.syncing = None
-
-    def _synced(self, member: Member) -> SyncGroupResponse:
-        return SyncGroupResponse(
-            protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
+    def record(self, assignments: Mapping[str, bytes], now: TimestampMs) -> KeyValue:
+        """The generation with an assignment for each member, nothing for those that are left out (GRP-10)."""
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=now,
+            members=[each.recorded(self.protocol, assignments.get(each.id, b"")) for each in self.members.values()],
         )
+        return group_record(self.id, value)
 
-    # ---- living and leaving
+    def empty_record(self, now: TimestampMs) -> KeyValue:
+        """The generation after which nobody is left."""
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation + 1,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now,
+        )
+        return group_record(self.id, value)
 
-    def touch(self, member: Member, now: TimestampMs) -> None:
-        """The member was heard of."""
-        member.deadline = now + member.session_timeout_ms
+    def assignments(self) -> dict[str, bytes]:
+        return {member.id: member.assignment for member in self.members.values()}
 
-    def remove(self, id: str, now: TimestampMs) -> None:
-        """A member leaves or is given up; the others are called to rejoin."""
-        self._drop(id)
-        if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare_rebalance(now)
-        else:
-            self.try_complete_join(now)
+    def replay(self, value: GroupMetadataValue) -> None:
+        """Take up a record of the group: its own decision, which the members that are here have led to, or an earlier life's."""
+        told = {each.member_id for each in value.members}
+        for gone in [id for id in self.members if id not in told]:
+            self.remove(gone)
+        self.protocol_type = value.protocol_type or None
+        for each in value.members:
+            if each.member_id not in self.members:
+                self.add(replayed(each, value))
+            self.members[each.member_id].assignment = bytes(each.assignment)
+        self.generation = value.generation
+        self.protocol = value.protocol
+        self.leader = value.leader
+        self._subscribed = self._compute_subscribed()
+        state = State.STABLE if value.members else State.EMPTY
+        if state is not self.state:
+            self.previous_state, self.state = self.state, state
+        self.state_since = value.current_state_timestamp
 
-    def _drop(self, id: str) -> None:
-        member = self.members.pop(id)
-        if member.joining is not None:
-            self.answers.append((member.joining, join_refused(id, ErrorCode.UNKNOWN_MEMBER_ID)))
-        if member.syncing is not None:
-            self.answers.append((member.syncing, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
-        if self.leader == id:
-            self.leader = next(iter(self.members), None)
+    def tombstones(self) -> list[KeyValue]:
+        return [group_tombstone(self.id)]
 
-    def tick(self, now: TimestampMs) -> None:
-        """Give up members that were not heard of, forget ids that were not used, end a call whose time is over."""
-        for id in [id for id, deadline in self.pending_members.items() if now >= deadline]:
-            del self.pending_members[id]
-        waiting_for_sync = self.state is State.COMPLETING_REBALANCE
-        for member in [*self.members.values()]:
-            alive = member.joining is not None or (waiting_for_sync and member.syncing is not None)
-            if not alive and now >= member.deadline and member.id in self.members:
-                self.remove(member.id, now)
-        self.try_complete_join(now)
+    # ---- fencing
 
-    def next_deadline(self) -> TimestampMs | None:
-        """When `tick` has something to do next."""
-        times = [*self.pending_members.values()]
-        times += [
-            member.deadline for member in self.members.values() if member.joining is None and member.syncing is None
-        ]
-        if self.state is State.PREPARING_REBALANCE:
-            times += [time for time in (self.rebalance_deadline, self.initial_delay_deadline) if time is not None]
-        return min(times, default=None)
+    def check_member(self, id: str, instance_id: str | None) -> Member:
+        """The member of that id.
 
+        Errors: KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID where another member bears the instance id (GRP-21).
+        """
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current != id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
 
-def join_refused(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """The answer to a JoinGroup that is refused."""
-    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
+    def check_generation(self, generation: int) -> None:
+        """Errors: KafkaError ILLEGAL_GENERATION."""
+        if generation != self.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
+    # ---- offsets and administration
 
-def protocols_of(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """The request's protocols with their metadata copied out of the receive buffer."""
-    return [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, transactional: bool
+    ) -> CheckPartition | None:
+        """Whether that member may commit now (OFF-05 to OFF-09, OFF-17).
+
+        Errors: KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
+        if generation < 0 and self.is_empty:
+            return None
+        if generation >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            self.check_generation(generation)
+        elif not transactional and not self.is_empty:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if not transactional and self.state is State.COMPLETING_REBALANCE:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return None
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody may fetch a classic group's offsets."""
+
+    def check_offset_delete(self) -> None:
+        """Errors: KafkaError NON_EMPTY_GROUP: of members that are no consumers nobody knows what they use (OFF-14)."""
+        if not self.is_empty and self.protocol_type != CONSUMER:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_delete(self) -> None:
+        """Errors: KafkaError NON_EMPTY_GROUP."""
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def expires_from(self, commit_timestamp: TimestampMs) -> TimestampMs | None:
+        """An empty group's offsets expire from when it became so, those of no group from their commit; of a live
+        group of consumers those of topics that it does not subscribe to (KIP-211, OFF-15)."""
+        if self.protocol_type is None:
+            return commit_timestamp
+        if self.is_empty:
+            return self.state_since if self.state_since != NO_TIMESTAMP else commit_timestamp
+        if self.protocol_type == CONSUMER and self._subscribed is not None and self.state is State.STABLE:
+            return commit_timestamp
+        return None
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        """Whether members consume the topic; yes where that is not known of a group of consumers."""
+        return topic in self._subscribed if self._subscribed is not None else self.protocol_type == CONSUMER
+
+    def _compute_subscribed(self) -> frozenset[TopicName] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        if not self.members:
+            return frozenset()
+        metadata: Sequence[bytes] = [member.metadata_for(self.protocol) for member in self.members.values()]
+        return None if self.protocol is None else subscribed_topics(metadata)

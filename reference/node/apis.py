@@ -12,9 +12,12 @@ from reference.node import (
     described_transactions,
     fetch,
     find_coordinator,
+    group_administration,
+    group_offsets,
     groups,
     log_dirs,
     metadata,
+    offset_fetches,
     offsets,
     produce,
     producers,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 Handler = Callable[["Node", Request, Any, TimestampMs], Message | None]
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
+DESCRIBE_GROUPS, LIST_GROUPS, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 28, 42, 47
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 11, 12, 13, 14, 18, 19, 20
 DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 21, 22, 23, 32, 33
 DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 35, 37, 44, 60
@@ -49,13 +53,18 @@ BROKER_HANDLERS: dict[int, Handler] = {
     FETCH: fetch.fetch,
     LIST_OFFSETS: offsets.list_offsets,
     METADATA: metadata.metadata,
-    OFFSET_COMMIT: groups.offset_commit,
-    OFFSET_FETCH: groups.offset_fetch,
+    OFFSET_COMMIT: group_offsets.offset_commit,
+    OFFSET_FETCH: offset_fetches.offset_fetch,
     FIND_COORDINATOR: find_coordinator.find_coordinator,
     JOIN_GROUP: groups.join_group,
     HEARTBEAT: groups.heartbeat,
     LEAVE_GROUP: groups.leave_group,
     SYNC_GROUP: groups.sync_group,
+    DESCRIBE_GROUPS: group_administration.describe_groups,
+    LIST_GROUPS: group_administration.list_groups,
+    DELETE_GROUPS: group_administration.delete_groups,
+    OFFSET_DELETE: group_offsets.offset_delete,
+    TXN_OFFSET_COMMIT: group_offsets.txn_offset_commit,
     API_VERSIONS: metadata.api_versions,
     DELETE_RECORDS: topics.delete_records,
     INIT_PRODUCER_ID: producers.init_producer_id,

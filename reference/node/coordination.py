@@ -212,15 +212,24 @@ class Coordination(Generic[S]):
 
     def on_role(self, partition: Partition, now: TimestampMs) -> None:
         """A replica of the topic leads or follows in a new reign."""
-        held = self._held.pop(partition.index, None)
-        if held is not None:
-            self._loading -= not held.is_loaded
-            held.shard.unload(now)
+        self._drop(partition.index, now)
         if partition.is_leader:
             shard = self._new_shard(partition.index, partition.leader_epoch)
             self._held[partition.index] = _Held(partition, shard, partition.log.log_start_offset)
             self._loading += 1
             self._load(self._held[partition.index], now)
+
+    def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
+        """The node has no replica of the partition any more."""
+        held = self._held.get(partition.index)
+        if held is not None and held.partition is partition:
+            self._drop(partition.index, now)
+
+    def _drop(self, index: int, now: TimestampMs) -> None:
+        held = self._held.pop(index, None)
+        if held is not None:
+            self._loading -= not held.is_loaded
+            held.shard.unload(now)
 
     def load(self, now: TimestampMs) -> None:
         """Replay another piece of each partition that is not wholly replayed."""

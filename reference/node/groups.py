@@ -1,341 +1,226 @@
-"""Groups and their offsets: the node's side of the group coordinator. (COO-*, GRP-*, OFF-*)
+"""Groups on this node: what their members ask, and how it comes to the shard that keeps the group. (COO-*, GRP-*)
 
-The coordinator decides; this module finds its partition of `__consumer_offsets`, puts its records there, and sends its
-answers when the records are in the log.
+A shard for each partition of `__consumer_offsets` that the node leads decides; this module brings it the requests, and
+sends its answers when what it wrote before them is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from reference.coordinator import group_coordinator
-from reference.coordinator.group_coordinator import Client, OffsetKey
-from reference.coordinator.group_records import KeyValue
-from reference.node.committed import AwaitingCommit
-from reference.node.internal_topics import OFFSETS_TOPIC, partition_for
+from reference.coordinator.classic_groups import check_group_id, check_join
+from reference.coordinator.classic_member import Client
+from reference.coordinator.classic_rebalances import join_refused
+from reference.coordinator.group import Token
+from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.group_shard import GroupShard
+from reference.node.coordination import Coordination
+from reference.node.group_refusals import coordinator_error, is_refused, refuse
+from reference.node.internal_topics import OFFSETS_TOPIC
+from reference.node.known_topics import KnownTopics
 from reference.node.requests import Request
+from reference.node.topic_changes import TopicChanges
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from reference.protocol.messages.offset_commit_value import OffsetCommitValue
-from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from reference.protocol.primitives import NO_UUID, GroupId, TimestampMs, TopicName
-from reference.protocol.records.batch import build, read_batches, records_of
-from reference.protocol.records.errors import RecordsError
-from reference.protocol.records.record import Record
-from reference.protocol.records.validate import Origin
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from reference.protocol.primitives import Epoch, GroupId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
-from reference.storage.errors import LogError
+from reference.storage.verification import NOT_REQUIRED, Guard
 
 if TYPE_CHECKING:
     from reference.node.node import Node
 
-REPLAY_BYTES = 1 << 20
-FIRST_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_JOIN_WITHOUT_PROTOCOL = 7
 """JoinGroup: before, no protocol is the empty text."""
 
-CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+MINUTE_MS = 60_000
+
+Fail = Callable[[ErrorCode], None]
+"""Puts into a response why it, or its part, is not true."""
+
+Verified = Callable[[ErrorCode, Guard | None, TimestampMs], None]
+"""Takes NONE and the right to write, or why the offsets are not to be written."""
+
+Verify = Callable[[Request, TxnOffsetCommitRequest, int, Verified, TimestampMs], None]
+"""Asks, now or later, whether a producer's open transaction has the group's partition of `__consumer_offsets`, whose index
+is given (KIP-890)."""
 
 
-# ---- this node's groups
+class Groups:
+    """The node's shards of groups."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.settings = settings_of(node)
+        self.coordination: Coordination[GroupShard] = Coordination(
+            node, OFFSETS_TOPIC, self._new_shard, node.configuration.integer("offsets.commit.timeout.ms")
+        )
+        self.verify: Verify = _trust
+        self._said: list[tuple[int, Token, Message]] = []
+
+    def _new_shard(self, index: int, epoch: Epoch) -> GroupShard:
+        return GroupShard(
+            self.settings,
+            self._node.chance,
+            KnownTopics(self._node.image),
+            write=lambda records, now: self.coordination.write(index, records, now),
+            say=lambda token, response: self._said.append((index, token, response)),
+        )
+
+    # ---- the node's doings
+
+    def on_role(self, partition: Partition, now: TimestampMs) -> None:
+        """A replica of the topic leads or follows in a new reign (COO-05)."""
+        self.coordination.on_role(partition, now)
+        self.send_said(now)
+
+    def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
+        """The node has no replica of the partition any more."""
+        self.coordination.on_given_up(partition, now)
+        self.send_said(now)
+
+    def tick(self, now: TimestampMs) -> None:
+        """Go on loading, and let each shard do what is due."""
+        self.coordination.load(now)
+        for _, shard in self.coordination.loaded():
+            deadline = shard.next_deadline()
+            if deadline is not None and now >= deadline:
+                shard.tick(now)
+        self.send_said(now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        if self.coordination.is_loading:
+            return 0
+        times = (shard.next_deadline() for _, shard in self.coordination.loaded())
+        return min((time for time in times if time is not None), default=None)
+
+    def topics_changed(self, changes: TopicChanges, now: TimestampMs) -> None:
+        """The metadata have other topics than before (OFF-16)."""
+        for _, shard in self.coordination.loaded() if changes.deleted else ():
+            shard.topics_deleted(changes.deleted, now)
+
+    # ---- answers
+
+    def send_said(self, now: TimestampMs) -> None:
+        """Send what shards have said since the last call."""
+        said, self._said = self._said, []
+        for index, token, response in said:
+            assert isinstance(token, Request)
+            self.answer(index, token, response, now)
+
+    def answer(self, index: int, request: Request, response: Message, now: TimestampMs) -> None:
+        """Answer when all that the shard has written so far is committed; a refusal goes out at once."""
+        if isinstance(response, JoinGroupResponse) and request.version < FIRST_JOIN_WITHOUT_PROTOCOL:
+            response.protocol_name = response.protocol_name or ""
+        if not is_refused(response):
+            try:
+                self.coordination.answer(index, request, response, now, partial(refuse, response))
+            except KafkaError as error:
+                refuse(response, error.code)
+            else:
+                return
+        self._node.respond(request, response)
+
+    def answer_together(
+        self, request: Request, response: Message, parts: Iterable[tuple[int, Fail]], now: TimestampMs
+    ) -> None:
+        """Answer when all that the shards of several parts have written is committed; each part fails by itself."""
+        waiting = [*parts]
+        left = len(waiting) + 1
+
+        def one_is_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._node.respond(request, response)
+
+        def outcome(fail: Fail, error: ErrorCode, then: TimestampMs) -> None:
+            if error is not ErrorCode.NONE:
+                fail(coordinator_error(error))
+            one_is_done()
+
+        for index, fail in waiting:
+            try:
+                self.coordination.when_committed(index, now, partial(outcome, fail))
+            except KafkaError as error:
+                outcome(fail, error.code, now)
+        one_is_done()
+
+    def shard_of_member(self, group: GroupId) -> tuple[int, GroupShard]:
+        """The shard of a group that can have members. Errors: KafkaError INVALID_GROUP_ID, and as `Coordination.shard_of`."""
+        check_group_id(group)
+        return self.coordination.shard_of(group)
 
 
-def _refusal(node: Node, group: GroupId) -> ErrorCode | None:
-    """Why this node does not serve a group, if it does not (COO-04)."""
-    image = node.image.topics.get(OFFSETS_TOPIC)
-    if image is None:
-        return ErrorCode.NOT_COORDINATOR if group else None
-    partition = node.partitions.get((OFFSETS_TOPIC, partition_for(group, len(image.partitions))))
-    return None if partition is not None and partition.is_leader else ErrorCode.NOT_COORDINATOR
+def _trust(request: Request, body: TxnOffsetCommitRequest, index: int, then: Verified, now: TimestampMs) -> None:
+    """Where transactions are not verified."""
+    then(ErrorCode.NONE, NOT_REQUIRED, now)
 
 
 # ---- membership
 
 
-def join_group(node: Node, request: Request, body: JoinGroupRequest, now: TimestampMs) -> JoinGroupResponse | None:
-    refusal = _refusal(node, body.group_id)
-    if refusal is not None:
-        node.groups.refuse_join(body, request, refusal)
-        return send_answers(node, now)
-    client = Client(request.client_id or "", f"/{request.client.host}")
-    node.groups.join(body, request.version, client, request, now)
-    return send_answers(node, now)
-
-
-def sync_group(node: Node, request: Request, body: SyncGroupRequest, now: TimestampMs) -> SyncGroupResponse | None:
-    refusal = _refusal(node, body.group_id)
-    if refusal is not None:
-        return SyncGroupResponse(error_code=refusal)
-    node.groups.sync(body, request, now)
-    return send_answers(node, now)
-
-
-def heartbeat(node: Node, request: Request, body: HeartbeatRequest, now: TimestampMs) -> HeartbeatResponse | None:
-    refusal = _refusal(node, body.group_id)
-    if refusal is not None:
-        return HeartbeatResponse(error_code=refusal)
-    node.groups.heartbeat(body, request, now)
-    return send_answers(node, now)
-
-
-def leave_group(node: Node, request: Request, body: LeaveGroupRequest, now: TimestampMs) -> LeaveGroupResponse | None:
-    refusal = _refusal(node, body.group_id)
-    if refusal is not None:
-        return LeaveGroupResponse(error_code=refusal)
-    node.groups.leave(body, request.version, request, now)
-    return send_answers(node, now)
-
-
-def send_answers(node: Node, now: TimestampMs) -> None:
-    """Send what the coordinator has to say, each answer when the group's records before it are committed."""
-    for answer in node.groups.take_answers():
-        if answer.records:
-            write_records(node, answer.group, answer.records, now)
-        if isinstance(answer.token, Request):
-            response = answer.response
-            if isinstance(response, JoinGroupResponse) and answer.token.version < FIRST_VERSION_WITH_NULL_PROTOCOL:
-                response.protocol_name = response.protocol_name or ""
-            partition = _partition_of(node, answer.group)
-            if partition is None or not isinstance(response, SyncGroupResponse):
-                node.respond(answer.token, response)
-            else:
-                _answer_when_committed(node, answer.token, response, partition, partial(_fail_sync, response), now)
-
-
-def _answer_when_committed(
-    node: Node,
-    request: Request,
-    response: Message,
-    partition: Partition,
-    fail: Callable[[ErrorCode], None],
-    now: TimestampMs,
-) -> None:
-    def outcome(error: ErrorCode, then: TimestampMs) -> None:
-        if error is not ErrorCode.NONE:
-            fail(error)
-        node.respond(request, response)
-
-    waiting = AwaitingCommit(node, request.client.connection, partition, partition.log.log_end_offset, outcome)
-    waiting.begin(now, node.configuration.integer("offsets.commit.timeout.ms"))
-
-
-def _fail_sync(response: SyncGroupResponse, code: ErrorCode) -> None:
-    """Without its records the generation may be forgotten: the member comes again and finds out."""
-    response.error_code = code if code is ErrorCode.NOT_COORDINATOR else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    response.assignment = b""
-
-
-def _partition_of(node: Node, group: GroupId) -> Partition | None:
-    """The partition of `__consumer_offsets` that holds a group, if this node has a replica of it."""
-    topic = node.image.topics.get(OFFSETS_TOPIC)
-    return (
-        node.partitions.get((OFFSETS_TOPIC, partition_for(group, len(topic.partitions)))) if topic is not None else None
-    )
-
-
-def write_records(node: Node, group: GroupId, records: list[KeyValue], now: TimestampMs) -> ErrorCode:
-    """Append a coordinator's records to the group's partition; NONE when they are in the log."""
-    partition = _partition_of(node, group)
-    if partition is None:
-        return ErrorCode.NOT_COORDINATOR
-    batch = build([Record(index, now, key, value, ()) for index, (key, value) in enumerate(records)])
+def join_group(node: Node, request: Request, body: JoinGroupRequest, now: TimestampMs) -> Message | None:
     try:
-        partition.produce(batch, now, origin=Origin.COORDINATOR)
-    except LogError as error:
-        node.storage_failed(f"{OFFSETS_TOPIC}-{partition.index}", error)
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    except RecordsError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    except KafkaError:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    node.on_moved(partition, now)
-    return ErrorCode.NONE
+        check_join(body, node.groups.settings)
+        _, shard = node.groups.coordination.shard_of(body.group_id)
+    except KafkaError as error:
+        refused = join_refused(body.member_id, error.code)
+        refused.protocol_name = None if request.version >= FIRST_JOIN_WITHOUT_PROTOCOL else ""
+        return refused
+    shard.classic.join(body, request.version, client_of(request), request, now)
+    return node.groups.send_said(now)
 
 
-# ---- offsets
+def sync_group(node: Node, request: Request, body: SyncGroupRequest, now: TimestampMs) -> Message | None:
+    try:
+        _, shard = node.groups.shard_of_member(body.group_id)
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+    shard.classic.sync(body, request.version, request, now)
+    return node.groups.send_said(now)
 
 
-def offset_commit(
-    node: Node, request: Request, body: OffsetCommitRequest, now: TimestampMs
-) -> OffsetCommitResponse | None:
-    """Keep offsets: refused as a whole by the group, or partition by partition (OFF-01, OFF-03 to OFF-09, OFF-12)."""
-    refusal = _refusal(node, body.group_id) or node.groups.refuse_commit(body, request.version)
-    response = OffsetCommitResponse()
-    accepted: list[tuple[OffsetKey, OffsetCommitValue]] = []
-    waiting: list[CommitPartition] = []
-    for topic in body.topics:
-        name = node.topic_name(topic.topic_id) if request.version >= 10 else topic.name
-        results = CommitTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(results)
-        for each in topic.partitions:
-            code = refusal or _check_commit(node, name, each, request.version)
-            result = CommitPartition(partition_index=each.partition_index, error_code=code or ErrorCode.NONE)
-            results.partitions.append(result)
-            if code is None and name is not None:
-                accepted.append(((name, each.partition_index), _committed_value(each, now)))
-                waiting.append(result)
-    if accepted:
-        failure = write_records(node, body.group_id, node.groups.commit_records(body.group_id, accepted), now)
-        if failure is ErrorCode.NONE:
-            node.groups.commit(body, accepted, now)
-        _fail_commit(waiting, failure)
-        partition = _partition_of(node, body.group_id)
-        if failure is ErrorCode.NONE and partition is not None:
-            _answer_when_committed(node, request, response, partition, partial(_fail_commit, waiting), now)
-            return None
-    return response
-
-
-def _fail_commit(results: list[CommitPartition], code: ErrorCode) -> None:
-    for result in results:
-        result.error_code = code
-
-
-def _check_commit(
-    node: Node, name: TopicName | None, each: OffsetCommitRequest.OffsetCommitRequestPartition, version: int
-) -> ErrorCode | None:
-    if name is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if node.image.partition(name, each.partition_index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((each.committed_metadata or "").encode()) > node.groups.settings.max_metadata_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+def heartbeat(node: Node, request: Request, body: HeartbeatRequest, now: TimestampMs) -> Message | None:
+    """A member of a group that is still being loaded has done what it should: it is told that all is well."""
+    try:
+        index, shard = node.groups.shard_of_member(body.group_id)
+    except KafkaError as error:
+        is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
+    node.groups.answer(index, request, shard.classic.heartbeat(body, now), now)
     return None
 
 
-def _committed_value(each: OffsetCommitRequest.OffsetCommitRequestPartition, now: TimestampMs) -> OffsetCommitValue:
-    return OffsetCommitValue(
-        offset=each.committed_offset,
-        leader_epoch=each.committed_leader_epoch,
-        metadata=each.committed_metadata or "",
-        commit_timestamp=now,
-    )
+def leave_group(node: Node, request: Request, body: LeaveGroupRequest, now: TimestampMs) -> Message | None:
+    try:
+        index, shard = node.groups.shard_of_member(body.group_id)
+    except KafkaError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    left = shard.classic.leave(body, request.version, now)
+    node.groups.answer(index, request, left, now)
+    return node.groups.send_said(now)
 
 
-def offset_fetch(node: Node, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> OffsetFetchResponse:
-    """Committed offsets, of one group or (version 8) of several (OFF-01, OFF-02, OFF-10, OFF-11)."""
-    if request.version < 8:
-        return _offset_fetch_one(node, body)
-    return OffsetFetchResponse(groups=[_offset_fetch_group(node, group, request.version) for group in body.groups])
+def client_of(request: Request) -> Client:
+    return Client(request.client_id or "", f"/{request.client.host}")
 
 
-def _offset_fetch_one(node: Node, body: OffsetFetchRequest) -> OffsetFetchResponse:
-    refusal = _refusal(node, body.group_id)
-    if refusal is not None:
-        return OffsetFetchResponse(error_code=refusal)
-    committed = node.groups.committed(body.group_id)
-    wanted = (
-        {topic.name: topic.partition_indexes for topic in body.topics} if body.topics is not None else _all(committed)
-    )
-    topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = []
-    for name, indexes in wanted.items():
-        partitions = [
-            OffsetFetchResponse.OffsetFetchResponsePartition(
-                partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, metadata=metadata
-            )
-            for index in indexes
-            for offset, epoch, metadata in (_committed(committed, name, index),)
-        ]
-        topics.append(OffsetFetchResponse.OffsetFetchResponseTopic(name=name, partitions=partitions))
-    return OffsetFetchResponse(topics=topics)
-
-
-def _offset_fetch_group(
-    node: Node, group: OffsetFetchRequest.OffsetFetchRequestGroup, version: int
-) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
-    refusal = _refusal(node, group.group_id)
-    if refusal is not None:
-        answer.error_code = refusal
-        return answer
-    committed = node.groups.committed(group.group_id)
-    wanted: list[tuple[TopicName | None, UUID, list[int]]]
-    if group.topics is None:
-        wanted = [(name, node.topic_id(name), indexes) for name, indexes in _all(committed).items()]
-    elif version >= 10:
-        wanted = [(node.topic_name(each.topic_id), each.topic_id, each.partition_indexes) for each in group.topics]
-    else:
-        wanted = [(each.name, NO_UUID, each.partition_indexes) for each in group.topics]
-    for name, topic_id, indexes in wanted:
-        partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = []
-        for index in indexes:
-            offset, epoch, metadata = _committed(committed, name or "", index)
-            partitions.append(
-                OffsetFetchResponse.OffsetFetchResponsePartitions(
-                    partition_index=index,
-                    committed_offset=offset,
-                    committed_leader_epoch=epoch,
-                    metadata=metadata,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE,
-                )
-            )
-        answer.topics.append(
-            OffsetFetchResponse.OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=partitions)
-        )
-    return answer
-
-
-def _all(committed: dict[OffsetKey, OffsetCommitValue]) -> dict[TopicName, list[int]]:
-    wanted: dict[TopicName, list[int]] = {}
-    for name, index in sorted(committed):
-        wanted.setdefault(name, []).append(index)
-    return wanted
-
-
-def _committed(committed: dict[OffsetKey, OffsetCommitValue], name: TopicName, index: int) -> tuple[int, int, str]:
-    """Offset, leader epoch and metadata; -1, -1 and nothing where none was committed (OFF-02)."""
-    value = committed.get((name, index))
-    return (value.offset, value.leader_epoch, value.metadata) if value is not None else (-1, -1, "")
-
-
-def on_role(node: Node, partition: Partition, now: TimestampMs) -> None:
-    """This node coordinates the groups of the partitions of `__consumer_offsets` that it leads, and no others (COO-06)."""
-    count = len(node.image.topics[OFFSETS_TOPIC].partitions)
-    node.groups.unload(lambda group: partition_for(group, count) == partition.index)
-    if partition.is_leader:
-        _replay(node, partition, now)
-
-
-def _replay(node: Node, partition: Partition, now: TimestampMs) -> None:
-    log = partition.log
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        found = log.read(offset, REPLAY_BYTES).records
-        data = found if isinstance(found, bytes) else found.read()
-        if not isinstance(found, bytes):
-            found.release()
-        before = offset
-        for batch in read_batches(data):
-            offset = batch.header.next_offset
-            if not batch.header.is_control:
-                for record in records_of(batch.data):
-                    if record.key is not None:
-                        node.groups.replay(record.key, record.value, now)
-        if offset == before:
-            break  # an end without records: nothing below it is missing
-
-
-def forget_topic(node: Node, topic: TopicName, now: TimestampMs) -> None:
-    """A topic is gone: so are the offsets committed for it (OFF-16)."""
-    for group, tombstones in node.groups.forget_topic(topic).items():
-        write_records(node, group, tombstones, now)
-
-
-def settings_of(node: Node) -> group_coordinator.GroupSettings:
+def settings_of(node: Node) -> GroupSettings:
     """The broker's settings for groups."""
     integer = node.configuration.integer
-    return group_coordinator.GroupSettings(
+    return GroupSettings(
         min_session_timeout_ms=integer("group.min.session.timeout.ms"),
         max_session_timeout_ms=integer("group.max.session.timeout.ms"),
         initial_rebalance_delay_ms=integer("group.initial.rebalance.delay.ms"),
         max_size=integer("group.max.size"),
-        max_metadata_bytes=integer("offset.metadata.max.bytes"),
+        max_metadata_size=integer("offset.metadata.max.bytes"),
+        offsets_retention_ms=integer("offsets.retention.minutes") * MINUTE_MS,
+        offsets_retention_check_interval_ms=integer("offsets.retention.check.interval.ms"),
     )

@@ -27,8 +27,7 @@ from reference.controller.image import Endpoint, MetadataImage
 from reference.controller.image_records import image_records
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
-from reference.coordinator.group_coordinator import GroupCoordinator
-from reference.node import groups, metadata
+from reference.node import metadata
 from reference.node.apis import API_VERSIONS, Api, apis_of, is_decided
 from reference.node.committed import AwaitingCommit
 from reference.node.controller import SUPPORTED_FEATURES, Controller
@@ -36,6 +35,7 @@ from reference.node.effects import Close, ConnectionId, Effect, HangUp, Respond
 from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.forwarding import Forwarding
+from reference.node.groups import Groups
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.membership import Membership, State
 from reference.node.peers import Peers
@@ -45,6 +45,7 @@ from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
 from reference.node.replication import FETCH_LANE, Replication
 from reference.node.requests import Client, ParkingLot, Request
+from reference.node.topic_changes import TopicChanges
 from reference.node.topics import ParkedDeletion
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
@@ -142,7 +143,7 @@ class Node:
         integer = self.configuration.integer
         self.fetch_sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.fetch_max_bytes = integer("fetch.max.bytes")
-        self.groups = GroupCoordinator(groups.settings_of(self), chance)
+        self.groups = Groups(self)
         self.transactions = Transactions(self, tracer)
         self.verification = Verification(self)
         self._apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
@@ -296,7 +297,6 @@ class Node:
             self.forwarding.tick(now)
             if self.is_serving:
                 self.groups.tick(now)
-                groups.send_answers(self, now)
                 self.transactions.tick(now)
                 self.verification.tick(now)
                 self.replicas.tick(now)
@@ -396,15 +396,19 @@ class Node:
     def _apply_committed(self, now: TimestampMs) -> None:
         """Make the image what is committed, and everything else what the image says."""
         quorum, image = self.quorum, self.image
+        changes = TopicChanges(image)
         if quorum.take_snapshot_notice() and quorum.latest_snapshot is not None:
+            before = {topic.id: topic.name for topic in image.topics.values()}
             image.clear()
             for record in quorum.snapshot_records():
                 image.apply(record)
             image.end_offset = quorum.latest_snapshot.end_offset
+            changes.see_all(before)
         elif image.end_offset >= quorum.high_watermark:
             return
         lives = {broker.id: broker.epoch for broker in image.brokers.values()}
         for offset, record in quorum.committed(image.end_offset):
+            changes.see(record)
             image.apply(record, offset)
         self._let_go_of_former_lives(lives, now)
         image.end_offset = max(image.end_offset, quorum.high_watermark)
@@ -412,6 +416,7 @@ class Node:
             self.membership.metadata_applied(now)
             if self.is_serving and self._has_begun_to_serve:
                 self.replicas.reconcile(now)
+                self.groups.topics_changed(changes, now)
         self._write_snapshot_if_due(now)
 
     def _let_go_of_former_lives(self, lives: Mapping[NodeId, int], now: TimestampMs) -> None:
@@ -545,7 +550,7 @@ class Node:
         """A replica leads or follows anew: its fetcher, its coordinator and who waits for it are told."""
         self.replication.on_role(partition)
         if is_new_reign and partition.topic == OFFSETS_TOPIC:
-            groups.on_role(self, partition, now)
+            self.groups.on_role(partition, now)
         if is_new_reign and partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.on_role(partition, now)
         self.on_moved(partition, now)
@@ -554,8 +559,8 @@ class Node:
         """A replica is no more: who waits for it is told."""
         self.replication.on_given_up(partition)
         self.on_moved(partition, now)
-        if partition.topic not in self.image.topics and OFFSETS_TOPIC in self.image.topics:
-            groups.forget_topic(self, partition.topic, now)
+        if partition.topic == OFFSETS_TOPIC:
+            self.groups.on_given_up(partition, now)
 
     def on_moved(self, partition: Partition, now: TimestampMs) -> None:
         """Records, high watermark or ISR have moved: wake who waits for this partition."""
@@ -635,7 +640,11 @@ class Node:
 
     def authorized_operations(self, resource: str) -> int:
         """The bit field of operations a client may do: all that the resource has, for there is no authorizer."""
-        return {"topic": 0b0000_1101_1111_1000, "cluster": 0b0001_1111_1111_1000_0000 >> 4 & 0xFFFF}[resource]
+        return {
+            "topic": 0b0000_1101_1111_1000,
+            "group": 0b0000_1101_0100_1000,
+            "cluster": 0b0001_1111_1111_1000_0000 >> 4 & 0xFFFF,
+        }[resource]
 
     def disk_space(self) -> tuple[int, int]:
         """Bytes of the disk and bytes still free; -1 where the disk does not say."""

@@ -1,0 +1,153 @@
+"""One member of a classic group.
+
+The broker never looks into what members say of themselves or into what their leader assigns: both are bytes that pass
+through, of whatever protocol type the group is (consumers, Connect's workers, anything).
+Source: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from reference.coordinator.group import Token
+from reference.protocol.messages.describe_groups import DescribeGroupsResponse
+from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+Protocols = list[tuple[str, bytes]]
+"""The protocols (assignors) that a member knows, the most wanted first, with its metadata for each."""
+
+
+@dataclass(slots=True)
+class Client:
+    """Who sent a request."""
+
+    id: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a member says of itself each time it joins."""
+
+    protocols: Protocols
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. Without an instance id it is dynamic: when it goes, it is gone (KIP-345)."""
+
+    id: str
+    instance_id: str | None
+    client: Client
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: Token | None = None
+    """Its JoinGroup that waits for the generation."""
+    syncing: Token | None = None
+    """Its SyncGroup that waits for the leader's assignment."""
+    is_new: bool = False
+    """It has never seen a generation: it waits for its first one, and is not held to its session timeout (KAFKA-7610)."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the member cannot send a heartbeat, because this coordinator owes it an answer."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def metadata_for(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: Set[str]) -> str:
+        """The protocol that the member wants most of those that all members know."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    @property
+    def terms(self) -> Terms:
+        return Terms(self.protocols, self.session_timeout_ms, self.rebalance_timeout_ms)
+
+    @terms.setter
+    def terms(self, terms: Terms) -> None:
+        self.protocols = terms.protocols
+        self.session_timeout_ms = terms.session_timeout_ms
+        self.rebalance_timeout_ms = terms.rebalance_timeout_ms
+
+    # ---- as others are told of it
+
+    def joined(self, protocol: str | None) -> JoinGroupResponse.JoinGroupResponseMember:
+        """For the group's leader."""
+        return JoinGroupResponse.JoinGroupResponseMember(
+            member_id=self.id, group_instance_id=self.instance_id, metadata=self.metadata_for(protocol)
+        )
+
+    def described(self, protocol: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
+        """For whoever asks about the group; what it says of itself only where a protocol is chosen (GAD-02)."""
+        return DescribeGroupsResponse.DescribedGroupMember(
+            member_id=self.id,
+            group_instance_id=self.instance_id,
+            client_id=self.client.id,
+            client_host=self.client.host,
+            member_metadata=self.metadata_for(protocol),
+            member_assignment=self.assignment,
+        )
+
+    def recorded(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
+        """For the log."""
+        return GroupMetadataValue.MemberMetadata(
+            member_id=self.id,
+            group_instance_id=self.instance_id,
+            client_id=self.client.id,
+            client_host=self.client.host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata_for(protocol),
+            assignment=assignment,
+        )
+
+
+def member_of(request: JoinGroupRequest, id: str, client: Client, token: Token) -> Member:
+    """A new member, which waits for its first generation."""
+    terms = terms_of(request)
+    return Member(
+        id=id,
+        instance_id=request.group_instance_id,
+        client=client,
+        session_timeout_ms=terms.session_timeout_ms,
+        rebalance_timeout_ms=terms.rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=terms.protocols,
+        joining=token,
+        is_new=True,
+    )
+
+
+def replayed(each: GroupMetadataValue.MemberMetadata, value: GroupMetadataValue) -> Member:
+    """A member as the log tells of it: of its protocols only the chosen one is known."""
+    return Member(
+        id=each.member_id,
+        instance_id=each.group_instance_id,
+        client=Client(each.client_id, each.client_host),
+        session_timeout_ms=each.session_timeout,
+        rebalance_timeout_ms=each.rebalance_timeout if each.rebalance_timeout >= 0 else each.session_timeout,
+        protocol_type=value.protocol_type,
+        protocols=[(value.protocol or "", bytes(each.subscription))],
+    )
+
+
+def terms_of(request: JoinGroupRequest) -> Terms:
+    """The request's terms; the metadata are copied out of the receive buffer."""
+    session_timeout_ms, rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
+    return Terms(
+        [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
+        session_timeout_ms,
+        rebalance_timeout_ms if rebalance_timeout_ms >= 0 else session_timeout_ms,
+    )

@@ -1,0 +1,141 @@
+"""The groups and the offsets of one partition of `__consumer_offsets`.
+
+A shard is made anew by whoever comes to lead the partition, from its records alone; see `reference.node.coordination`. It
+holds groups of both types under their ids, and the offsets of all of them.
+
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from reference.coordinator import group_expiry
+from reference.coordinator.classic_group import ClassicGroup
+from reference.coordinator.classic_groups import ClassicGroups
+from reference.coordinator.group import Group, Say, Write
+from reference.coordinator.group_records import decode_key, decode_value, record_type
+from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.offset_commits import OffsetCommits
+from reference.coordinator.offsets import Offsets
+from reference.coordinator.topics import Topics
+from reference.protocol.errors import KafkaError
+from reference.protocol.messages.group_metadata_key import GroupMetadataKey
+from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
+from reference.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
+from reference.protocol.messages.offset_commit_key import OffsetCommitKey
+from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.primitives import (
+    Buffer,
+    GroupId,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicId,
+    TopicName,
+)
+
+Producer = tuple[ProducerId, ProducerEpoch]
+
+MAX_TOMBSTONES = 1_000
+"""How many records are written at once when groups and offsets are removed."""
+
+
+class Chance(Protocol):
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class GroupShard:
+    """One partition's groups. `write` and `say` are its way to the log and to those who asked."""
+
+    def __init__(self, settings: GroupSettings, chance: Chance, topics: Topics, write: Write, say: Say) -> None:
+        self._settings = settings
+        self._chance = chance
+        self._write = write
+        self._expiry_at: TimestampMs | None = None
+        self.groups: dict[GroupId, Group] = {}
+        self.offsets = Offsets()
+        self.commits = OffsetCommits(self.groups, self.offsets, topics, settings)
+        self.classic = ClassicGroups(self.groups, settings, write, say, self._new_member_id)
+        self._replays: dict[int, Callable[[Buffer, Buffer | None, Producer | None], None]] = {
+            LegacyOffsetCommitKey.KEY: self._replay_legacy_offset,
+            OffsetCommitKey.KEY: self._replay_offset,
+            GroupMetadataKey.KEY: self._replay_classic_group,
+        }
+
+    def _new_member_id(self, prefix: str) -> str:
+        bits = f"{self._chance.getrandbits(128):032x}"
+        return f"{prefix}-{bits[:8]}-{bits[8:12]}-{bits[12:16]}-{bits[16:20]}-{bits[20:]}"
+
+    # ---- the log
+
+    def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Producer | None) -> None:
+        """Take up one record; one of a type that this coordinator does not keep is passed over.
+
+        Errors: CodecError when the bytes are no such record.
+        """
+        replay = self._replays.get(record_type(key))
+        if replay is not None:
+            replay(key, value, producer)
+
+    def _replay_offset(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
+        committed = decode_key(OffsetCommitKey, key)
+        self._take_up_offset(committed, decode_value(OffsetCommitValue, value), producer)
+
+    def _replay_legacy_offset(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
+        """Record type 0, which nobody has written since Kafka 0.9."""
+        old_key, old = decode_key(LegacyOffsetCommitKey, key), decode_value(LegacyOffsetCommitValue, value)
+        committed = OffsetCommitKey(group=old_key.group, topic=old_key.topic, partition=old_key.partition)
+        new = old and OffsetCommitValue(offset=old.offset, metadata=old.metadata, commit_timestamp=old.commit_timestamp)
+        self._take_up_offset(committed, new, producer)
+
+    def _take_up_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None) -> None:
+        if value is not None and key.group not in self.groups:
+            self.groups[key.group] = ClassicGroup(key.group)
+        self.offsets.replay(key, value, producer[0] if producer is not None else None)
+
+    def _replay_classic_group(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
+        self.classic.replay(decode_key(GroupMetadataKey, key).group, decode_value(GroupMetadataValue, value))
+
+    def replay_marker(self, producer: Producer, committed: bool) -> None:
+        """A transaction's end: its pending offsets count now, or never."""
+        self.offsets.end_transaction(producer[0], committed)
+
+    # ---- coming and going
+
+    def loaded(self, now: TimestampMs) -> None:
+        self.classic.loaded(now)
+        self._expiry_at = now + self._settings.offsets_retention_check_interval_ms
+
+    def unload(self, now: TimestampMs) -> None:
+        self.classic.unload()
+
+    # ---- time
+
+    def tick(self, now: TimestampMs) -> None:
+        """Do what is due: sessions, rebalances, expiry."""
+        self.classic.rebalances.tick(now)
+        if self._expiry_at is not None and now >= self._expiry_at:
+            self._expiry_at = now + self._settings.offsets_retention_check_interval_ms
+            retention_ms = self._settings.offsets_retention_ms
+            self._remove(group_expiry.expire(self.groups, self.offsets, retention_ms, now), now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        times = [self.classic.rebalances.next_deadline(), self._expiry_at]
+        return min((time for time in times if time is not None), default=None)
+
+    # ---- the metadata
+
+    def topics_deleted(self, topics: dict[TopicId, TopicName], now: TimestampMs) -> None:
+        """Topics are gone, and with them their offsets (OFF-16)."""
+        self._remove(group_expiry.of_deleted_topics(self.offsets, topics), now)
+
+    def _remove(self, tombstones: list[tuple[bytes, bytes | None]], now: TimestampMs) -> None:
+        """Write tombstones, some at a time; what cannot be written now is found again the next time."""
+        try:
+            for at in range(0, len(tombstones), MAX_TOMBSTONES):
+                self._write(tombstones[at : at + MAX_TOMBSTONES], now)
+        except KafkaError:
+            return

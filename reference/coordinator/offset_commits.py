@@ -1,0 +1,220 @@
+"""What groups do with their offsets: commit them, within a transaction or not, and delete them.
+
+Partitions that do not exist are refused one by one, as are metadata that are too long; the group refuses as a whole. Where
+no partition exists, the group is not asked. Source: requirements OFF-01 to OFF-17; KIP-1251; kafka.server.KafkaApis,
+org.apache.kafka.coordinator.group.OffsetMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from reference.coordinator.group import CheckPartition, Decided, Group, KeyValue
+from reference.coordinator.group_records import offset_record
+from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.offsets import NO_EXPIRY, Offsets, offset_tombstone
+from reference.coordinator.topics import Topics
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.offset_commit_key import OffsetCommitKey
+from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.primitives import NO_UUID, GroupId, TimestampMs, TopicId, TopicName
+
+FIRST_COMMIT_WITH_TOPIC_IDS = 10
+FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND = 9
+
+COMMIT_RESULTS = OffsetCommitResponse.OffsetCommitResponseTopic
+COMMIT_RESULT = OffsetCommitResponse.OffsetCommitResponsePartition
+TRANSACTIONAL_RESULTS = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+TRANSACTIONAL_RESULT = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+DELETE_RESULTS = OffsetDeleteResponse.OffsetDeleteResponseTopic
+DELETE_RESULT = OffsetDeleteResponse.OffsetDeleteResponsePartition
+
+
+class Commit(Protocol):
+    """One partition of a commit, transactional or not."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class _Place(Protocol):
+    partition_index: int
+
+
+class OffsetCommits:
+    """Decides on commits and deletions for a shard's groups."""
+
+    def __init__(
+        self, groups: Mapping[GroupId, Group], offsets: Offsets, topics: Topics, settings: GroupSettings
+    ) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._topics = topics
+        self._settings = settings
+
+    def _missing(self, topic_id: TopicId, partition: _Place) -> ErrorCode:
+        """NONE for a partition that exists."""
+        exists = topic_id != NO_UUID and 0 <= partition.partition_index < self._topics.partition_count(topic_id)
+        return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _any_exists(self, topics: Iterable[tuple[TopicId, Iterable[_Place]]]) -> bool:
+        return any(self._missing(id, each) is ErrorCode.NONE for id, partitions in topics for each in partitions)
+
+    # ---- OffsetCommit
+
+    def commit(self, request: OffsetCommitRequest, version: int, now: TimestampMs) -> Decided[OffsetCommitResponse]:
+        """OffsetCommit. Errors: KafkaError that refuses it as a whole (OFF-05 to OFF-09)."""
+        named = [(topic, *self._identify(topic, version)) for topic in request.topics]
+        check = None
+        if self._any_exists((id, topic.partitions) for topic, _, id in named):
+            check = self._check_commit(request, version)
+        expires_at = now + request.retention_time_ms if request.retention_time_ms >= 0 else NO_EXPIRY
+        decided = Decided(OffsetCommitResponse())
+        for topic, name, id in named:
+            results = COMMIT_RESULTS(name=topic.name, topic_id=topic.topic_id)
+            decided.response.topics.append(results)
+            for each in topic.partitions:
+                code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._missing(id, each)
+                if name is not None and code is ErrorCode.NONE:
+                    value = _value(each, id, now, expires_at)
+                    code = self._keep(decided.records, request.group_id, name, each, value, check)
+                results.partitions.append(COMMIT_RESULT(partition_index=each.partition_index, error_code=code))
+        return decided
+
+    def _identify(
+        self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, version: int
+    ) -> tuple[TopicName | None, TopicId]:
+        """A topic's name, None where its id is not known, and its id, none where its name is not known."""
+        if version >= FIRST_COMMIT_WITH_TOPIC_IDS:
+            return self._topics.name_of(topic.topic_id), topic.topic_id
+        return topic.name, self._topics.id_of(topic.name) or NO_UUID
+
+    def _check_commit(self, request: OffsetCommitRequest, version: int) -> CheckPartition | None:
+        group = self._groups.get(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is not None:
+            return group.check_commit(request.member_id, request.group_instance_id, generation, version, False)
+        if generation >= 0:
+            is_told = version >= FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
+        return None  # nobody's group: it comes to be with its offsets
+
+    # ---- TxnOffsetCommit
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, version: int, now: TimestampMs
+    ) -> Decided[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit; the records are to be written with the producer's id and epoch.
+
+        Errors: KafkaError that refuses it as a whole (OFF-17).
+        """
+        identified = [(topic, self._topics.id_of(topic.name) or NO_UUID) for topic in request.topics]
+        check = self._check_transactional(request, version) if self.any_exists(request) else None
+        decided = Decided(TxnOffsetCommitResponse())
+        for topic, id in identified:
+            results = TRANSACTIONAL_RESULTS(name=topic.name)
+            decided.response.topics.append(results)
+            for each in topic.partitions:
+                code = self._missing(id, each)
+                if code is ErrorCode.NONE:
+                    if check is not None:
+                        _refuse_stale_generation(check, topic.name, id, each.partition_index)
+                    value = _value(each, NO_UUID, now, NO_EXPIRY)
+                    code = self._keep(decided.records, request.group_id, topic.name, each, value, None)
+                results.partitions.append(TRANSACTIONAL_RESULT(partition_index=each.partition_index, error_code=code))
+        return decided
+
+    def any_exists(self, request: TxnOffsetCommitRequest) -> bool:
+        """Whether there is anything to commit: else neither the transaction nor the group is asked."""
+        return self._any_exists(
+            (self._topics.id_of(topic.name) or NO_UUID, topic.partitions) for topic in request.topics
+        )
+
+    def _check_transactional(self, request: TxnOffsetCommitRequest, version: int) -> CheckPartition | None:
+        group = self._groups.get(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation >= 0:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            return None
+        try:
+            return group.check_commit(request.member_id, request.group_instance_id, generation, version, True)
+        except KafkaError as error:
+            raise _as_generation(error) from error
+
+    # ---- OffsetDelete
+
+    def delete(self, request: OffsetDeleteRequest) -> Decided[OffsetDeleteResponse]:
+        """OffsetDelete. Errors: KafkaError that refuses it as a whole (OFF-14)."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        group.check_offset_delete()
+        decided = Decided(OffsetDeleteResponse())
+        for topic in request.topics:
+            id = self._topics.id_of(topic.name) or NO_UUID
+            results = DELETE_RESULTS(name=topic.name)
+            decided.response.topics.append(results)
+            for each in topic.partitions:
+                code = self._missing(id, each)
+                place = topic.name, each.partition_index
+                if code is ErrorCode.NONE and group.is_subscribed_to(topic.name):
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif code is ErrorCode.NONE and self._offsets.has(group.id, place):
+                    decided.records.append(offset_tombstone(group.id, place))
+                results.partitions.append(DELETE_RESULT(partition_index=each.partition_index, error_code=code))
+        return decided
+
+    # ---- one partition
+
+    def _keep(
+        self,
+        records: list[KeyValue],
+        group: GroupId,
+        topic: TopicName,
+        commit: Commit,
+        value: OffsetCommitValue,
+        check: CheckPartition | None,
+    ) -> ErrorCode:
+        """Add the record of one partition's offset, unless its metadata are too long (OFF-04). Errors: as `check`."""
+        if _java_length(value.metadata) > self._settings.max_metadata_size:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        if check is not None:
+            check(topic, value.topic_id, commit.partition_index)
+        key = OffsetCommitKey(group=group, topic=topic, partition=commit.partition_index)
+        records.append(offset_record(key, value))
+        return ErrorCode.NONE
+
+
+def _value(commit: Commit, topic_id: TopicId, now: TimestampMs, expires_at: TimestampMs) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=commit.committed_offset,
+        leader_epoch=commit.committed_leader_epoch,
+        metadata=commit.committed_metadata or "",
+        commit_timestamp=now,
+        expire_timestamp=expires_at,
+        topic_id=topic_id,
+    )
+
+
+def _as_generation(error: KafkaError) -> KafkaError:
+    """TxnOffsetCommit knows no stale member epochs."""
+    return KafkaError(ErrorCode.ILLEGAL_GENERATION) if error.code is ErrorCode.STALE_MEMBER_EPOCH else error
+
+
+def _refuse_stale_generation(check: CheckPartition, topic: TopicName, id: TopicId, index: int) -> None:
+    try:
+        check(topic, id, index)
+    except KafkaError as error:
+        raise _as_generation(error) from error
+
+
+def _java_length(text: str) -> int:
+    """How long Java says that a text is: characters beyond the first plane count twice."""
+    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)

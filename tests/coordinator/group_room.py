@@ -1,0 +1,322 @@
+"""A shard of groups in a test's hands: what it is asked, what it says, what it writes, and a crash at any point."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from reference.coordinator.classic_group import ClassicGroup
+from reference.coordinator.classic_member import Client
+from reference.coordinator.group import KeyValue, Token
+from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.group_shard import GroupShard, Producer
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.heartbeat import HeartbeatRequest
+from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.primitives import TopicId, TopicName
+from reference.protocol.schema import Message
+
+NOW_IN_THE_BEGINNING = 1_000_000
+TOPICS = {"events": 4, "orders": 2}
+"""The topics that there are, and how many partitions each has."""
+
+SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+class TopicTable:
+    """The cluster's topics."""
+
+    def __init__(self, partitions: Mapping[TopicName, int] = TOPICS) -> None:
+        self.ids = {name: UUID(int=number) for number, name in enumerate(partitions, 1)}
+        self.partitions = dict(partitions)
+
+    version = 0
+
+    def names(self) -> Iterable[TopicName]:
+        return self.ids
+
+    def id_of(self, name: TopicName) -> TopicId | None:
+        return self.ids.get(name)
+
+    def name_of(self, id: TopicId) -> TopicName | None:
+        return next((name for name, known in self.ids.items() if known == id), None)
+
+    def partition_count(self, id: TopicId) -> int:
+        return self.partitions.get(self.name_of(id) or "", 0)
+
+    def partition_racks(self, id: TopicId) -> Sequence[Sequence[str]]:
+        return [()] * self.partition_count(id)
+
+
+class Room:
+    """One shard, its log, and what each token was answered."""
+
+    def __init__(self, settings: GroupSettings = SETTINGS, **changes: int) -> None:
+        self.settings = replace(settings, **changes)
+        self.topics = TopicTable()
+        self.chance = random.Random(1)
+        self.log: list[tuple[bytes, bytes | None, Producer | None]] = []
+        self.markers: list[tuple[int, Producer, bool]] = []
+        """Ends of transactions, and how many records were before each."""
+        self.answers: dict[Token, Message] = {}
+        self.now = NOW_IN_THE_BEGINNING
+        self.refusal: ErrorCode | None = None
+        """Why nothing can be written now."""
+        self.shard = self._new_shard()
+        self.shard.loaded(self.now)
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(self.settings, self.chance, self.topics, self._write, self._say)
+
+    def _write(self, records: Sequence[KeyValue], now: int) -> None:
+        self.write(records)
+
+    def write(self, records: Sequence[KeyValue], producer: Producer | None = None) -> None:
+        if self.refusal is not None:
+            raise KafkaError(self.refusal)
+        for key, value in records:
+            self.log.append((key, value, producer))
+            self.shard.replay(key, value, self.now, producer)
+
+    def _say(self, token: Token, response: Message) -> None:
+        assert token not in self.answers, f"{token} is answered twice"
+        self.answers[token] = response
+
+    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+        self.markers.append((len(self.log), producer, committed))
+        self.shard.replay_marker(producer, committed)
+
+    def crash(self) -> None:
+        """Another node coordinates now: it has the log and nothing else."""
+        self.shard.unload(self.now)
+        self.shard = self._new_shard()
+        markers = [*self.markers]
+        for at, (key, value, producer) in enumerate([*self.log, (b"", None, None)]):
+            while markers and markers[0][0] <= at:
+                _, whose, committed = markers.pop(0)
+                self.shard.replay_marker(whose, committed)
+            if key:
+                self.shard.replay(key, value, self.now, producer)
+        self.shard.loaded(self.now)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, with everything that becomes due on the way."""
+        end = self.now + ms
+        for _ in range(10_000):
+            due = self.shard.next_deadline()
+            if due is None or due > end:
+                break
+            self.now = max(self.now, due)
+            self.shard.tick(self.now)
+        self.now = end
+
+    # ---- what members ask
+
+    def join(
+        self,
+        token: str,
+        member: str = "",
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocols: Sequence[str] = ("range",),
+        metadata: bytes = b"m",
+        version: int = 3,
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 20_000,
+    ) -> JoinGroupResponse | None:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols],
+        )
+        self.shard.classic.join(request, version, Client("client", "/127.0.0.1"), token, self.now)
+        self.advance(0)
+        answer = self.answers.get(token)
+        assert answer is None or isinstance(answer, JoinGroupResponse)
+        return answer
+
+    def refused_join(self, token: str, member: str = "", **how: object) -> int:
+        answer = self.join(token, member, **how)  # type: ignore[arg-type]
+        assert answer is not None
+        return answer.error_code
+
+    def joined(self, token: str) -> JoinGroupResponse:
+        answer = self.answers[token]
+        assert isinstance(answer, JoinGroupResponse)
+        assert answer.error_code == ErrorCode.NONE
+        return answer
+
+    def sync(
+        self,
+        token: str,
+        member: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        version: int = 3,
+        protocol: tuple[str | None, str | None] = (None, None),
+    ) -> SyncGroupResponse | None:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol[0],
+            protocol_name=protocol[1],
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=id, assignment=value)
+                for id, value in (assignments or {}).items()
+            ],
+        )
+        self.shard.classic.sync(request, version, token, self.now)
+        answer = self.answers.get(token)
+        assert answer is None or isinstance(answer, SyncGroupResponse)
+        return answer
+
+    def synced(self, token: str) -> bytes:
+        answer = self.answers[token]
+        assert isinstance(answer, SyncGroupResponse)
+        assert answer.error_code == ErrorCode.NONE
+        return bytes(answer.assignment)
+
+    def heartbeat(self, member: str, generation: int, *, group: str = "g", instance: str | None = None) -> int:
+        request = HeartbeatRequest(
+            group_id=group, member_id=member, generation_id=generation, group_instance_id=instance
+        )
+        return self.shard.classic.heartbeat(request, self.now).error_code
+
+    def leave(self, *members: str | tuple[str, str | None], group: str = "g", version: int = 3) -> LeaveGroupResponse:
+        pairs = [(member, None) if isinstance(member, str) else member for member in members]
+        request = LeaveGroupRequest(
+            group_id=group,
+            member_id=pairs[0][0] if version < 3 else "",
+            members=[LeaveGroupRequest.MemberIdentity(member_id=id, group_instance_id=each) for id, each in pairs],
+        )
+        return self.shard.classic.leave(request, version, self.now)
+
+    # ---- what they commit
+
+    def commit(
+        self,
+        offset: int,
+        *,
+        group: str = "g",
+        topic: str = "events",
+        partition: int = 0,
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str = "",
+        leader_epoch: int = -1,
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> int:
+        """One partition's commit; gives its error, or the one that refuses it as a whole."""
+        place = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset,
+            committed_metadata=metadata,
+            committed_leader_epoch=leader_epoch,
+        )
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=topic, topic_id=self.topics.id_of(topic) or UUID(int=99), partitions=[place]
+                )
+            ],
+        )
+        try:
+            decided = self.shard.commits.commit(request, version, self.now)
+            self.write(decided.records)
+        except KafkaError as error:
+            return error.code
+        return only_code(decided.response)
+
+    def commit_in_transaction(
+        self,
+        offset: int,
+        producer: Producer,
+        *,
+        group: str = "g",
+        topic: str = "events",
+        partition: int = 0,
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str = "",
+    ) -> int:
+        place = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id="t",
+            group_id=group,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=instance,
+            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=[place])],
+        )
+        try:
+            decided = self.shard.commits.commit_in_transaction(request, 5, self.now)
+            self.write(decided.records, producer)
+        except KafkaError as error:
+            return error.code
+        return only_code(decided.response)
+
+    def committed(self, group: str = "g", topic: str = "events", partition: int = 0) -> int | None:
+        found = self.shard.offsets.of(group).get((topic, partition))
+        return None if found is None else found.offset
+
+    # ---- what there is
+
+    @property
+    def group(self) -> ClassicGroup:
+        found = self.shard.groups["g"]
+        assert isinstance(found, ClassicGroup)
+        return found
+
+    def two_members(self) -> tuple[str, str, int]:
+        """A stable group of two: leader, follower, generation."""
+        self.join("a1")
+        leader = self.joined("a1").member_id
+        self.join("b1")
+        self.join("a2", leader)
+        follower = self.joined("b1").member_id
+        generation = self.joined("a2").generation_id
+        self.sync("sb", follower, generation)
+        self.sync("sa", leader, generation, {leader: b"A", follower: b"B"})
+        return leader, follower, generation
+
+    def one_static_member(self) -> tuple[str, int]:
+        """A stable group of one static member: its member id, the generation."""
+        self.join("a1", instance="i", version=5)
+        member = self.joined("a1").member_id
+        self.sync("s1", member, 1, {member: b"A"}, instance="i")
+        return member, 1
+
+
+def only_code(response: OffsetCommitResponse | TxnOffsetCommitResponse) -> int:
+    (topic,) = response.topics
+    (partition,) = topic.partitions
+    return partition.error_code

@@ -1,0 +1,266 @@
+"""TXV: transactions while nodes die. One outcome everywhere, whether a coordinator is lost or a partition's leader."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic
+from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.read_committed import aborted_of, committed_values
+from conformance.requirement import MUST, requirement
+from conformance.transaction_client import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    TRANSACTIONS,
+    TransactionalClient,
+    expect_agreed,
+    served_protocols,
+)  # fmt: skip
+from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
+
+DEADLINE_S = 300.0
+FREEZES = ("pause", "resume")
+ENDS = ("kill", "restart")
+LATE_MS = 15_000
+"""The timeout of a transaction whose coordinator dies before: long enough for it to be open then."""
+LATE_WITHIN_S = 90.0
+"""The timeout, ten seconds between two looks for late transactions, and a new coordinator's election."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A transaction and the outcome that is asked for."""
+
+    client: TransactionalClient
+    committed: bool
+
+    @property
+    def value(self) -> bytes:
+        """What it writes."""
+        return f"{self.client.protocol.name} {'commit' if self.committed else 'abort'}".encode()
+
+    @property
+    def complete(self) -> str:
+        """The state in the end."""
+        return COMPLETE_COMMIT if self.committed else COMPLETE_ABORT
+
+
+def through(broker: Broker, probe: Callable[[], Any], what: str, within_s: float = STATE_WITHIN_S) -> Any:
+    """Ask until there is an answer that is neither None nor False; dead nodes and lost connections are asked again."""
+
+    def answered() -> Any:
+        with suppress(Failed):
+            return probe()
+        return None
+
+    return broker.eventually(answered, what, within_s=within_s)
+
+
+def coordinator_of(nodes: Cluster, name: str) -> int:
+    """The node that coordinates a transactional id."""
+    address = nodes.broker.coordinator(name, TRANSACTION)
+    return next((node for node, other in nodes.addresses.items() if other == address), -1)
+
+
+def cast(nodes: Cluster) -> tuple[int, int, int]:
+    """A node that coordinates transactions, and the two others; the active controller is the last if it can be."""
+    last = nodes.cast()[2]
+
+    def found() -> int | None:
+        node = coordinator_of(nodes, nodes.broker.unused_name("txn"))
+        return node if node not in (-1, last) else None
+
+    coordinator = last
+    with suppress(Failed):  # where the active controller coordinates everything, it must be the one
+        coordinator = nodes.broker.eventually(found, "another coordinator than the active controller", within_s=2.0)
+    one, other = (node for node in nodes.cast() if node != coordinator)
+    return coordinator, one, other
+
+
+def name_at(nodes: Cluster, wanted: Callable[[int], bool]) -> str:
+    """An unused transactional id whose coordinator is as wanted."""
+
+    def found() -> str | None:
+        name = nodes.broker.unused_name("txn")
+        return name if wanted(coordinator_of(nodes, name)) else None
+
+    return nodes.broker.eventually(found, "a transactional id with the wanted coordinator", within_s=STATE_WITHIN_S)
+
+
+def each_outcome(nodes: Cluster, at: Callable[[int], bool]) -> list[Wanted]:
+    """A commit and an abort in each protocol, with coordinators as wanted."""
+    return [
+        Wanted(TransactionalClient(nodes.broker, protocol, name_at(nodes, at)), committed)
+        for protocol in served_protocols(nodes.broker)
+        for committed in (True, False)
+    ]
+
+
+def expect_outcomes(broker: Broker, cases: list[Wanted], topic: Topic, times: int) -> None:
+    """All that was committed counts, so many records of each, and nothing else; nothing is open any more."""
+    through(
+        broker, lambda: broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic),
+        f"nothing is open in {topic.name}",
+    )  # fmt: skip
+    wanted = sorted(case.value for case in cases if case.committed for _ in range(times))
+    seen = through(broker, lambda: [value or b"" for value in committed_values(broker, topic)] or None, "what counts")
+    broker.expect_equal(f"what counts in {topic.name}", sorted(seen), wanted)
+
+
+def await_complete(broker: Broker, case: Wanted) -> None:
+    """Wait until the transaction is complete, with the outcome that was asked for."""
+    state = through(
+        broker,
+        lambda: state if (state := case.client.state()).startswith("Complete") else None,
+        f"{case.value.decode()} is complete",
+    )
+    broker.expect_equal(f"{case.value.decode()}: the state", state, case.complete)
+
+
+@requirement(
+    "TXV-10",
+    level=MUST,
+    source="TransactionStateManager.loadTransactionMetadata (PrepareCommit, PrepareAbort); KIP-98",
+    sentence="A coordinator that dies after it agreed to the end of a transaction, and before its markers are written, is "
+    "followed by one that writes them: the outcome is the one that was agreed to, in every partition.",
+    accepted="CompleteCommit or CompleteAbort, and all records or none, in the partition whose leader did not answer and in the "
+    "one whose did",
+    nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def an_agreed_end(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        coordinator, frozen, living = cast(nodes)
+        held, free = nodes.topic(frozen), nodes.topic(living)
+        cases = each_outcome(nodes, lambda node: node == coordinator)
+        for case in cases:
+            case.client.write(held, case.value)
+            case.client.write(free, case.value)
+        nodes.pause(frozen)
+        for case in cases:
+            expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
+            broker.expect_equal("the state", case.client.state().startswith("Prepare"), True)
+        nodes.kill(coordinator)
+        nodes.resume(frozen)
+        for case in cases:
+            await_complete(broker, case)
+        for topic in (held, free):
+            expect_outcomes(broker, cases, topic, times=1)
+
+
+@requirement(
+    "TXV-11",
+    level=MUST,
+    source="ProducerStateManager (rebuilt from the log); TransactionIndex; KIP-98",
+    sentence="When a partition's leader dies in the midst of transactions, the next one knows which are open and which were "
+    "aborted, takes their next records and ends them.",
+    accepted="the last stable offset and the list of aborted transactions of the old leader; then all records of what is "
+    "committed, before and after, and none of what is aborted, whichever replica leads",
+    nodes=3, hooks=ENDS, configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def the_leader_dies(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic = nodes.topic(leader, one, other, in_sync=2)
+        cases = each_outcome(nodes, lambda node: node not in (leader, -1))
+        for case in cases:
+            case.client.write(topic, b"before")
+            case.client.finish(committed=False)
+        for case in cases:
+            case.client.write(topic, case.value)
+        before = told_of(broker, topic)
+        state = nodes.state(topic)
+        nodes.kill(leader)
+        nodes.await_leader(topic, one, other, above=state.epoch)
+        broker.expect_equal("the last stable offset and the aborted ones", through_told(broker, topic), before)
+        for case in cases:
+            case.client.write(topic, case.value)
+            expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
+            await_complete(broker, case)
+        expect_outcomes(broker, cases, topic, times=2)
+        nodes.restart(leader)
+        nodes.await_isr(topic, leader, one, other)
+        for node in (leader, one, other):
+            if nodes.state(topic).leader != node:
+                nodes.lead(topic, node)
+            expect_outcomes(broker, cases, topic, times=2)
+
+
+def told_of(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
+    """The last stable offset, and the aborted transactions below it."""
+    found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
+    expect_agreed("Fetch", found.error_code)
+    return found.last_stable_offset, sorted(aborted_of(found))
+
+
+def through_told(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
+    """The same of a leader that is new."""
+    return through(broker, lambda: told_of(broker, topic), "the new leader tells of transactions")
+
+
+@requirement(
+    "TXV-19",
+    level=MUST,
+    source="TransactionStateManager.loadTransactionMetadata (Ongoing)",
+    sentence="A transaction that is open when its coordinator dies stays open: the next coordinator knows it with its "
+    "partitions, takes further ones, and ends it.",
+    accepted="Ongoing with the same producer id, epoch, timeout and partitions; then records in an old and in a new partition "
+    "count, or not, as the end says",
+    nodes=3, hooks=ENDS, configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def the_coordinator_dies(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        coordinator, one, other = cast(nodes)
+        old, new = nodes.topic(one), nodes.topic(other)
+        cases = each_outcome(nodes, lambda node: node == coordinator)
+        for case in cases:
+            case.client.write(old, case.value)
+        before = [description(case) for case in cases]
+        nodes.kill(coordinator)
+        for case, wanted in zip(cases, before, strict=True):
+            told = through(broker, lambda case=case: description(case), f"{case.value.decode()} is described")
+            broker.expect_equal(case.value.decode(), told, wanted)
+            broker.expect_equal("the state", told[0], ONGOING)
+            case.client.write(old, case.value)
+            case.client.write(new, case.value)
+            expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
+            await_complete(broker, case)
+        expect_outcomes(broker, cases, old, times=2)
+        expect_outcomes(broker, cases, new, times=1)
+
+
+def description(case: Wanted) -> tuple[object, ...]:
+    """What DescribeTransactions tells of it."""
+    found = case.client.described()
+    expect_agreed("DescribeTransactions", found.error_code)
+    partitions = sorted((one.topic, tuple(one.partitions)) for one in found.topics)
+    identity = found.producer_id, found.producer_epoch
+    return found.transaction_state, *identity, found.transaction_timeout_ms, found.transaction_start_time_ms, partitions
+
+
+@requirement(
+    "TXV-20",
+    level=MUST,
+    source="TransactionCoordinator.abortTimedOutTransactions; TransactionStateManager.timedOutTransactions",
+    sentence="A transaction that is open when its coordinator dies, and longer than its timeout, is aborted by the next "
+    "coordinator.",
+    accepted="CompleteAbort, and INVALID_PRODUCER_EPOCH(47) for its next write; nothing counts, and nothing is held up",
+    nodes=3, hooks=ENDS, configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def late_at_the_next_coordinator(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        coordinator, one, _ = cast(nodes)
+        topic = nodes.topic(one)
+        protocol = served_protocols(broker)[-1]
+        name = name_at(nodes, lambda node: node == coordinator)
+        client = TransactionalClient(broker, protocol, name, timeout_ms=LATE_MS)
+        old = client.identity
+        client.write(topic, b"late")
+        nodes.kill(coordinator)
+        through(broker, lambda: client.state() == COMPLETE_ABORT, "the transaction is aborted", LATE_WITHIN_S)
+        result = client.produce(topic, b"later", identity=old, sequence=1)
+        broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what="its next write")
+        broker.expect_equal("what counts", committed_values(broker, topic), [])
+        broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 2)

@@ -1,0 +1,259 @@
+"""OFF: what becomes of committed offsets. They outlive coordinators; they go when deleted, expired, or with their topic."""
+
+import time
+
+from conformance.broker import Broker, Topic, delete_topics_request
+from conformance.classic_groups import Group, Member, subscription
+from conformance.cluster import QUICK, STATE_WITHIN_S, cluster
+from conformance.committed_offsets import (
+    NOTHING,
+    await_offset,
+    commit,
+    commit_one,
+    committed,
+    delete_offsets,
+    expect_committed,
+    expect_offset,
+)
+from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirements.group_survival import group_at
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+
+DEADLINE_S = 180.0
+ENDS = ("kill", "restart")
+BY_NAME = 9
+"""The last version of OffsetFetch that names topics: a topic that is gone has no id to ask with."""
+LOOKS_OFTEN = {"offsets.retention.check.interval.ms": "500"}
+"""The coordinator looks for expired offsets so often; its default is ten minutes."""
+SHORT_RETENTION = LOOKS_OFTEN | {"offsets.retention.minutes": "1"}
+RETENTION_S = 60
+EARLY_S = 1
+"""By so much a look may be early: the coordinator's clock and ours are read at different moments."""
+GONE_WITHIN_S = 60.0
+"""How long it may take from the end of the retention until offsets are gone, on a busy machine."""
+RETENTION_TOLD = range(2, 5)
+"""The versions of OffsetCommit in which a client says how long its offsets shall be kept."""
+
+
+@requirement(
+    "OFF-13",
+    level=MUST,
+    source="documentation, group coordinator; offsets.commit.required.acks",
+    sentence="A commit that was acknowledged is there after the coordinator's end: the next coordinator tells it.",
+    accepted="after kill -9 of the coordinator every group's last offset, metadata and leader epoch, also when the dead one is "
+    "back",
+    draft="at once after a fail-over Kafka can tell an earlier offset, or none: what is above the new leader's high watermark "
+    "is told only when that has caught up",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def coordinator_dies(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        one, other, third = nodes.cast()
+        topic = nodes.topic(third)
+        group, coordinator = group_at(broker, nodes, one, other)
+        names = [group.name, *(Group(broker).name for _ in range(10))]
+        for number, name in enumerate(names):
+            for offset in (number, 100 + number):
+                expect_committed(broker, name, {(topic, 0): offset})
+        nodes.kill(coordinator)
+        group.await_coordinator(within_s=STATE_WITHIN_S)
+        for when in ("while the coordinator is dead", "when it is back"):
+            for number, name in enumerate(names):
+                told = f"the offset of group {number} {when}"
+                await_offset(broker, name, topic, 100 + number, told, within_s=STATE_WITHIN_S)
+            nodes.mend()
+
+
+@requirement(
+    "OFF-14",
+    level=MUST,
+    source="KIP-496; OffsetMetadataManager.deleteOffsets; ClassicGroup.validateOffsetDelete, isSubscribedToTopic",
+    sentence="OffsetDelete removes the offsets of partitions: not of topics that a group of consumers with members "
+    "subscribes to "
+    "(GROUP_SUBSCRIBED_TO_TOPIC), of none of a group of another type with members (NON_EMPTY_GROUP), and of none of a group "
+    "that "
+    "does not exist (GROUP_ID_NOT_FOUND).",
+    accepted="86 for the subscribed topic and NONE(0) for another one; 68 for the type connect; NONE(0) for both once they "
+    "have "
+    "no members; 3 for partitions that do not exist; 69 for an unused group, 24 for the empty id; what is removed is offset -1",
+    apis={"OffsetDelete": 0},
+)
+def deleted_offsets(broker: Broker) -> None:
+    subscribed, other = broker.topic(), broker.topic()
+    both = [(subscribed, 0), (other, 0)]
+    consumers, workers = Group(broker), Group(broker, protocol_type="connect")
+    (consumer,) = consumers.stable(1, protocols={"range": subscription(subscribed.name)})
+    (worker,) = workers.stable(1)
+    for member in (consumer, worker):
+        codes = commit(
+            broker, member.group.name, dict.fromkeys(both, 5), generation=member.generation, member_id=member.id
+        )
+        broker.expect_equal("the errors of OffsetCommit", set(codes.values()), {ErrorCode.NONE})
+    wanted = {(subscribed, 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, (other, 0): ErrorCode.NONE}
+    broker.expect_equal(
+        "consumers with a member", delete_offsets(broker, consumers.name, both), (ErrorCode.NONE, wanted)
+    )
+    expect_offset(broker, consumers.name, subscribed, 5, "the offset of the subscribed topic")
+    expect_offset(broker, consumers.name, other, NOTHING, "the offset of the other topic")
+    code, _ = delete_offsets(broker, workers.name, both)
+    broker.expect_error(code, ErrorCode.NON_EMPTY_GROUP, what="another type with a member")
+    expect_offset(broker, workers.name, other, 5, "its offset")
+    for member in (consumer, worker):
+        broker.expect_error(member.leave(), ErrorCode.NONE, what="LeaveGroup")
+        found = delete_offsets(broker, member.group.name, both)
+        broker.expect_equal("without members", found, (ErrorCode.NONE, dict.fromkeys(both, ErrorCode.NONE)))
+        expect_offset(broker, member.group.name, subscribed, NOTHING, "the offset afterwards")
+    expect_refused_deletes(broker, subscribed)
+
+
+def expect_refused_deletes(broker: Broker, topic: Topic) -> None:
+    """OffsetDelete of what is not there."""
+    name = Group(broker).name
+    code, _ = delete_offsets(broker, name, [(topic, 0)])
+    broker.expect_error(code, ErrorCode.GROUP_ID_NOT_FOUND, what="an unused group")
+    code, _ = delete_offsets(broker, "", [(topic, 0)])
+    broker.expect_error(code, ErrorCode.INVALID_GROUP_ID, what="the empty group id")
+    expect_committed(broker, name, {(topic, 0): 5})
+    unknown = {(topic, 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (topic, 0): ErrorCode.NONE}
+    found = delete_offsets(broker, name, list(unknown))
+    broker.expect_equal("an unknown partition and a known one", found, (ErrorCode.NONE, unknown))
+
+
+@requirement(
+    "OFF-15",
+    level=SHOULD,
+    source="KIP-211; offsets.retention.minutes; ClassicGroup.offsetExpirationCondition",
+    sentence="Offsets expire offsets.retention.minutes after their last commit where nobody is a member, or after the group "
+    "became empty; those of topics that a live group of consumers subscribes to never do.",
+    accepted="with one minute: the offset without members and the unsubscribed one go after a minute and not before, that of "
+    "the group which became empty later goes later, that of the subscribed topic stays",
+    configs=SHORT_RETENTION,
+    deadline_s=300,
+)
+def expired_offsets(broker: Broker) -> None:
+    subscribed, other = broker.topic(), broker.topic()
+    nobodys = Group(broker).name
+    live, leaving = Group(broker), Group(broker)
+    protocols = {"range": subscription(subscribed.name)}
+    (stays,), (leaves,) = live.stable(1, protocols=protocols), leaving.stable(1, protocols=protocols)
+    began = time.monotonic()
+    expect_committed(broker, nobodys, {(subscribed, 0): 5})
+    for member in (stays, leaves):
+        offsets = {(subscribed, 0): 5, (other, 0): 6}
+        codes = commit(broker, member.group.name, offsets, generation=member.generation, member_id=member.id)
+        broker.expect_equal("the errors of OffsetCommit", set(codes.values()), {ErrorCode.NONE})
+    keep_until(began + RETENTION_S / 3, stays, leaves)
+    empty_since = time.monotonic()
+    broker.expect_error(leaves.leave(), ErrorCode.NONE, what="LeaveGroup")
+    expect_gone(broker, nobodys, subscribed, began, stays, "the offset without members")
+    expect_gone(broker, live.name, other, began, stays, "the live group's offset of another topic")
+    expect_gone(broker, leaving.name, subscribed, empty_since, stays, "the offset of who left")
+    expect_offset(broker, live.name, subscribed, 5, "the live group's offset of its topic")
+
+
+def keep_until(until_s: float, *members: Member) -> None:
+    """Beat for members until then."""
+    while time.monotonic() < until_s:
+        for member in members:
+            member.expect(member.heartbeat(), "Heartbeat")
+        time.sleep(0.5)
+
+
+def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive: Member, what: str) -> None:
+    """The offset goes, and not before its time is over; `alive` is kept alive meanwhile."""
+
+    def gone() -> bool:
+        alive.expect(alive.heartbeat(), "Heartbeat")
+        found = committed(broker, group, [(topic, 0)])
+        return [one.offset for one in found.partitions.values()] == [NOTHING]
+
+    broker.eventually(gone, f"{what} expires", within_s=RETENTION_S + GONE_WITHIN_S, every_s=0.2)
+    lived_s = time.monotonic() - since_s
+    broker.expect(lived_s >= RETENTION_S - EARLY_S, f"{what} is gone after {lived_s:.0f} s")
+
+
+@requirement(
+    "OFF-16",
+    level=SHOULD,
+    source="GroupCoordinatorService.onPartitionsDeleted; OffsetMetadataManager.onPartitionsDeleted",
+    sentence="When a topic is deleted the offsets that groups committed for it go, and one of the same name that is made "
+    "later has "
+    "none.",
+    accepted="offset -1 for the deleted topic's partitions and in all of the group, the other topic's stay; -1 after it is "
+    "made "
+    "again",
+)
+def deleted_topics(broker: Broker) -> None:
+    deleted, kept = broker.topic(2), broker.topic()
+    group = Group(broker).name
+    expect_committed(broker, group, {(deleted, 0): 1, (deleted, 1): 2, (kept, 0): 3})
+    version = broker.version_for(DeleteTopicsRequest)
+    answer = broker.call(delete_topics_request([deleted.name], version), version)
+    broker.expect_equal("the error of DeleteTopics", [one.error_code for one in answer.responses], [ErrorCode.NONE])
+
+    def gone() -> bool:
+        found = committed(broker, group, [(deleted, 0), (deleted, 1)], version=BY_NAME)
+        return {one.offset for one in found.partitions.values()} == {NOTHING}
+
+    broker.eventually(gone, "the offsets of the deleted topic are gone", within_s=30)
+    found = committed(broker, group, None, known=[deleted, kept], version=BY_NAME).partitions
+    broker.expect_equal("all of the group", {key: one.offset for key, one in found.items()}, {(kept, 0): 3})
+    again = broker.topic(2, name=deleted.name)
+    expect_offset(broker, group, again, NOTHING, "the offset of the topic that was made again")
+
+
+@requirement(
+    "OFF-27",
+    level=SHOULD,
+    source="OffsetCommitRequest schema, retention_time_ms; KIP-211; OffsetExpirationConditionImpl",
+    sentence="In v2 to v4 a client says how long its offset shall be kept while nobody is a member: it goes after that; one "
+    "without a time of its own stays for offsets.retention.minutes.",
+    accepted="with 3 seconds: offset -1 after 3 seconds, not before; the other partition's offset stays",
+    configs=LOOKS_OFTEN,
+    deadline_s=90,
+)
+def own_retention(broker: Broker) -> None:
+    topic = broker.topic(2)
+    version = RETENTION_TOLD[-1]
+    group = Group(broker).name
+    expect_committed(broker, group, {(topic, 1): 7})
+    began = time.monotonic()
+    code = commit_one(broker, group, topic, 5, version=version, retention_time_ms=3_000)
+    broker.expect_error(code, ErrorCode.NONE, what=f"OffsetCommit v{version}")
+
+    def gone() -> bool:
+        found = committed(broker, group, [(topic, 0)])
+        return [one.offset for one in found.partitions.values()] == [NOTHING]
+
+    broker.eventually(gone, "it goes", within_s=GONE_WITHIN_S, every_s=0.1)
+    lived_s = time.monotonic() - began
+    broker.expect(lived_s >= 2.9, f"it is gone after {lived_s:.1f} s")
+    expect_offset(broker, group, topic, 7, "the offset of the other partition", partition=1)
+
+
+@requirement(
+    "OFF-28",
+    level=MUST,
+    source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
+    sentence="Commits that were acknowledged, and deletions of offsets, are in force after the only broker was killed and "
+    "started "
+    "again.",
+    accepted="the last offset of each of 20 groups; offset -1 where it was deleted",
+    hooks=ENDS,
+    deadline_s=120,
+)
+def broker_starts_again(broker: Broker) -> None:
+    topic = broker.topic()
+    names = [Group(broker).name for _ in range(20)]
+    for number, name in enumerate(names):
+        expect_committed(broker, name, {(topic, 0): 1_000})
+        expect_committed(broker, name, {(topic, 0): number})
+    delete_offsets(broker, names[0], [(topic, 0)])
+    with cluster(broker) as nodes:
+        for node in list(nodes.addresses):
+            nodes.kill(node)
+            nodes.restart(node)
+        for number, name in enumerate(names):
+            offset = number if number else NOTHING
+            await_offset(broker, name, topic, offset, f"the offset of group {number}", within_s=STATE_WITHIN_S)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from reference.coordinator.transaction_coordinator import TransactionCoordinator
 from reference.coordinator.transaction_sessions import Identity
-from reference.coordinator.transaction_state import TopicPartition, Transaction
+from reference.coordinator.transaction_state import PREPARED, TopicPartition, Transaction
 from reference.node.coordination import Coordination
 from reference.node.write_markers import write_markers_here
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -68,12 +68,15 @@ class Markers:
         self._asked: set[NodeId] = set()
         """Brokers that owe an answer."""
         self._again: list[tuple[TimestampMs, int, _Part]] = []
+        """What is to be put in line, and when."""
         self._numbers = count()
 
     def add(self, index: int, coordinator: TransactionCoordinator, id: TransactionalId, now: TimestampMs) -> None:
         """A transaction is prepared, and committed to be: it gets a marker in each of its partitions."""
-        transaction = coordinator.transactions[id]
-        self._enqueue((_Work(index, coordinator, transaction), sorted(transaction.partitions)), now)
+        transaction = coordinator.transactions.get(id)
+        if transaction is not None and transaction.state in PREPARED:
+            part = _Work(index, coordinator, transaction), sorted(transaction.partitions)
+            heapq.heappush(self._again, (now, next(self._numbers), part))
 
     def send(self, now: TimestampMs) -> None:
         """Send what stands in line."""

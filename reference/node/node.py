@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
@@ -47,6 +48,7 @@ from reference.node.replication import FETCH_LANE, Replication
 from reference.node.requests import Client, ParkingLot, Request
 from reference.node.topic_changes import TopicChanges
 from reference.node.topics import ParkedDeletion
+from reference.node.transactional_offsets import verify_offsets
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.voters import Address, voters_of
@@ -146,6 +148,7 @@ class Node:
         self.groups = Groups(self)
         self.transactions = Transactions(self, tracer)
         self.verification = Verification(self)
+        self.groups.verify = partial(verify_offsets, self)
         self._apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
         self.controller_listeners = _names(properties.get("controller.listener.names", ""))
         self._own_listener = properties.get("inter.broker.listener.name", "").upper()
@@ -561,6 +564,8 @@ class Node:
         self.on_moved(partition, now)
         if partition.topic == OFFSETS_TOPIC:
             self.groups.on_given_up(partition, now)
+        if partition.topic == TRANSACTIONS_TOPIC:
+            self.transactions.coordination.on_given_up(partition, now)
 
     def on_moved(self, partition: Partition, now: TimestampMs) -> None:
         """Records, high watermark or ISR have moved: wake who waits for this partition."""

@@ -62,6 +62,8 @@ class _Waiting(Generic[P]):
     deadline: TimestampMs
     number: int
     done: bool = False
+    is_looking: bool = False
+    """Whether it is being tried: what it does when it completes may wake it once more."""
 
 
 class ParkingLot(Generic[P]):
@@ -98,8 +100,14 @@ class ParkingLot(Generic[P]):
         watching = self._by_key.get(key)
         if watching:
             for waiting in [*watching.values()]:
-                if not waiting.done and waiting.parked.try_complete(now):
-                    self._remove(waiting)
+                if not waiting.done and not waiting.is_looking:
+                    self._look(waiting, now)
+
+    def _look(self, waiting: _Waiting[P], now: TimestampMs) -> None:
+        waiting.is_looking = True
+        if waiting.parked.try_complete(now):
+            self._remove(waiting)
+        waiting.is_looking = False
 
     def tick(self, now: TimestampMs) -> None:
         """Answer what has waited long enough."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reference.node.effects import ConnectionId
+from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -78,6 +79,9 @@ def _append(node: Node, marker: Marker, topic: str, result: PartitionResult, now
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             node.storage_failed(partition.name, error)
         return None
+    if topic == OFFSETS_TOPIC:
+        producer = marker.producer_id, marker.producer_epoch
+        node.groups.coordination.marker_written(partition, producer, marker.transaction_result)
     node.on_moved(partition, now)
     return _Written(partition, partition.leader_epoch, info.last_offset + 1, result)
 

@@ -71,3 +71,21 @@ def test_a_closed_connection_is_forgotten() -> None:
     lot.tick(10)
     assert log == ["1 abandoned"]
     assert len(lot) == 0
+
+
+def test_what_wakes_itself_while_it_completes_is_answered_once() -> None:
+    log: list[str] = []
+    lot: ParkingLot[Car] = ParkingLot()
+
+    class Waker(Car):
+        def try_complete(self, now: int) -> bool:
+            completed = super().try_complete(now)
+            if len(log) < 5:
+                lot.wake("a", now)
+            return completed
+
+    car = Waker(1, log)
+    car.ready = True
+    lot.park(car, ["a"], 100)
+    lot.wake("a", 1)
+    assert log == ["1 completed at 1"] and len(lot) == 0

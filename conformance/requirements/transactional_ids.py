@@ -28,6 +28,8 @@ MAX_TIMEOUT_MS = 900_000
 """transaction.max.timeout.ms by default."""
 WITH_IDENTITY, OWN_ERROR = 3, 4
 """The versions of InitProducerId from which on a producer says who it is, and is told PRODUCER_FENCED."""
+KNOWN_AGAIN_SINCE = "4.0"
+"""From this Kafka on a producer whose epoch the coordinator raised is known by the one that it has (KIP-890)."""
 EXPIRATION_MS = 1500
 EXPIRY = {
     "transactional.id.expiration.ms": str(EXPIRATION_MS),
@@ -157,7 +159,7 @@ def the_timeouts_bounds(broker: Broker) -> None:
     sentence="InitProducerId while a transaction of the transactional id is open is CONCURRENT_TRANSACTIONS and aborts that "
     "transaction; asked again it gives a higher epoch.",
     accepted="CONCURRENT_TRANSACTIONS(51), then CompleteAbort, then NONE(0) with the same producer id and a higher epoch; the "
-    "records never count; the same for a producer that says who it is",
+    "records never count; since Kafka 4.0 the same for a producer that says who it is, which was fenced for good before",
     tolerated="NONE(0) at once, with a higher epoch",
     apis=TRANSACTIONS | {"InitProducerId": WITH_IDENTITY},
 )
@@ -192,7 +194,8 @@ def taking_over(broker: Broker) -> None:
         broker.expect_equal("the records in the log", values(broker.log(topic)), [b"open", b"next"])
 
     in_each_protocol(broker, lambda protocol: judge(protocol, known=False), "without an identity")
-    in_each_protocol(broker, lambda protocol: judge(protocol, known=True), "with an identity")
+    if broker.is_kafka(KNOWN_AGAIN_SINCE):
+        in_each_protocol(broker, lambda protocol: judge(protocol, known=True), "with an identity")
 
 
 @requirement(
@@ -300,12 +303,12 @@ def open_for_too_long(broker: Broker) -> None:
 @requirement(
     "TXN-23",
     level=MUST,
-    source="KIP-588; TransactionMetadata.prepareIncrementProducerEpoch",
+    source="KIP-588, KIP-890; TransactionMetadata.prepareIncrementProducerEpoch",
     sentence="A producer whose transaction timed out goes on with a new epoch when it says who it is, unless another one has "
     "taken over.",
     accepted="NONE(0) with the same producer id and a higher epoch, and a commit that counts; PRODUCER_FENCED(90) after another "
     "one's InitProducerId",
-    since="2.7",
+    since=KNOWN_AGAIN_SINCE,
     configs=ABORTS_SOON,
     apis=TRANSACTIONS | {"InitProducerId": OWN_ERROR},
     deadline_s=60.0,

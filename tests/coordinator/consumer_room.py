@@ -1,0 +1,218 @@
+"""A shard's consumer groups without a node: records are replayed as they are written, and members talk to it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from reference.coordinator.consumer_group import ConsumerGroup
+from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.consumer_groups import ConsumerGroups
+from reference.coordinator.consumer_heartbeat_check import check_request
+from reference.coordinator.group import Group, KeyValue
+from reference.protocol.codec import decode, encode
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+REBALANCE_TIMEOUT_MS = 30_000
+
+TopicPartition = tuple[str, int]
+
+
+class FakeTopics:
+    """Topics that a test makes and grows; a topic's id follows from how often its name was made."""
+
+    def __init__(self, **counts: int) -> None:
+        self.version = 0
+        self._ids: dict[str, UUID] = {}
+        self._counts: dict[UUID, int] = {}
+        self._numbers = itertools.count(1)
+        for name, count in counts.items():
+            self.make(name, count)
+
+    def make(self, name: str, count: int) -> None:
+        self.version += 1
+        self._ids[name] = UUID(int=next(self._numbers))
+        self._counts[self._ids[name]] = count
+
+    def grow(self, name: str, count: int) -> None:
+        self.version += 1
+        self._counts[self._ids[name]] = count
+
+    def delete(self, name: str) -> None:
+        self.version += 1
+        del self._counts[self._ids.pop(name)]
+
+    def names(self) -> Iterable[str]:
+        return [*self._ids]
+
+    def id_of(self, name: str) -> UUID | None:
+        return self._ids.get(name)
+
+    def name_of(self, id: UUID) -> str | None:
+        return next((name for name, known in self._ids.items() if known == id), None)
+
+    def partition_count(self, id: UUID) -> int:
+        return self._counts[id]
+
+    def partition_racks(self, id: UUID) -> Sequence[Sequence[str]]:
+        return [[] for _ in range(self._counts[id])]
+
+
+class Room:
+    """The shard, its clock, and everything that was written."""
+
+    def __init__(self, settings: ConsumerGroupSettings | None = None, **topics: int) -> None:
+        self.settings = settings or ConsumerGroupSettings(assignment_interval_ms=0)
+        self.topics = FakeTopics(**topics)
+        self.now = 1_000_000
+        self.log: list[KeyValue] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        numbers = itertools.count(1)
+        self.groups: dict[str, Group] = {}
+        self.consumer = ConsumerGroups(
+            self.groups, self.topics, lambda group: self.settings, lambda: f"given-{next(numbers)}"
+        )
+
+    def write(self, records: Sequence[KeyValue], now: int) -> None:
+        for key, value in records:
+            self.log.append((key, value))
+            self.consumer.replay(key, value)
+
+    def fail_over(self) -> None:
+        """Another coordinator takes over with what is in the log."""
+        self._begin()
+        for key, value in self.log:
+            self.consumer.replay(key, value)
+        self.consumer.loaded(self.now)
+
+    def compact(self) -> None:
+        """Only the newest record of each key is kept, at its place, and no tombstone."""
+        newest = {key: at for at, (key, _) in enumerate(self.log)}
+        self.log = [(key, value) for at, (key, value) in enumerate(self.log) if newest[key] == at and value is not None]
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass, timer by timer."""
+        end = self.now + ms
+        for _ in range(1000):
+            due = self.consumer.next_deadline()
+            if due is None or due > end:
+                break
+            self.now = max(self.now, due)
+            self.consumer.tick(self.now, self.write)
+        self.now = end
+
+    def beat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
+        """One heartbeat, over the wire's bytes; errors as the response has them."""
+        request = decode(ConsumerGroupHeartbeatRequest, version, encode(request, version))
+        try:
+            check_request(request, version, self.settings.assignors)
+            decided = self.consumer.heartbeat(request, "client", "/127.0.0.1", self.now)
+        except KafkaError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+        self.write(decided.records, self.now)
+        return decode(ConsumerGroupHeartbeatResponse, version, encode(decided.response, version))
+
+    def group(self, id: str = "g") -> ConsumerGroup:
+        return self.consumer.of(id)
+
+    def named(self, partitions: Iterable[tuple[UUID, int]]) -> set[TopicPartition]:
+        return {(self.topics.name_of(id) or str(id), partition) for id, partition in partitions}
+
+
+@dataclass
+class Client:
+    """A member as a well-behaved client: it does at once what it is told."""
+
+    room: Room
+    id: str
+    group: str = "g"
+    instance: str | None = None
+    topics: list[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    epoch: int = 0
+    owned: set[tuple[UUID, int]] = field(default_factory=set)
+    has_lost_an_answer: bool = False
+    last: ConsumerGroupHeartbeatResponse = field(default_factory=ConsumerGroupHeartbeatResponse)
+
+    def join(self) -> ConsumerGroupHeartbeatResponse:
+        self.owned, self.epoch = set(), 0
+        return self._take(
+            ConsumerGroupHeartbeatRequest(
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                subscribed_topic_names=self.topics if self.topics is not None or self.regex else [],
+                subscribed_topic_regex=self.regex,
+                server_assignor=self.assignor,
+                topic_partitions=[],
+            )
+        )
+
+    def beat(self, owned: bool = True, lost: bool = False) -> ConsumerGroupHeartbeatResponse:
+        """A heartbeat; with `owned` it says what the member owns. After one whose answer was `lost` it says everything."""
+        before = self.epoch, self.owned
+        request = ConsumerGroupHeartbeatRequest()
+        if self.has_lost_an_answer:
+            request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+            request.subscribed_topic_names = self.topics or []
+        if owned or self.has_lost_an_answer:
+            request.topic_partitions = self.wire(self.owned)
+        answer = self._take(request)
+        self.has_lost_an_answer = lost
+        if lost:
+            self.epoch, self.owned = before
+        return answer
+
+    def subscribe(self, *topics: str) -> ConsumerGroupHeartbeatResponse:
+        self.topics = [*topics]
+        return self._take(
+            ConsumerGroupHeartbeatRequest(subscribed_topic_names=self.topics, topic_partitions=self.wire(self.owned))
+        )
+
+    def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
+        self.owned = set()
+        return self._send(ConsumerGroupHeartbeatRequest(member_epoch=epoch))
+
+    def names(self) -> set[TopicPartition]:
+        return self.room.named(self.owned)
+
+    @staticmethod
+    def wire(owned: Iterable[tuple[UUID, int]]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+        by_topic: dict[UUID, list[int]] = {}
+        for topic, partition in sorted(owned):
+            by_topic.setdefault(topic, []).append(partition)
+        return [
+            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
+        ]
+
+    def _take(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        request.member_epoch = self.epoch
+        answer = self._send(request)
+        if answer.error_code == ErrorCode.NONE:
+            self.id, self.epoch = answer.member_id or self.id, answer.member_epoch
+            if answer.assignment is not None:
+                self.owned = {
+                    (topic.topic_id, each) for topic in answer.assignment.topic_partitions for each in topic.partitions
+                }
+        return answer
+
+    def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        request.group_id, request.member_id, request.instance_id = self.group, self.id, self.instance
+        self.last = self.room.beat(request)
+        return self.last
+
+
+def settle(room: Room, clients: Iterable[Client], rounds: int = 6) -> None:
+    """Heartbeats until everybody owns what it shall."""
+    for _ in range(rounds):
+        room.pass_time(1_000)
+        for client in clients:
+            client.beat()

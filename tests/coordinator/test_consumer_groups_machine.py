@@ -1,0 +1,165 @@
+"""Random lives of a consumer group: whatever members do and lose, no partition ever has two owners. (CGH-09, CGH-18)"""
+
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from reference.coordinator.consumer_group import ConsumerGroup
+from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.protocol.errors import ErrorCode, KafkaError
+from tests.coordinator.consumer_room import Client, Room, settle
+
+NAMES = "abcd"
+TOPICS = ["foo", "bar"]
+SUBSCRIPTIONS = st.sampled_from([["foo"], ["bar"], ["foo", "bar"], []])
+PATTERNS = st.sampled_from([None, None, "f.*", ".*"])
+
+
+class ConsumerGroupLife(RuleBasedStateMachine):
+    """Four clients; the last is static. Answers are lost, topics grow, coordinators fail over, time passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = Room(ConsumerGroupSettings(assignment_interval_ms=100), foo=3, bar=2)
+        self.clients: dict[str, Client] = {}
+        self.away: set[str] = set()
+        self.joined = 0
+
+    def client(self, name: str) -> Client:
+        return self.clients[name]
+
+    @rule(name=st.sampled_from(NAMES), topics=SUBSCRIPTIONS, regex=PATTERNS, is_lost=st.booleans())
+    def join(self, name: str, topics: list[str], regex: str | None, is_lost: bool) -> None:
+        if name in self.clients and name not in self.away:
+            return
+        self.joined += 1
+        client = Client(
+            self.room, f"{name}-{self.joined}", instance="i" if name == NAMES[-1] else None, topics=topics, regex=regex
+        )
+        if is_lost and client.instance is None:
+            client.join()  # and the client never hears of it: it asks again; an instance would have to wait for its session's end
+        assert client.join().error_code in (ErrorCode.NONE, ErrorCode.UNRELEASED_INSTANCE_ID)
+        if client.last.error_code == ErrorCode.NONE:
+            self.away.discard(name)
+            self.clients[name] = client
+
+    @precondition(lambda self: self.clients.keys() - self.away)
+    @rule(data=st.data(), says_owned=st.booleans(), is_lost=st.booleans())
+    def heartbeat(self, data: st.DataObject, says_owned: bool, is_lost: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.clients.keys() - self.away)))
+        client = self.client(name)
+        client.beat(owned=says_owned, lost=is_lost)
+        if not is_lost and client.last.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            client.join()
+
+    @precondition(lambda self: self.clients.keys() - self.away)
+    @rule(data=st.data(), topics=SUBSCRIPTIONS)
+    def subscribe(self, data: st.DataObject, topics: list[str]) -> None:
+        name = data.draw(st.sampled_from(sorted(self.clients.keys() - self.away)))
+        if self.client(name).subscribe(*topics).error_code != ErrorCode.NONE:
+            self.client(name).join()
+
+    @precondition(lambda self: self.clients.keys() - self.away)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.clients.keys() - self.away)))
+        if self.client(name).instance is not None and data.draw(st.booleans()):
+            self.client(name).leave(-2)
+            self.away.add(name)
+        else:
+            self.client(name).leave()
+            del self.clients[name]
+
+    @rule(ms=st.sampled_from([1, 99, 100, 1_000, 11_000]))
+    def pass_time(self, ms: int) -> None:
+        self.room.pass_time(ms)
+
+    @rule()
+    def everybody_is_silent_for_too_long(self) -> None:
+        self.room.pass_time(45_000)
+        self.clients.clear()
+        self.away.clear()
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def topic_grows(self, topic: str) -> None:
+        id = self.room.topics.id_of(topic)
+        assert id is not None
+        if self.room.topics.partition_count(id) < 6:
+            self.room.topics.grow(topic, self.room.topics.partition_count(id) + 1)
+            self.room.consumer.topics_changed([topic])
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def topic_is_made_anew(self, topic: str) -> None:
+        self.room.topics.delete(topic)
+        self.room.topics.make(topic, 2)
+        self.room.consumer.topics_changed([topic])
+
+    @rule(compacts=st.booleans())
+    def coordinator_fails_over(self, compacts: bool) -> None:
+        before = self.group()
+        if compacts:
+            self.room.compact()
+        self.room.fail_over()
+        after = self.group()
+        assert (before is None) == (after is None)
+        if before is not None and after is not None:
+            assert replace(after, checked_at_epoch=None) == replace(before, checked_at_epoch=None)
+
+    def group(self) -> ConsumerGroup | None:
+        try:
+            return self.room.group()
+        except KafkaError:
+            return None
+
+    @invariant()
+    def no_partition_is_in_two_current_assignments(self) -> None:
+        group = self.group()
+        held = [partition for member in group.members.values() for partition in member.held] if group else []
+        assert len(held) == len(set(held))
+        assert group is None or group.holders == {each: id for id, m in group.members.items() for each in m.held}
+
+    @invariant()
+    def no_two_clients_own_a_partition(self) -> None:
+        """Of those whose session is not over: the others may not know it yet."""
+        group = self.group()
+        members = group.members if group else {}
+        owned = [each for client in self.clients.values() if client.id in members for each in client.owned]
+        assert len(owned) == len(set(owned))
+
+    @invariant()
+    def nobody_is_ahead_of_its_target(self) -> None:
+        group = self.group()
+        if group is not None:
+            assert group.assignment_epoch <= group.epoch
+            assert all(member.epoch <= group.assignment_epoch for member in group.members.values())
+
+    def teardown(self) -> None:
+        """Left alone, everybody comes to own everything there is."""
+        alive = [client for name, client in self.clients.items() if name not in self.away]
+        for client in alive:
+            if client.beat().error_code != ErrorCode.NONE:
+                client.join()
+        self.room.pass_time(11_000)
+        settle(self.room, alive, rounds=8)
+        for client in alive:
+            assert client.last.error_code == ErrorCode.NONE
+        group = self.group()
+        if not alive or group is None:
+            return
+        wanted: set[tuple[str, int]] = set()
+        for client in alive:
+            for topic in group.topics_of(group.member(client.id)):
+                id = self.room.topics.id_of(topic)
+                wanted |= {(topic, each) for each in range(self.room.topics.partition_count(id))} if id else set()
+        reserved = {
+            self.room.topics.name_of(p[0]) and p for m in group.members.values() if m.epoch == -2 for p in m.held
+        }
+        owned = set().union(*(client.names() for client in alive))
+        assert owned == wanted - self.room.named(p for p in reserved if p)
+        assert reserved or self.away or group.state_name == "Stable"
+
+
+TestConsumerGroupLife = ConsumerGroupLife.TestCase
+TestConsumerGroupLife.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -87,3 +87,11 @@ class ActiveProducer(NamedTuple):
     coordinator_epoch: Epoch
     current_transaction_start_offset: Offset
     """-1 when no transaction is open."""
+
+
+class LastWritten(NamedTuple):
+    """What a producer wrote last, by which its state is known again after a restart."""
+
+    data_offset: Offset | None
+    """Last offset of its last data batch; None when only a marker tells of its epoch."""
+    epoch: ProducerEpoch

@@ -74,6 +74,11 @@ class LogConfig:
         """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
+    @property
+    def max_segment_ms(self) -> int:
+        """After which age of its records a segment is closed: what must be compacted soon must be closed sooner."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
     @cached_property
     def produce_rules(self) -> ProduceRules:
         """What the topic demands of a producer's batch."""

@@ -26,6 +26,7 @@ from reference.storage.answers import (
     ActiveProducer,
     AppendInfo,
     EpochEndOffset,
+    LastWritten,
     LogSlice,
     ReadResult,
     TimestampOffset,
@@ -102,6 +103,14 @@ class Log(Shortening):
             )
             for producer_id, producer in self._producers.producers.items()
         ]  # fmt: skip
+
+    @property
+    def last_written(self) -> dict[ProducerId, LastWritten]:
+        """What each producer that the log knows wrote last."""
+        return {
+            producer_id: LastWritten(producer.batches[-1].last_offset if producer.batches else None, producer.epoch)
+            for producer_id, producer in self._producers.producers.items()
+        }
 
     # ---- appending
 
@@ -182,8 +191,9 @@ class Log(Shortening):
         self, data: memoryview, first: Offset, last: Offset, max_timestamp: TimestampMs, epoch: Epoch, now: TimestampMs
     ) -> None:
         """Write a batch at the log's end, into a new segment if need be. Errors: StorageError, and nothing has changed."""
-        config, active = self.config, self._active
         try:
+            self._resume()
+            config, active = self.config, self._active
             if active.file.size and (
                 active.file.size + len(data) > config.segment_bytes or active.is_over(last, max_timestamp, now, config)
             ):
@@ -247,7 +257,7 @@ class Log(Shortening):
                     return NOTHING
                 found = segments[slot].find(offset)
             end = segments[slot].file.size
-            if bound < (self._bases[slot + 1] if slot + 1 < len(segments) else log_end):
+            if bound < (self._bases[slot + 1] if slot + 1 < len(segments) else log_end) or self._cut is not None:
                 last = segments[slot].find(bound)
                 end = last.position if last is not None else end
         except OSError as error:

@@ -5,6 +5,7 @@
     FOLDER/recovery-point-offset-checkpoint     up to where each log was flushed
     FOLDER/log-start-offset-checkpoint          where each log starts, if not at its first segment
     FOLDER/replication-offset-checkpoint        high watermarks
+    FOLDER/cleaner-offset-checkpoint            up to where each compacted log is clean
     FOLDER/.kafka_cleanshutdown                 the last run ended cleanly
 
 A log is opened when the metadata name it, with its configuration: what is in the folder and in no metadata is left alone.
@@ -25,6 +26,7 @@ from reference.storage.checkpoints import (
     write_clean_shutdown,
     write_offsets,
 )
+from reference.storage.cleaner import Cleaner
 from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, StorageError
@@ -61,6 +63,8 @@ class LogManager:
 
     def __init__(self, disk: Disk, folder: Path, log: Logger = _say_nothing) -> None:
         self.logs: dict[TopicPartition, Log] = {}
+        self.cleaner = Cleaner(disk, folder, self.logs, log)
+        """Compacts the logs whose topics want it."""
         self.producer_expiration_ms = DAY_MS
         """producer.id.expiration.ms, for logs opened from now on."""
         self.expiry_check_ms = EXPIRY_CHECK_MS
@@ -96,6 +100,7 @@ class LogManager:
             self._recovery_points = self._read(RECOVERY_POINTS)
             self._log_starts = self._read(LOG_START_OFFSETS)
             self._high_watermarks = self._read(HIGH_WATERMARKS)
+            self.cleaner.load(now)
             self.last_broker_epoch = take_clean_shutdown(self._disk, self._folder)
             self._clean = self.last_broker_epoch is not None
             self._found = frozenset(self._disk.list_folder(self._folder))
@@ -174,6 +179,7 @@ class LogManager:
         suffix = f".{log.topic_id.hex}{DELETE_SUFFIX}"
         name = f"{topic[: 255 - len(str(partition)) - 1 - len(suffix)]}-{partition}{suffix}"
         try:
+            self.cleaner.forget(key)
             self._disk.remove_folder(self._folder / name)
             self._disk.rename(log.folder, self._folder / name)
             self._disk.sync_folder(self._folder)
@@ -184,7 +190,8 @@ class LogManager:
     # ---- upkeep
 
     def tick(self, now: TimestampMs) -> None:
-        """Upkeep of the logs, removal of deleted ones, checkpoints. A log whose disk fails is reported, not raised."""
+        """Upkeep of the logs, compaction, removal of deleted ones, checkpoints. A failing disk is reported, not raised."""
+        self.cleaner.tick(now)
         if now < self._next_upkeep:
             return
         due = now + UPKEEP_INTERVAL_MS
@@ -207,7 +214,8 @@ class LogManager:
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
-        return self._next_upkeep
+        cleaning = self.cleaner.next_deadline()
+        return self._next_upkeep if cleaning is None else min(cleaning, self._next_upkeep)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
         """Write high watermarks; those of logs that were not opened stay as they were. Errors: StorageError."""
@@ -222,6 +230,7 @@ class LogManager:
         for key, log in self.logs.items():
             self._recovery_points[key] = log.recovery_point
             self._log_starts[key] = log.log_start_offset
+            self.cleaner.lower(key, log.recovery_point)
         write_offsets(self._disk, self._folder / RECOVERY_POINTS, self._recovery_points)
         write_offsets(self._disk, self._folder / LOG_START_OFFSETS, self._log_starts)
 

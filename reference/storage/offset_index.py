@@ -29,6 +29,11 @@ class OffsetIndex:
         self.count = self.capacity
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of the entries."""
+        return self.count * ENTRY_BYTES
+
+    @property
     def is_full(self) -> bool:
         """Whether there is no room for one more entry."""
         return self.count >= self.capacity

@@ -28,18 +28,18 @@ from reference.storage.index_search import last_slot_up_to
 from reference.storage.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from reference.storage.producer_state import ProducerState, marker_of
 from reference.storage.segment import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
     file_name,
 )
+from reference.storage.swaps import complete_swaps
 from reference.storage.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
-
-CLEANED_SUFFIX = ".cleaned"
-"""Ending of what an unfinished compaction wrote."""
 
 
 class Loaded(NamedTuple):
@@ -63,6 +63,7 @@ def load(
     `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing).
     Errors: OSError.
     """
+    complete_swaps(disk, folder)
     remove_rubbish(disk, folder)
     bases = [int(name[: -len(LOG_SUFFIX)]) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
     recovery = _Recovery(disk, folder, config, epochs, producers, log_start, now)
@@ -94,7 +95,7 @@ def remove_rubbish(disk: Disk, folder: Path) -> None:
         orphan = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)) and (
             stem + LOG_SUFFIX not in names
         )
-        if orphan or name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX)):
+        if orphan or name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
             disk.remove(folder / name)
 
 

@@ -27,6 +27,10 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 DELETED_SUFFIX = ".deleted"
 """Ending of a file that is to be removed; one that is found at a start is removed then."""
+CLEANED_SUFFIX = ".cleaned"
+"""Ending of what a compaction has not finished writing."""
+SWAP_SUFFIX = ".swap"
+"""Ending of a compacted segment that is whole and durable, and is to take its originals' place."""
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 MAX_RELATIVE_OFFSET = 2**31 - 1
 MAX_OFFSET = 2**63 - 1
@@ -40,6 +44,12 @@ _LAST_OFFSET_DELTA = struct.Struct(">i")
 def file_name(base_offset: Offset, suffix: str) -> str:
     """Kafka's names: twenty digits and a suffix."""
     return f"{base_offset:020d}{suffix}"
+
+
+def remove_files(disk: Disk, folder: Path, base_offset: Offset, ending: str) -> None:
+    """Remove the files of a segment that nobody has opened, the log first. Errors: OSError."""
+    for suffix in SUFFIXES:
+        disk.remove(folder / (file_name(base_offset, suffix) + ending))
 
 
 class Position(NamedTuple):
@@ -60,10 +70,14 @@ class StoredBatch(NamedTuple):
 class Segment:
     """A segment's files. Opening reads no records: who opens one says whether its indexes can be trusted."""
 
-    def __init__(self, disk: Disk, folder: Path, base_offset: Offset, now: TimestampMs) -> None:
-        """Open a segment, making what files are missing. Errors: OSError, CorruptFile (transaction index)."""
+    def __init__(self, disk: Disk, folder: Path, base_offset: Offset, now: TimestampMs, ending: str = "") -> None:
+        """Open a segment, making what files are missing. Errors: OSError, CorruptFile (transaction index).
+
+        `ending` stands behind the files' names while a compaction writes them.
+        """
         self._disk = disk
         self._folder = folder
+        self._ending = ending
         self.base_offset = base_offset
         self.created_at = now
         self.file: File = disk.open_file(self.path(LOG_SUFFIX))
@@ -82,7 +96,7 @@ class Segment:
 
     def path(self, suffix: str) -> Path:
         """The path of one of the segment's files."""
-        return self._folder / file_name(self.base_offset, suffix)
+        return self._folder / (file_name(self.base_offset, suffix) + self._ending)
 
     @property
     def size(self) -> int:
@@ -151,7 +165,7 @@ class Segment:
         first = self.first_timestamp
         age = now - self.created_at if first is None or first < 0 else max_timestamp - first
         return (
-            age > config.segment_ms - config.segment_jitter_ms
+            age > config.max_segment_ms - config.segment_jitter_ms
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
             or self.offset_index.is_full
             or self.time_index.is_full
@@ -270,6 +284,7 @@ class Segment:
         if (found := self.find(offset)) is not None:
             header = self.header_at(found.position)
             offset = min(offset, header.base_offset)
+            self._recent_from = None  # what is remembered must not outlive the cut, if more than that fails
             self.file.truncate(found.position)
         self.forget_from(offset)
         return offset
@@ -306,9 +321,24 @@ class Segment:
             self.first_timestamp = None
 
     def remove(self) -> None:
-        """Remove the files, the log first: indexes without one are removed at the next start. Errors: OSError."""
-        for suffix in SUFFIXES:
+        """Remove the files, the log last. Errors: OSError; the segment is then still there, in memory as on the disk.
+
+        What the next start finds of its indexes does not matter: a log without `.index` has them all built again.
+        """
+        for suffix in reversed(SUFFIXES):
             self._disk.remove(self.path(suffix))
+
+    def rename(self, ending: str) -> None:
+        """Give the files another ending, the log's last: who finds that finds the others. May be tried again.
+
+        Errors: OSError, when some may have their new names.
+        """
+        renamed = {self.path(suffix): file_name(self.base_offset, suffix) + ending for suffix in reversed(SUFFIXES)}
+        for path, name in renamed.items():
+            if self._disk.exists(path):
+                self._disk.rename(path, self._folder / name)
+        self._ending = ending
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def mark_deleted(self) -> None:
         """Rename the files so that no start takes them for a segment. Errors: OSError."""

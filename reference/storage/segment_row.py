@@ -72,6 +72,8 @@ class SegmentRow:
         self.lost_bytes = loaded.lost_bytes
         self._folder_changed = True
         self._deleted: list[tuple[TimestampMs, Segment]] = []
+        self.times_shortened: int = 0
+        """How often segments went: who works on them over a longer time must look."""
         self.run_flush: Callable[[PendingFlush], None] = run_now
         """Who waits for the disk when closed segments are flushed; the runtime lets a thread do it."""
         self._pending_flush: PendingFlush | None = None
@@ -94,12 +96,22 @@ class SegmentRow:
         """How many segments there are."""
         return len(self._segments)
 
+    @property
+    def active_base(self) -> Offset:
+        """Where the active segment begins."""
+        return self._active.base_offset
+
+    def write_checkpoint(self) -> None:
+        """Write the recovery point down: what is flushed need not be read again. Errors: OSError."""
+        self._checkpoint()
+
     # ---- upkeep
 
     def roll(self, now: TimestampMs) -> None:
         """Close the active segment, if it holds anything, and open the next. Errors: StorageError."""
         if self._active.file.size:
             try:
+                self._resume()
                 self._roll(self.log_end_offset, now)
             except OSError as error:
                 raise storage_error(self.folder, error) from error
@@ -130,6 +142,10 @@ class SegmentRow:
 
     def flush(self, now: TimestampMs | None = None) -> None:
         """Make everything durable; the recovery point becomes the log's end. Errors: StorageError."""
+        try:
+            self._resume()
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
         self._flush_segments(self._segments, self.log_end_offset)
         if now is not None:
             self._last_flush = now
@@ -168,21 +184,28 @@ class SegmentRow:
         """Make the files' names durable. Errors: OSError."""
         self._disk.sync_folder(self.folder)
 
+    def _resume(self) -> None:
+        """Go on with what a failing disk has broken off. Errors: OSError."""
+
     def tick(self, now: TimestampMs) -> None:
         """What time brings: flush by flush.ms and of closed segments, removal of deleted files, expiry of producers.
 
         Errors: StorageError.
         """
+        try:
+            self._resume()
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
         if now - self._last_flush >= self.config.flush_ms:
             self.flush(now)
         elif self.recovery_point < self._active.base_offset and self._pending_flush is None:
             self._flush_closed()
-        while self._deleted and self._deleted[0][0] <= now:
-            try:
+        try:
+            while self._deleted and self._deleted[0][0] <= now:
                 self._deleted[0][1].remove_deleted()
-            except OSError as error:
-                raise storage_error(self.folder, error) from error
-            del self._deleted[0]
+                del self._deleted[0]
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
         if now >= self._next_expiry:
             self._producers.expire(now, self.producer_expiration_ms)
             self._next_expiry = now + self.expiry_check_ms
@@ -199,6 +222,7 @@ class SegmentRow:
     def close(self) -> None:
         """A clean end: everything durable, the producers' state written, the indexes trimmed. Errors: StorageError."""
         try:
+            self._resume()
             self._producers.end_offset = self.log_end_offset
             self._producers.take_snapshot()
             self._active.close()

@@ -2,56 +2,99 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 from reference.protocol.primitives import Offset, TimestampMs
 from reference.storage.errors import OffsetOutOfRange
 from reference.storage.recovery import replay
 from reference.storage.retention import breaching_segments
+from reference.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment, remove_files
 from reference.storage.segment_row import SegmentRow, storage_error
 
 
+class Cut(NamedTuple):
+    """A truncation that has begun."""
+
+    end: Offset
+    """Where the log ends now."""
+    starts_over: bool
+    """Nothing is left."""
+    now: TimestampMs
+
+
+class Swap(NamedTuple):
+    """A compacted segment on its way into the place of its originals."""
+
+    cleaned: Segment
+    originals: Sequence[Segment]
+    delete_at: TimestampMs
+
+
 class Shortening(SegmentRow):
-    """The steps after which a log holds less."""
+    """The steps after which a log holds less. One that the disk breaks off is gone on with before anything else."""
+
+    _cut: Cut | None = None
+    _swap: Swap | None = None
+
+    def _resume(self) -> None:
+        if self._cut is not None:
+            self._finish_cut(self._cut)
+        if self._swap is not None:
+            self._finish_swap(self._swap)
+
+    # ---- cutting
 
     def truncate_to(self, offset: Offset, now: TimestampMs = 0) -> bool:
-        """Drop everything from `offset` on, durably; False when there is nothing to drop. Errors: StorageError."""
+        """Drop everything from `offset` on, durably; False when there is nothing to drop.
+
+        Errors: StorageError; a cut that has begun counts, and nothing is appended before it is finished.
+        """
         try:
+            self._resume()
             if offset >= self.log_end_offset:
                 # A leader that appended nothing may have left its epoch here.
                 self._epochs.truncate_from_end(self.log_end_offset)
                 return False
-            if offset < self._bases[0]:
-                self._start_over_at(offset, now)
-                return True
-            self._lower_checkpoints(offset)
-            while self._active.base_offset > offset:
-                self._drop_active()
-            end = self._active.truncate_to(offset)
-            self._active.activate(self.config.segment_index_bytes)
-            self._active.flush()
-            self._end_at(end)
+            starts_over = offset < self._bases[0]
+            self._begin_cut(Cut(offset if starts_over else self._batch_start(offset), starts_over, now))
         except OSError as error:
             raise storage_error(self.folder, error) from error
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset, now: TimestampMs = 0) -> None:
-        """Drop everything and go on from `offset`. Errors: StorageError."""
+        """Drop everything and go on from `offset`. Errors: StorageError, as for `truncate_to`."""
         try:
-            self._start_over_at(offset, now)
+            self._resume()
+            self._begin_cut(Cut(offset, True, now))
         except OSError as error:
             raise storage_error(self.folder, error) from error
 
-    def _start_over_at(self, offset: Offset, now: TimestampMs) -> None:
-        self._lower_checkpoints(offset)
-        while self._segments:
-            self._drop_active()
-        self._add_segment(offset, now)
-        self._epochs.clear()
-        for stale in self._producers.snapshot_offsets():
-            self._producers.remove_snapshot(stale)
-        self.log_start_offset = offset
-        self._producers.clear(offset)
-        self._end_at(offset)
-        self.recovery_point = offset
+    def _batch_start(self, offset: Offset) -> Offset:
+        """Where the batch begins that holds an offset; in a gap, the offset."""
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        found = segment.find(offset)
+        return offset if found is None else min(offset, segment.header_at(found.position).base_offset)
+
+    def _begin_cut(self, cut: Cut) -> None:
+        """Errors: OSError; where the first change of a segment failed, nothing is cut."""
+        self.times_shortened += 1
+        self._lower_checkpoints(cut.end)
+        self._remove_snapshots_behind(cut.end)
+        before, extent = self.log_end_offset, self._extent
+        self.log_end_offset, self._cut = cut.end, cut
+        try:
+            self._finish_cut(cut)
+        except OSError:
+            if self._extent == extent:
+                self.log_end_offset, self._cut = before, None
+            raise
+
+    @property
+    def _extent(self) -> tuple[int, int]:
+        """How many segments there are, and how long the last one is."""
+        return len(self._segments), self._active.size
 
     def _lower_checkpoints(self, offset: Offset) -> None:
         """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start."""
@@ -61,25 +104,47 @@ class Shortening(SegmentRow):
             self.log_start_offset = min(self.log_start_offset, offset)
             self._checkpoint()
 
-    def _drop_active(self) -> None:
-        segment = self._segments.pop()
-        self._bases.pop()
-        segment.remove()
-        if self._segments:
-            self._active = self._segments[-1]
-
-    def _end_at(self, end: Offset) -> None:
-        """Bring everything else to the log's new end."""
-        self.log_end_offset = end
-        self._lower_checkpoints(end)
-        self._epochs.truncate_from_end(end)
+    def _remove_snapshots_behind(self, end: Offset) -> None:
         for offset in self._producers.snapshot_offsets():
             if offset > end:
                 self._producers.remove_snapshot(offset)
-        self._producers.load(self.log_start_offset, end)
-        replay(self._producers, self._segments, end)
+
+    def _finish_cut(self, cut: Cut) -> None:
+        """Bring the files to the log's end, and then everything else. Errors: OSError, and it may be gone on with."""
+        if cut.starts_over:
+            self._begin_anew(cut)
+        else:
+            self._drop_until(lambda: self._active.base_offset <= cut.end)
+            self._active.truncate_to(cut.end)
+        self._active.activate(self.config.segment_index_bytes)
+        self._active.flush()
+        self._epochs.truncate_from_end(cut.end)
+        self._producers.load(self.log_start_offset, cut.end)
+        replay(self._producers, self._segments, cut.end)
         self._disk.sync_folder(self.folder)
         self._folder_changed = False
+        self._cut = None
+
+    def _begin_anew(self, cut: Cut) -> None:
+        self._drop_until(lambda: len(self._segments) == 1)
+        oldest = self._active
+        if oldest.base_offset == cut.end:
+            oldest.cut(0, cut.end)
+        else:
+            self._add_segment(cut.end, cut.now)
+            oldest.remove()
+            del self._segments[0], self._bases[0]
+        self._epochs.clear()
+        for stale in self._producers.snapshot_offsets():
+            self._producers.remove_snapshot(stale)
+        self.log_start_offset = self.recovery_point = cut.end
+
+    def _drop_until(self, is_enough: Callable[[], bool]) -> None:
+        """Drop the last segments. Errors: OSError; what could not be removed is still the log's."""
+        while not is_enough():
+            self._active.remove()
+            del self._segments[-1], self._bases[-1]
+            self._active = self._segments[-1]
 
     def advance_log_start_offset(self, offset: Offset) -> bool:
         """Hide records below `offset` (DeleteRecords, or the leader's start on a follower); never moves back.
@@ -108,6 +173,8 @@ class Shortening(SegmentRow):
         if due == 0:
             return 0
         try:
+            self._resume()
+            self.times_shortened += 1
             if due == len(self._segments):
                 self._roll(self.log_end_offset, now)
             for _ in range(due):
@@ -123,3 +190,48 @@ class Shortening(SegmentRow):
         except OSError as error:
             raise storage_error(self.folder, error) from error
         return due
+
+    # ---- compaction
+
+    @property
+    def closed_segments(self) -> Sequence[Segment]:
+        """All but the active one, oldest first."""
+        return self._segments[:-1]
+
+    def new_cleaned_segment(self, base_offset: Offset, now: TimestampMs) -> Segment:
+        """An empty segment for a compaction to write; it is none of the log's yet. Errors: OSError."""
+        remove_files(self._disk, self.folder, base_offset, CLEANED_SUFFIX)
+        segment = Segment(self._disk, self.folder, base_offset, now, CLEANED_SUFFIX)
+        segment.clear_indexes(self.config.segment_index_bytes)
+        return segment
+
+    def replace_segments(self, originals: Sequence[Segment], cleaned: Segment, now: TimestampMs) -> None:
+        """Put a compacted segment, which is whole and durable, in the place of neighbours of which the first has its base.
+
+        Once the files end in `.swap` the swap counts: whatever happens then, here or at the next start, completes it.
+        Errors: StorageError; where the swap counts, the next upkeep goes on with it.
+        """
+        try:
+            self._resume()
+            cleaned.rename(SWAP_SUFFIX)
+            slot = self._segments.index(originals[0])
+            self._segments[slot : slot + len(originals)] = [cleaned]
+            self._bases[slot : slot + len(originals)] = [cleaned.base_offset]
+            self._swap = Swap(cleaned, originals, now + self.config.file_delete_delay_ms)
+            self._finish_swap(self._swap)
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
+
+    def _finish_swap(self, swap: Swap) -> None:
+        """Go on with a swap that has begun, as far as the disk lets it. Errors: OSError, and it may be gone on with."""
+        cleaned, originals, delete_at = swap
+        # Before the originals lose their names it must be certain that a power failure leaves what takes their place.
+        self._disk.sync_folder(self.folder)
+        for segment in originals:
+            segment.mark_deleted()
+        cleaned.rename("")
+        self._disk.sync_folder(self.folder)
+        self._swap = None
+        self._deleted += [(delete_at, segment) for segment in originals]
+        for segment in originals[1:]:
+            self._producers.remove_snapshot(segment.base_offset)

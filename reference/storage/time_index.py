@@ -33,6 +33,11 @@ class TimeIndex:
         return self.entry(self.count - 1) if self.count else (-1, self._base_offset)
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of the entries."""
+        return self.count * ENTRY_BYTES
+
+    @property
     def is_full(self) -> bool:
         """Whether there is no room for more than the entry that a roll adds."""
         return self.count >= self.capacity - 1

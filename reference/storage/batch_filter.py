@@ -1,0 +1,151 @@
+"""Which batches and records a compaction keeps, and what becomes of a batch that loses some.
+
+A record stays if it is its key's last; one without a value (a tombstone) only until the delete horizon that the first
+compaction to meet it has written into its batch (KIP-534). Records of aborted transactions go, and markers go, after a
+horizon too, once nothing is left of their transactions. A batch that is empty then goes as well, unless it tells the last
+sequence number of a producer, or how far the compaction came: of these the header stays.
+
+Offsets never change: a batch keeps its base offset and its last offset whatever becomes of its records.
+Source: org.apache.kafka.storage.internals.log.Cleaner, MemoryRecords.filterTo; requirements CMP-01, -04, -08 to -10.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from crc32c import crc32c
+
+from reference.protocol.primitives import ProducerId, TimestampMs
+from reference.protocol.records.batch import (
+    CODEC,
+    CRC_FROM,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LENGTH_END,
+    NO_TIMESTAMP,
+    PREFIX_BYTES,
+    BatchHeader,
+    check_crc,
+)
+from reference.protocol.records.compression import compress
+from reference.storage.answers import LastWritten
+from reference.storage.cleaned_transactions import CleanedTransactions
+from reference.storage.offset_map import OffsetMap, record_bytes
+from reference.storage.record_outline import Outline, outlines, timestamp_delta, with_timestamp_delta
+from reference.storage.segment import StoredBatch
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+
+
+class BatchFilter:
+    """What one compaction keeps."""
+
+    def __init__(
+        self, keys: OffsetMap, transactions: CleanedTransactions, producers: Mapping[ProducerId, LastWritten],
+        now: TimestampMs, delete_retention_ms: int,
+    ) -> None:  # fmt: skip
+        self._keys = keys
+        self._transactions = transactions
+        self._producers = producers
+        self._now = now
+        self._delete_retention_ms = delete_retention_ms
+
+    def kept(self, batch: StoredBatch) -> tuple[BatchHeader, memoryview | bytes] | None:
+        """What stays of a batch: as it is, with fewer records, or none; None when it goes.
+
+        Batches are asked for in the order of the log. Errors: OSError, RecordsError.
+        """
+        header = batch.header
+        is_useless = self._transactions.may_drop(batch)
+        if header.is_control:
+            horizon = header.delete_horizon
+            if is_useless and horizon is not None and horizon <= self._now:
+                return self._shell(header)
+            if header.record_count == 0:
+                return (header, batch.data) if self._outlives(header) else None
+            if is_useless and horizon is None:
+                return self._rewritten(batch, record_bytes(batch), None)
+            return header, batch.data
+        if is_useless or header.record_count == 0:
+            return self._shell(header)
+        data = record_bytes(batch)
+        rows, has_tombstone = self._survivors(header, data)
+        if not rows:
+            return self._shell(header)
+        if len(rows) == header.record_count and not (has_tombstone and header.delete_horizon is None):
+            return header, batch.data
+        return self._rewritten(batch, data, rows, has_tombstone)
+
+    def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[Outline], bool]:
+        """The records of a data batch that stay, and whether a tombstone is among them."""
+        rows: list[Outline] = []
+        has_tombstone = False
+        last, end, base = self._keys.last, self._keys.end, header.base_offset
+        horizon = header.delete_horizon
+        are_tombstones_due = horizon is not None and horizon <= self._now
+        for row in outlines(data, header.record_count):
+            _, _, delta, key, has_value = row
+            offset = base + delta
+            if offset < end and (
+                key is None or last.get(key, offset) > offset or (are_tombstones_due and not has_value)
+            ):
+                continue
+            rows.append(row)
+            has_tombstone = has_tombstone or not has_value
+        return rows, has_tombstone
+
+    # ---- batches without records
+
+    def _outlives(self, header: BatchHeader) -> bool:
+        """Whether the header says what would be lost with it: a producer's last sequence number, or the log's progress."""
+        if header.next_offset == self._keys.end:
+            return True
+        last = self._producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.data_offset is None:
+            return header.is_control and header.producer_epoch == last.epoch
+        return header.last_offset == last.data_offset
+
+    def _shell(self, header: BatchHeader) -> tuple[BatchHeader, bytes] | None:
+        if not self._outlives(header):
+            return None
+        attributes = header.attributes & ~(CODEC | DELETE_HORIZON)
+        return _written(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+
+    # ---- batches with fewer records
+
+    def _rewritten(
+        self, batch: StoredBatch, data: bytes, rows: list[Outline] | None, needs_horizon: bool = True
+    ) -> tuple[BatchHeader, bytes]:
+        """A batch of some of its records (None: all), which gets a delete horizon if it needs one and has none."""
+        header = batch.header
+        check_crc(batch.data, header)
+        kept = [*outlines(data, header.record_count)] if rows is None else rows
+        base = header.base_timestamp
+        if not header.is_log_append_time:
+            deltas = [timestamp_delta(data, row[0]) for row in kept]
+            header = header._replace(max_timestamp=base + max(deltas))
+        if needs_horizon and header.delete_horizon is None:
+            horizon = self._now + self._delete_retention_ms
+            records = b"".join(
+                with_timestamp_delta(data, row[0], row[1], base + timestamp_delta(data, row[0]) - horizon)
+                for row in kept
+            )
+            header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon)
+        else:
+            records = b"".join(data[row[0] : row[1]] for row in kept)
+        return _written(header._replace(record_count=len(kept)), compress(header.codec, records))
+
+
+def _written(header: BatchHeader, records: bytes) -> tuple[BatchHeader, bytes]:
+    """A batch of this header, whose length and checksum are set, and these (packed) records."""
+    batch = bytearray(HEADER_BYTES + len(records))
+    header = header._replace(length=len(batch) - LENGTH_END)
+    _HEADER.pack_into(batch, 0, *header)
+    batch[HEADER_BYTES:] = records
+    crc = crc32c(memoryview(batch)[CRC_FROM:])
+    _CRC.pack_into(batch, PREFIX_BYTES, crc)
+    return header._replace(crc=crc), bytes(batch)

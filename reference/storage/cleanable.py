@@ -1,0 +1,101 @@
+"""Which part of a log may be compacted, and whether it is worth it.
+
+    | clean | dirty: may be compacted | not yet |
+            first dirty               end       log end
+
+Dirty is what was written since the last compaction. Never compacted are the active segment, what is not committed or of an
+undecided transaction (the last stable offset), what is younger than min.compaction.lag.ms, and what is not flushed: a gap
+behind the recovery point is a loss to who recovers the log. Whole segments are taken only.
+Source: org.apache.kafka.storage.internals.log.LogCleanerManager; requirements CMP-02, CMP-03.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.records.validate import MAX_LONG
+from reference.storage.config import MAX_INT, LogConfig
+from reference.storage.segment import Segment
+
+
+class Cleanable(NamedTuple):
+    """What of a log may be compacted now."""
+
+    start: Offset
+    """First dirty offset."""
+    end: Offset
+    """The base offset of the first segment that may not be compacted; `start` where nothing may."""
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """Whether something dirty is older than max.compaction.lag.ms."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The dirty part of what is clean or may be cleaned."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_due(self, config: LogConfig) -> bool:
+        """Whether a compaction should be done."""
+        return self.dirty_bytes > 0 and (self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio)
+
+
+def cleanable(
+    closed: Sequence[Segment], config: LogConfig, active_base: Offset, log_start: Offset, checkpoint: Offset,
+    stable_end: Offset, now: TimestampMs,
+) -> Cleanable:  # fmt: skip
+    """What may be compacted of a log with these closed segments, up to `checkpoint` compacted before.
+
+    A checkpoint that lies outside of the log speaks of another one: everything is dirty then. `stable_end` is the last
+    stable offset or the recovery point, whichever is lower.
+    """
+    start = checkpoint if log_start <= checkpoint <= active_base else log_start
+    bases = [segment.base_offset for segment in closed]
+    first_dirty = max(0, bisect_right(bases, start) - 1)
+    dirty = closed[first_dirty:] if start < active_base else ()
+    young_from = now - config.min_compaction_lag_ms if config.min_compaction_lag_ms > 0 else MAX_LONG
+    young = (segment.base_offset for segment in dirty if segment.largest_timestamp > young_from)
+    limit = min(stable_end, next(young, active_base))
+    end = [start, *bases, active_base][bisect_right([*bases, active_base], limit)]
+    return Cleanable(
+        start,
+        max(start, end),
+        sum(segment.size for segment in closed[: bisect_left(bases, start)]),
+        sum(segment.size for segment in closed[first_dirty : bisect_left(bases, end)]),
+        _is_overdue(dirty, config, now),
+    )
+
+
+def _is_overdue(dirty: Sequence[Segment], config: LogConfig, now: TimestampMs) -> bool:
+    first = (segment.read_first_timestamp() for segment in dirty)
+    times = [time for time in first if time is not None and time > 0]
+    return bool(times) and min(times) < now - config.max_compaction_lag_ms
+
+
+def groups(segments: Sequence[Segment], config: LogConfig, end: Offset) -> list[list[Segment]]:
+    """Neighbours that may become one segment: together they are no larger than one may be, in any of its files.
+
+    `end` is the base offset of what follows them.
+    """
+    found: list[list[Segment]] = []
+    for slot, segment in enumerate(segments):
+        behind = segments[slot + 1].base_offset if slot + 1 < len(segments) else end
+        if found and _fits(found[-1], segment, behind, config):
+            found[-1].append(segment)
+        else:
+            found.append([segment])
+    return found
+
+
+def _fits(group: Sequence[Segment], segment: Segment, behind: Offset, config: LogConfig) -> bool:
+    together = [*group, segment]
+    return (
+        sum(each.size for each in together) <= config.segment_bytes
+        and sum(each.offset_index.size_bytes for each in together) <= config.segment_index_bytes
+        and sum(each.time_index.size_bytes for each in together) <= config.segment_index_bytes
+        and behind - 1 - group[0].base_offset <= MAX_INT
+    )

@@ -1,0 +1,173 @@
+"""The log cleaner: which log is compacted next, how much of it in a tick, and how far each has come.
+
+It looks at all logs that are to be compacted, takes the one with the greatest part of dirty bytes, and compacts it step by
+step: MAX_BYTES_PER_TICK in a tick, so that requests wait no longer than that takes. When nothing is due it looks again
+after log.cleaner.backoff.ms. Up to where each log is clean stands in `cleaner-offset-checkpoint`.
+Source: Kafka's documentation, "Log Compaction"; org.apache.kafka.storage.internals.log.LogCleaner, LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.records.errors import RecordsError
+from reference.storage.checkpoints import CLEANER_OFFSETS, TopicPartition, read_offsets, write_offsets
+from reference.storage.cleanable import Cleanable, cleanable
+from reference.storage.cleaning import Cleaning
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile, LogError
+from reference.storage.log import Log
+
+MAX_BYTES_PER_TICK = 512 * 1024
+"""How much of a log is read in a tick, give or take a batch: some milliseconds' work."""
+SET_ASIDE_MS = 60_000
+"""For how long a log is left alone whose compaction failed: a batch is damaged, or the disk refuses."""
+
+Logger = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class CleanerSettings:
+    """The broker's settings of the same names, after `log.cleaner.`."""
+
+    enable: bool = True
+    backoff_ms: int = 15_000
+    dedupe_buffer_size: int = 128 * 1024 * 1024
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = float("inf")
+
+    @property
+    def map_bytes(self) -> int:
+        """How much memory the map of keys may take."""
+        return int(self.dedupe_buffer_size * self.io_buffer_load_factor)
+
+
+class Cleaner:
+    """Compacts the logs of one data folder, one at a time."""
+
+    def __init__(self, disk: Disk, folder: Path, logs: Mapping[TopicPartition, Log], say: Logger) -> None:
+        self.settings = CleanerSettings()
+        self.stable_end: Callable[[TopicPartition], Offset] = lambda key: 0
+        """The last stable offset of a partition: nothing from there on is compacted."""
+        self.cleaned_bytes = 0
+        """Bytes of all segments that were written anew."""
+        self._disk = disk
+        self._path = folder / CLEANER_OFFSETS
+        self._logs = logs
+        self._say = say
+        self._clean_to: dict[TopicPartition, Offset] = {}
+        self._set_aside: dict[TopicPartition, TimestampMs] = {}
+        self._job: tuple[TopicPartition, Cleaning, Iterator[int]] | None = None
+        self._next: TimestampMs = 0
+
+    def load(self, now: TimestampMs) -> None:
+        """Read how far the last run came. Errors: OSError."""
+        self._next = now
+        try:
+            self._clean_to = read_offsets(self._disk, self._path)
+        except CorruptFile as error:
+            self._say("warning", f"{error}; it is taken for empty: what is clean is compacted once more")
+
+    # ---- upkeep
+
+    def tick(self, now: TimestampMs) -> None:
+        """Look for a log that is due, or go on with the one at hand. What fails is reported, not raised."""
+        if not self.settings.enable or now < self._next:
+            return
+        try:
+            if self._job is None:
+                self._begin(now)
+            if self._job is None:
+                self._next = now + self.settings.backoff_ms
+            else:
+                self._go_on(now)
+        except (OSError, LogError, RecordsError) as error:
+            self._fail(error, now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        """When `tick` has something to do next; None for never."""
+        return self._next if self.settings.enable else None
+
+    def _begin(self, now: TimestampMs) -> None:
+        """Take up the dirtiest log that is due."""
+        due = [(section.dirty_ratio, key, section) for key, section in self._sections(now)]
+        if not due:
+            return
+        _, key, section = max(due)
+        log = self._logs[key]
+        # A gap that compaction leaves is a loss to a start that knows of a lower recovery point.
+        log.write_checkpoint()
+        cleaning = Cleaning(log, section, now, self.settings.map_bytes)
+        self._job = key, cleaning, cleaning.steps()
+
+    def _sections(self, now: TimestampMs) -> Iterator[tuple[TopicPartition, Cleanable]]:
+        for key, log in self._logs.items():
+            if not log.config.compacts or self._set_aside.get(key, now) > now:
+                continue
+            section = cleanable(
+                log.closed_segments, log.config, log.active_base, log.log_start_offset, self._clean_to.get(key, 0),
+                min(self.stable_end(key), log.recovery_point), now,
+            )  # fmt: skip
+            if section.is_due(log.config):
+                yield key, section
+
+    def _go_on(self, now: TimestampMs) -> None:
+        """Do a tick's share of the job."""
+        assert self._job is not None
+        key, cleaning, steps = self._job
+        if cleaning.is_stale:
+            self._abandon()
+            return
+        spent = 0
+        for worked in steps:
+            spent += worked
+            if spent >= MAX_BYTES_PER_TICK:
+                break
+        self._next = now + int(1000 * spent / self.settings.io_max_bytes_per_second)
+        if cleaning.done is not None:
+            self._job = None
+            self.cleaned_bytes += cleaning.done.read_bytes
+            self._note(key, cleaning.done.end)
+            self._say("debug", f"{cleaning.log.folder.name}: compacted up to {cleaning.done.end}, {cleaning.done}")
+
+    def _fail(self, error: Exception, now: TimestampMs) -> None:
+        if self._job is not None:
+            key = self._job[0]
+            self._set_aside[key] = now + SET_ASIDE_MS
+            self._say("error", f"{key[0]}-{key[1]} could not be compacted: {error}")
+        else:
+            self._say("error", f"no log could be compacted: {error}")
+        self._next = now + self.settings.backoff_ms
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self._job is None:
+            return
+        cleaning, self._job = self._job[1], None
+        try:
+            cleaning.abandon()
+        except OSError as error:
+            self._say("warning", f"{cleaning.log.folder.name}: {error}; the next start removes what a compaction left")
+
+    # ---- how far each log is clean
+
+    def lower(self, key: TopicPartition, offset: Offset) -> None:
+        """A log was cut, or its recovery point is lower: from there on nothing is clean any more. Errors: OSError."""
+        if self._clean_to.get(key, 0) > offset:
+            self._note(key, offset)
+
+    def forget(self, key: TopicPartition) -> None:
+        """A log is gone; its name may come again. Errors: OSError."""
+        if self._job is not None and self._job[0] == key:
+            self._abandon()
+        self._set_aside.pop(key, None)
+        if self._clean_to.pop(key, None) is not None:
+            write_offsets(self._disk, self._path, self._clean_to)
+
+    def _note(self, key: TopicPartition, offset: Offset) -> None:
+        """Errors: OSError."""
+        self._clean_to[key] = offset
+        write_offsets(self._disk, self._path, self._clean_to)

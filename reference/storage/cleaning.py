@@ -1,0 +1,127 @@
+"""One compaction of one log, in steps as small as the caller likes.
+
+First the keys of the dirty section are read into a map; then all segments from the log's start up to the map's end are
+written anew, neighbours together, without what the map supersedes; each group takes its originals' place when it is whole
+and durable. A step ends after each batch: whoever drives the compaction stops where it wants, and goes on later. In between
+the log may grow, and be read. Whatever shortens it ends the compaction; what was swapped stays.
+Source: Kafka's documentation, "Log Compaction"; org.apache.kafka.storage.internals.log.Cleaner; requirements CMP-*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.records.batch import BatchHeader
+from reference.storage.batch_filter import BatchFilter
+from reference.storage.cleanable import Cleanable, groups
+from reference.storage.cleaned_transactions import CleanedTransactions
+from reference.storage.config import LogConfig
+from reference.storage.log import Log
+from reference.storage.offset_map import read_keys
+from reference.storage.segment import Segment
+
+WRITE_BYTES = 256 * 1024
+"""How much is gathered before it is written."""
+
+
+class Done(NamedTuple):
+    """What a compaction came to."""
+
+    end: Offset
+    """Up to here the log is clean."""
+    read_bytes: int
+    """Bytes of the segments that were written anew."""
+    left_bytes: int
+    """And what is left of them."""
+
+
+class Cleaning:
+    """One compaction of a log."""
+
+    def __init__(self, log: Log, section: Cleanable, now: TimestampMs, map_bytes: int) -> None:
+        """`section` is what is dirty; its keys' map takes `map_bytes`, or as much as one batch needs."""
+        self.log = log
+        self.done: Done | None = None
+        """How it ended; None while it has not."""
+        self._section = section
+        self._now = now
+        self._map_bytes = map_bytes
+        self._shortened = log.times_shortened
+        self._writing: SegmentWriter | None = None
+
+    def steps(self) -> Iterator[int]:
+        """Do it: each step yields the bytes that it has worked on. Errors: OSError, RecordsError, LogError."""
+        log, section = self.log, self._section
+        config = log.config
+        dirty = [each for each in log.closed_segments if each.base_offset < section.end]
+        aborted = log.aborted_transactions(section.start, section.end)
+        keys = yield from read_keys(dirty, section.start, section.end, CleanedTransactions(aborted), self._map_bytes)
+        concerned = [each for each in log.closed_segments if each.base_offset < keys.end]
+        transactions = CleanedTransactions(log.aborted_transactions(0, keys.end))
+        kept = BatchFilter(keys, transactions, log.last_written, self._now, config.delete_retention_ms)
+        read = left = 0
+        for group in groups(concerned, config, section.end):
+            read += sum(segment.size for segment in group)
+            left += yield from self._clean(group, kept, transactions, config)
+        self.done = Done(keys.end, read, left)
+
+    def _clean(
+        self, group: list[Segment], kept: BatchFilter, transactions: CleanedTransactions, config: LogConfig
+    ) -> Generator[int, None, int]:
+        """Write a group anew; gives the bytes that are left of it."""
+        writer = self._writing = SegmentWriter(self.log.new_cleaned_segment(group[0].base_offset, self._now), config)
+        transactions.index = writer.segment.transaction_index
+        for segment in group:
+            for batch in segment.batches():
+                found = kept.kept(batch)
+                if found is not None:
+                    writer.append(*found)
+                yield len(batch.data)
+        writer.finish()
+        self._writing = None
+        self.log.replace_segments(group, writer.segment, self._now)
+        return writer.segment.size
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the log was shortened meanwhile, or is not to be compacted any more: then no further step may be done."""
+        return self.log.times_shortened != self._shortened or not self.log.config.compacts
+
+    def abandon(self) -> None:
+        """Remove what was not finished. Errors: OSError; the next start removes it then."""
+        if self._writing is not None:
+            self._writing.segment.remove()
+
+
+class SegmentWriter:
+    """Writes the batches of a compacted segment."""
+
+    def __init__(self, segment: Segment, config: LogConfig) -> None:
+        self.segment = segment
+        self._interval = config.index_interval_bytes
+        self._gathered: list[memoryview | bytes] = []
+        self._gathered_bytes = 0
+
+    def append(self, header: BatchHeader, data: memoryview | bytes) -> None:
+        """Write a batch, now or later. Errors: OSError."""
+        position = self.segment.size + self._gathered_bytes
+        self.segment.index(
+            header.base_offset, header.last_offset, position, len(data), header.max_timestamp, self._interval
+        )
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes >= WRITE_BYTES:
+            self._write()
+
+    def finish(self) -> None:
+        """Write what is left and make it all durable. Errors: OSError."""
+        self._write()
+        self.segment.close()
+        self.segment.flush()
+
+    def _write(self) -> None:
+        if self._gathered:
+            self.segment.file.append(b"".join(self._gathered))
+        self._gathered, self._gathered_bytes = [], 0

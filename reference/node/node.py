@@ -30,6 +30,7 @@ from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
 from reference.node import metadata
 from reference.node.apis import API_VERSIONS, Api, apis_of, is_decided
+from reference.node.cleaning import set_up_cleaner
 from reference.node.committed import AwaitingCommit
 from reference.node.controller import SUPPORTED_FEATURES, Controller
 from reference.node.effects import Close, ConnectionId, Effect, HangUp, Respond
@@ -176,6 +177,7 @@ class Node:
             truncation=_truncation(properties), trace=tracer,
         )  # fmt: skip
         self.partitions = self.replicas.partitions
+        set_up_cleaner(self.logs.cleaner, self.configuration, self.partitions)
         fetching = FetchSettings(
             integer("replica.fetch.wait.max.ms"), integer("replica.fetch.min.bytes"),
             integer("replica.fetch.response.max.bytes"), integer("replica.fetch.max.bytes"),

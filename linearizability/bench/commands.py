@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from linearizability.bench.fuzz import fuzz
 from linearizability.bench.history import history
 
 app = typer.Typer(
@@ -24,6 +25,11 @@ app.command(
     "history",
     epilog="Examples:  tidegauge bench history  |  tidegauge bench history --facts 1000000 --facts 10000000 --json",
 )(history)
+
+app.command(
+    "fuzz",
+    epilog="Examples:  tidegauge bench fuzz --resume  |  tidegauge bench fuzz --mutant kip-279 --seeds 3 --json",
+)(fuzz)
 
 
 @app.command(

@@ -33,6 +33,16 @@ class Mutant:
     """Whether `tidegauge fuzz` must find it."""
     everywhere: bool
     """Whether modules that imported the function by name get the replacement, too."""
+    nodes: int = 1
+    """How many nodes a life needs for the bug to show."""
+    breaks: tuple[str, ...] = ()
+    """The promises of which one must be seen broken; any, where none is named."""
+    in_history: bool = False
+    """Whether it loses or changes committed records: then clients' histories alone must convict it."""
+
+    def is_found_by(self, rule: str) -> bool:
+        """Whether a broken promise (or several, after commas) is what the bug is to be known by."""
+        return not self.breaks or any(each in self.breaks for each in rule.split(", "))
 
 
 MUTANTS: dict[str, Mutant] = {}
@@ -40,14 +50,15 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    name: str, function: str, bug: str, *, caught_by: tuple[str, ...] = (), fuzz: bool = False, everywhere: bool = True
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as the replacement of a function of the reference."""
+    name: str, function: str, bug: str, *, caught_by: tuple[str, ...] = (), fuzz: bool = False, everywhere: bool = True,
+    nodes: int = 1, breaks: tuple[str, ...] = (), in_history: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
+    """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
     assert name not in MUTANTS, f"two mutants are named {name}"
     assert caught_by or fuzz, f"nothing is said to catch the mutant {name}"
 
     def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
-        MUTANTS[name] = Mutant(name, bug, function, replacement, caught_by, fuzz, everywhere)
+        MUTANTS[name] = Mutant(name, bug, function, replacement, caught_by, fuzz, everywhere, nodes, breaks, in_history)
         return replacement
 
     return register
@@ -93,7 +104,7 @@ def _plant(found: Mutant) -> list[Callable[[], None]]:
     if attribute not in vars(owner):
         raise BrokenMutant(f"{found.name}: there is no function {found.function}")
     original = owner.__dict__[attribute]
-    function = original.__func__ if isinstance(original, staticmethod | classmethod) else original
+    function = _function_of(original)
 
     _require_fit(found, function)
     ours = {__file__, found.replacement.__code__.co_filename}
@@ -107,7 +118,8 @@ def _plant(found: Mutant) -> list[Callable[[], None]]:
                 raise BrokenMutant(f"{found.name}: {error}") from error
             raise
 
-    undo: list[Callable[[], None]] = [_set(owner, attribute, original, replaced)]
+    new = property(replaced) if isinstance(original, property) else replaced
+    undo: list[Callable[[], None]] = [_set(owner, attribute, original, new)]
     if isinstance(owner, ModuleType) and found.everywhere:
         for module in [*sys.modules.values()]:
             if module is owner or getattr(module, "__name__", "").partition(".")[0] != MUTATED_PACKAGE:
@@ -118,6 +130,13 @@ def _plant(found: Mutant) -> list[Callable[[], None]]:
                 elif isinstance(value, dict):
                     undo += [_put(value, each, original, replaced) for each in [*value] if value[each] is original]
     return undo
+
+
+def _function_of(original: Any) -> Callable[..., Any]:
+    if isinstance(original, property):
+        assert original.fget is not None
+        return original.fget
+    return original.__func__ if isinstance(original, staticmethod | classmethod) else original
 
 
 def _require_fit(found: Mutant, function: Callable[..., Any]) -> None:
@@ -147,7 +166,13 @@ def _put(table: dict[Any, Any], key: Any, original: Any, replaced: Any) -> Calla
 
 def _load() -> None:
     """Fill the registry."""
-    from linearizability.mutants import protocol_bugs, replication_bugs, storage_bugs  # noqa: F401
+    from linearizability.mutants import (  # noqa: F401
+        cluster_bugs,
+        protocol_bugs,
+        quorum_bugs,
+        replication_bugs,
+        storage_bugs,
+    )
 
 
 _load()

@@ -59,6 +59,7 @@ class SimulatedClient:
         self.leaders: dict[Key, int] = {}
         """Where each partition is led, as far as the client knows; -1 for nowhere."""
         self.leader_epochs: dict[Key, int] = {}
+        self.replicas: dict[Key, list[int]] = {}
         self._lines = {machine.number: Line(self, cluster.network, machine) for machine in cluster.machines}
         self._home = cluster.machines[number % len(cluster.machines)].number
         self._correlation_id = 0
@@ -204,6 +205,7 @@ class SimulatedClient:
             return
         self.leader_epochs[key] = answer.leader_epoch
         self.leaders[key] = answer.leader_id
+        self.replicas[key] = answer.replica_nodes
 
     def on_metadata(self) -> None:
         """Metadata are fresh."""

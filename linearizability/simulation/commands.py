@@ -35,11 +35,19 @@ def fuzz(
         int | None, typer.Option(min=1, help=f"How many; default {DEFAULT_SCHEDULES} where no time is given.")
     ] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="For how long.")] = None,
-    nodes: Annotated[int, typer.Option(min=1, max=9, help="Nodes of each cluster; best 1, 3 or 5.")] = 1,
+    nodes: Annotated[
+        int,
+        typer.Option(
+            min=0, max=9, help="Nodes of each cluster; best 1, 3 or 5. 0: as many as the mutant needs, else 1."
+        ),
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="The first schedule's seed; the others follow it.")] = 0,
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
     mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
     until_found: Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")] = False,
+    by_history: Annotated[
+        bool, typer.Option("--by-history", help="Look into no node: clients' histories alone convict.")
+    ] = False,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object that sums up, as the last line.")] = False,
 ) -> int:
@@ -59,13 +67,14 @@ def fuzz(
         schedules = DEFAULT_SCHEDULES
     plan = Plan(
         folder=new_run_folder("fuzz", mutant or f"seed-{seed}", results),
-        nodes=nodes,
+        nodes=nodes or (MUTANTS[mutant].nodes if mutant else 1),
         schedules=schedules,
         seconds=minutes * 60 if minutes is not None else None,
         first_seed=seed,
         jobs=jobs or os.cpu_count() or 1,
         mutant=mutant or None,
         until_found=until_found,
+        by_history=by_history,
     )
     progress = _Progress()
     summary = run(plan, progress)

@@ -27,6 +27,7 @@ LATEST, EARLIEST = -1, -2
 LIST_OFFSETS_VERSION = 7
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_EPOCHS = 9
+FIRST_VERSION_FROM_FOLLOWERS = 11
 FIRST_VERSION_WITH_DIVERGENCE = 12
 
 
@@ -71,6 +72,8 @@ class SimulatedConsumer(SimulatedClient):
         """Where the question is that waits."""
         self._drain_operations: dict[Key, int] = {}
         self._sessions: dict[int, Session] = {}
+        self._sources: dict[Key, int] = {}
+        """The follower that a partition is read from; the leader, where none is named."""
         self._turn = 0
 
     def start(self) -> None:
@@ -100,6 +103,12 @@ class SimulatedConsumer(SimulatedClient):
                 self._poll = None
 
     def on_metadata(self) -> None:
+        self._sources = {}
+        if self.plan.from_followers and self.plan.version >= FIRST_VERSION_FROM_FOLLOWERS:
+            for key, replicas in self.replicas.items():
+                followers = [node for node in replicas if node != self.leaders.get(key)]
+                if followers:
+                    self._sources[key] = followers[self.chance.randrange(len(followers))]
         self._go_on()
 
     def _go_on(self) -> None:
@@ -127,7 +136,9 @@ class SimulatedConsumer(SimulatedClient):
         """The next leader in turn that is connected, and what it leads of ours."""
         led: dict[int, list[Key]] = {}
         for key, place in self.places.items():
-            leader = self.leaders.get(key, -1)
+            leader = (
+                self._sources.get(key, self.leaders.get(key, -1)) if place.is_known() else self.leaders.get(key, -1)
+            )
             if leader >= 0 and not (self.drains and place.is_known() and place.position >= place.end):
                 led.setdefault(leader, []).append(key)
         self._turn += 1
@@ -219,6 +230,7 @@ class SimulatedConsumer(SimulatedClient):
             if session.epoch > 0:
                 named = {key: value for key, value in wanted.items() if session.asked.get(key) != value}
             session.asked = wanted
+        is_old = plan.version < FIRST_VERSION_WITH_DIVERGENCE
         topics: dict[str, FetchRequest.FetchTopic] = {}
         for (name, index), (position, epoch, last_epoch) in named.items():
             topic = topics.setdefault(name, FetchRequest.FetchTopic(topic=name))
@@ -228,7 +240,7 @@ class SimulatedConsumer(SimulatedClient):
                     fetch_offset=position,
                     partition_max_bytes=plan.max_bytes,
                     current_leader_epoch=epoch if plan.version >= FIRST_VERSION_WITH_EPOCHS else -1,
-                    last_fetched_epoch=last_epoch if plan.version >= FIRST_VERSION_WITH_DIVERGENCE else -1,
+                    last_fetched_epoch=-1 if is_old or (name, index) in self._sources else last_epoch,
                 )
             )
         body = FetchRequest(
@@ -264,7 +276,9 @@ class SimulatedConsumer(SimulatedClient):
             for each in topic.partitions:
                 key = (topic.topic, each.partition_index)
                 self.count("Fetch partition", each.error_code)
-                if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                if each.error_code != ErrorCode.NONE and self._sources.pop(key, None) is not None:
+                    stale = True  # A follower may lag; the leader knows.
+                elif each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.cluster.on_out_of_range(key, self.name)
                     self.places[key].position = -1
                 elif each.error_code in STALE:
@@ -325,6 +339,7 @@ class SimulatedConsumer(SimulatedClient):
                     place.last_epoch = header.leader_epoch
                     assert record.value is not None
                     yield [record.offset, int.from_bytes(record.value[:VALUE_HEAD], "big"), header.leader_epoch]
+            self.cluster.on_consumed(key, place.position, self.name)
         except RecordsError as error:
             raise Violation("unreadable-records", f"{name_of(key)} at {place.position}: {error}") from error
 

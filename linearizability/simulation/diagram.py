@@ -10,6 +10,18 @@ CHATTER = ("Metadata", "BrokerHeartbeat")
 """Requests that seldom explain anything."""
 
 
+def drawn(arrows: list[tuple[str, str, str]]) -> str:
+    """Mermaid text of who said what to whom, or did what by itself; nodes stand in the order of their names."""
+    people = sorted({name for each in arrows for name in each[:2]})
+    lines = ["sequenceDiagram", *(f"    participant {_identifier(name)} as {name}" for name in people)]
+    for source, target, text in arrows:
+        if source == target:
+            lines.append(f"    Note over {_identifier(source)}: {_plain(text)}")
+        else:
+            lines.append(f"    {_identifier(source)}->>{_identifier(target)}: {_plain(text)}")
+    return "\n".join(lines) + "\n"
+
+
 def sequence_diagram(trace: Trace) -> str:
     """Mermaid text; faults and the broken promise stand as notes over all participants."""
     told = [each for each in trace.story if not each[3].startswith(CHATTER)]

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from linearizability.simulation.choices import Choices
-from linearizability.simulation.schedule import MOST_REPLICAS, Administrator, Client, Fault, Schedule, Topic
+from linearizability.simulation.schedule import (
+    METADATA_TOPIC,
+    MOST_REPLICAS,
+    Administrator,
+    Client,
+    Fault,
+    Schedule,
+    Topic,
+)
 from linearizability.simulation.workloads import consumer, producer, topic
 
 LONGEST_DOWN_MS = 2_000
@@ -13,8 +21,27 @@ KINDS = (
     "crash", "crash", "crash", "power-loss", "power-loss", "stop", "pause", "pause", "cut", "cut-out", "cut-in",
     "isolate", "isolate", "halves", "slow-node", "slow", "reset", "flaky", "clock-jump", "disk-full", "read-only",
     "reassign", "config", "elect-preferred", "crash+elect-preferred", "isolate+crash", "one after the other",
+    "at a step", "at a step", "at a step", "at a step", "at a step", "at a step", "at a step", "at a step",
+    "at the quorum's step", "at the quorum's step", "at the quorum's step", "at the quorum's step",
+    "uneven", "uneven", "blackout", "blackout", "leaders in turn", "leaders in turn", "leaders in turn",
 )  # fmt: skip
 """Misfortunes, by their share; the first is the simplest."""
+
+PARTITION_STEPS = (
+    "BecomeLeader", "BecomeFollower", "ExpandIsr", "ExpandIsr", "ShrinkIsr", "ShrinkIsr", "CommitIsr", "Produce",
+    "AppendFetched", "AdvanceHighWatermark", "AdoptHighWatermark", "Truncate", "Acknowledge", "Restart",
+)  # fmt: skip
+"""Steps of a partition at which a fault may strike."""
+
+QUORUM_STEPS = (
+    "BecomeLeader", "AppendRecord", "AppendRecord", "AdvanceHighWatermark", "BecomeCandidate", "BecomeProspective",
+    "GrantVote", "GrantVote", "HearOfEpoch", "ApplyFetch",
+)  # fmt: skip
+"""Steps of the metadata quorum at which a fault may strike."""
+
+STEP_KINDS = (
+    "crash", "power-loss", "pause", "cut", "cut-in", "cut-out", "isolate", "power-loss", "uneven", "uneven", "flaky",
+)  # fmt: skip
 
 
 def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
@@ -22,21 +49,34 @@ def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Sche
     duration_ms = choices.one_of((2_000, 3_000, 4_500))
     flushed = choices.integer(0, 4) == 4
     topics = [_topic(choices, index, flushed) for index in range(choices.integer(1, 2))]
-    clients: list[Client] = [producer(choices, duration_ms) for _ in range(choices.integer(1, 3))]
-    clients += [consumer(choices) for _ in range(choices.integer(1, 2))]
+    clients: list[Client] = [producer(choices, duration_ms, nodes) for _ in range(choices.integer(1, 3))]
+    clients += [consumer(choices, nodes) for _ in range(choices.integer(1, 2))]
     if choices.integer(0, 4) == 4:
         clients.append(Administrator(topics=choices.integer(1, 3), pause_ms=choices.integer(50, 400)))
     draw = Misfortunes(choices, duration_ms, nodes, topics)
-    faults = [fault for _ in range(choices.integer(1, 6)) for fault in draw.some()]
+    faults = [fault for _ in range(choices.integer(2, 8)) for fault in draw.some()]
     return Schedule(
         seed=seed,
         mutant=mutant,
         nodes=nodes,
         duration_ms=duration_ms,
+        properties=_properties(choices),
         topics=tuple(topics),
         clients=tuple(clients),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
     )
+
+
+def _properties(choices: Choices) -> dict[str, str]:
+    """Settings of the nodes that bring rare things about: snapshots of the metadata, small answers, quick sessions."""
+    properties: dict[str, str] = {}
+    if choices.integer(0, 2) == 2:
+        properties["metadata.log.max.record.bytes.between.snapshots"] = choices.one_of(("3000", "600"))
+    if choices.integer(0, 3) == 3:
+        properties["controller.quorum.fetch.max.bytes"] = "100"
+    if choices.integer(0, 3) == 3:
+        properties |= {"broker.session.timeout.ms": "250", "broker.heartbeat.interval.ms": "60"}
+    return properties
 
 
 def _topic(choices: Choices, index: int, flushed: bool) -> Topic:
@@ -71,8 +111,60 @@ class Misfortunes:
                 return [cut, self._at_node(at_ms + choices.integer(1, 1_200), "crash", self._down_ms())]
             case "one after the other":
                 return self._one_after_the_other(at_ms)
+            case "blackout":
+                return self._blackout(at_ms)
+            case "leaders in turn":
+                return self._leaders_in_turn(at_ms)
+            case "at a step":
+                return self._at_a_step(at_ms, choices.one_of(PARTITION_STEPS), "")
+            case "at the quorum's step":
+                return self._at_a_step(at_ms, choices.one_of(QUORUM_STEPS), METADATA_TOPIC)
             case _:
                 return [self._one(at_ms, kind)]
+
+    def _blackout(self, at_ms: int) -> list[Fault]:
+        """All nodes lose power, nearly at once, and come back one by one."""
+        choices = self._choices
+        return [
+            Fault(at_ms=at_ms + choices.integer(0, 3), kind="power-loss", node=node, for_ms=self._down_ms())
+            for node in self._nodes
+        ]
+
+    def _leaders_in_turn(self, at_ms: int) -> list[Fault]:
+        """Leadership of one partition moves quickly from node to node, while some of them do not hear of each other."""
+        choices = self._choices
+        name, partition = self._partition()
+        kind = choices.one_of(("cut", "cut-in", "cut-out", "slow-node"))
+        others = (choices.one_of(self._nodes),)
+        hidden = self._at_node(at_ms, kind, choices.integer(100, 600), others=others, amount=choices.integer(20, 200))
+        times = sorted(at_ms + choices.integer(0, 400) for _ in range(choices.integer(2, 4)))
+        return [
+            hidden,
+            *(
+                Fault(at_ms=time_ms, kind="lead", topic=name, partition=partition, others=self._replicas())
+                for time_ms in times
+            ),
+        ]
+
+    def _at_a_step(self, at_ms: int, step: str, topic: str) -> list[Fault]:
+        """Up to three nodes are struck as a step of the specification happens: who makes it, whom it names, who decides."""
+        choices = self._choices
+        return [
+            Fault.model_validate(
+                {
+                    "at_ms": at_ms,
+                    "after": step,
+                    "topic": topic,
+                    "wait_ms": choices.one_of((0, 0, 1, 4, 20, 150)),
+                    "kind": choices.one_of(STEP_KINDS),
+                    "role": choices.one_of(("actor", "other", "actor", "other", "controller")),
+                    "node": choices.one_of(self._nodes),
+                    "for_ms": choices.one_of((500, 20, 1, 200, 1_000)),
+                    "amount": choices.one_of((10, 100, 400, 900)),
+                }
+            )
+            for _ in range(choices.integer(1, 3))
+        ]
 
     def _one_after_the_other(self, at_ms: int) -> list[Fault]:
         """Each node goes down and comes back, as in a rolling restart that hurts."""
@@ -97,6 +189,9 @@ class Misfortunes:
             case "halves":
                 side = tuple(node for node in self._nodes if choices.integer(0, 1)) or (1,)
                 return Fault(at_ms=at_ms, kind="halves", others=side, for_ms=choices.integer(50, LONGEST_DOWN_MS))
+            case "uneven":
+                amount = choices.one_of((200, 50, 700))
+                return self._at_node(at_ms, kind, choices.integer(200, 1_500), amount=amount)
             case "slow-node":
                 return self._at_node(at_ms, kind, choices.integer(50, 1_500), amount=choices.integer(1, 300))
             case "disk-full":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.network import Way
-from linearizability.simulation.schedule import CLIENTS, FAULTS, Fault
+from linearizability.simulation.schedule import CLIENTS, FAULTS, METADATA_TOPIC, Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
@@ -116,9 +116,24 @@ def _fast_node(cluster: Cluster, fault: Fault) -> None:
     cluster.network.slow_down(fault.node, -fault.amount * MICROSECONDS_A_MS)
 
 
+def _uneven(cluster: Cluster, fault: Fault) -> None:
+    cluster.network.uneven.append((fault.node, fault.at_ms, fault.amount * MICROSECONDS_A_MS))
+
+
+def _even(cluster: Cluster, fault: Fault) -> None:
+    unevenness = fault.node, fault.at_ms, fault.amount * MICROSECONDS_A_MS
+    if unevenness in cluster.network.uneven:
+        cluster.network.uneven.remove(unevenness)
+
+
 def _operate(cluster: Cluster, fault: Fault) -> None:
     if cluster.operator is not None:
         cluster.operator.take(fault)
+
+
+def _move_leader(cluster: Cluster, fault: Fault) -> None:
+    _operate(cluster, fault.model_copy(update={"kind": "reassign"}))
+    _operate(cluster, fault.model_copy(update={"kind": "elect-preferred"}))
 
 
 def _slow(cluster: Cluster, fault: Fault) -> None:
@@ -148,13 +163,58 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "isolate": (_cut, _uncut),
     "halves": (_cut, _uncut),
     "slow-node": (_slow_node, _fast_node),
+    "uneven": (_uneven, _even),
     "reassign": (_operate, None),
     "config": (_operate, None),
     "elect-preferred": (_operate, None),
+    "lead": (_move_leader, None),
 }
 """Kind of fault -> how it begins, and how it ends after `for_ms`."""
 
 assert ACTIONS.keys() == FAULTS.keys()
+
+
+class Traps:
+    """The faults that wait for a step of the specification."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._set: dict[str, list[tuple[Fault, int]]] = {}
+        self._is_over = False
+
+    def arm(self, fault: Fault, number: int) -> None:
+        """From now on the fault waits."""
+        self._set.setdefault(fault.after, []).append((fault, number))
+
+    def disarm(self) -> None:
+        """Nothing waits any more, and what was about to strike does not."""
+        self._set = {}
+        self._is_over = True
+
+    def on_action(self, node: int, action: str, row: Mapping[str, Any]) -> None:
+        """A step happens: what waited for it strikes once the step is over, `wait_ms` later."""
+        waiting = self._set.get(action)
+        if not waiting:
+            return
+        is_quorums = str(row.get("partition", "")).startswith(METADATA_TOPIC)
+        for trap in [each for each in waiting if (each[0].topic == METADATA_TOPIC) == is_quorums]:
+            waiting.remove(trap)
+            fault, number = trap
+            if fault.role in ("actor", "other"):
+                struck = node if fault.role == "actor" else _other(node, row)
+                fault = fault.model_copy(update={"node": struck if struck is not None else fault.node})
+            self._cluster.world.after(fault.wait_ms * MICROSECONDS_A_MS, self._strike, fault, number)
+
+    def _strike(self, fault: Fault, number: int) -> None:
+        if not self._is_over:
+            strike(self._cluster, fault, number)
+
+
+def _other(node: int, row: Mapping[str, Any]) -> int | None:
+    """The second node that a step names: the follower, the leader, whoever sent or got something."""
+    named = {**row.get("args", {}), **row}
+    found = (named.get(name) for name in ("follower", "leader", "from", "to"))
+    return next((each for each in found if isinstance(each, int) and each not in (node, -1)), None)
 
 
 def aimed(cluster: Cluster, fault: Fault) -> Fault:
@@ -179,6 +239,7 @@ def strike(cluster: Cluster, fault: Fault, number: int) -> None:
     if cluster.world.trace.keep:
         cluster.world.trace.tell("world", "world", f"fault {number}: {fault.kind} — {FAULTS[fault.kind]}")
     cluster.notebook.mark("fault", name=f"{fault.kind}-{number}", node=fault.node)
+    cluster.heals_at_us = max(cluster.heals_at_us, cluster.world.now_us + fault.for_ms * MICROSECONDS_A_MS)
     begin(cluster, fault)
     if end is None:
         _heal(cluster, fault, number, None)

@@ -46,6 +46,8 @@ class Plan:
     mutant: str | None = None
     until_found: bool = False
     nodes: int = 1
+    by_history: bool = False
+    """Whether the clients' histories alone convict."""
 
 
 @dataclass
@@ -89,6 +91,7 @@ class Summary:
     verdicts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     seconds_to_first: float | None = None
+    schedules_to_first: int | None = None
     interrupted: bool = False
 
     def add(self, life: Small) -> None:
@@ -141,7 +144,7 @@ class Summary:
             "median_leader_changes": _median(life.leader_changes for life in self.lives),
             "actions": self.actions,
             "pairs_of_actions": len(self.pairs),
-            "schedules_to_first": next((n for n, life in enumerate(self.lives, 1) if life.verdict == INVALID), None),
+            "schedules_to_first": self.schedules_to_first,
             "seconds_to_first": self.seconds_to_first,
             "violations": [vars(found) for found in self.found[:MAX_NAMED]],
             "permitted": dict(sorted(self.permitted.items())),
@@ -168,9 +171,10 @@ def fuzz(plan: Plan, progress: Progress = lambda summary: None) -> Summary:
         for lives in _run(plan, began):
             for life in lives:
                 summary.add(life)
-                if life.verdict == INVALID:
+                if is_find(plan, life):
                     if summary.seconds_to_first is None:
                         summary.seconds_to_first = round(time.monotonic() - began, 2)
+                        summary.schedules_to_first = len(summary.lives)
                     summary.found.append(Found(life.seed, life.rule, life.text))
             summary.seconds = time.monotonic() - began
             progress(summary)
@@ -213,7 +217,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
         _prepare(plan.mutant)
         try:
             for seeds in tasks:
-                yield _live_many(seeds, plan.mutant, plan.until_found, plan.nodes)
+                yield _live_many(seeds, plan)
         finally:
             _prepare(None)
         return
@@ -228,7 +232,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
                     seeds = next(tasks, None)
                     more = seeds is not None
                     if seeds is not None:
-                        waiting[submitted] = pool.submit(_live_many, seeds, plan.mutant, plan.until_found, plan.nodes)
+                        waiting[submitted] = pool.submit(_live_many, seeds, plan)
                         submitted += 1
                 if not waiting:
                     return
@@ -238,6 +242,17 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
                     delivered += 1
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def is_find(plan: Plan, life: Outcome | Small) -> bool:
+    """Whether a life shows what is looked for: a mutant's own broken promise, where it names one."""
+    if life.verdict != INVALID:
+        return False
+    if plan.mutant is None:
+        return True
+    from linearizability.mutants.registry import MUTANTS
+
+    return MUTANTS[plan.mutant].is_found_by(life.rule)
 
 
 def _start_worker(mutant: str | None) -> None:
@@ -264,11 +279,11 @@ def _prepare(mutant: str | None) -> None:
         _planted.__enter__()
 
 
-def _live_many(seeds: range, mutant: str | None, until_found: bool, nodes: int) -> list[Small]:
+def _live_many(seeds: range, plan: Plan) -> list[Small]:
     lives: list[Small] = []
     for seed in seeds:
         began = time.process_time()
-        outcome, _ = live(draw(seed, mutant, nodes))
+        outcome, _ = live(draw(seed, plan.mutant, plan.nodes), by_history=plan.by_history)
         permitted: Counter[str] = Counter()
         if outcome.judgement is not None:
             for rule, reasons in outcome.judgement.permitted.items():
@@ -279,7 +294,7 @@ def _live_many(seeds: range, mutant: str | None, until_found: bool, nodes: int) 
                 outcome.acknowledged_by_all, outcome.leader_changes, time.process_time() - began, outcome.counts, dict(permitted),
             )
         )  # fmt: skip
-        if until_found and outcome.verdict == INVALID:
+        if plan.until_found and is_find(plan, outcome):
             break
     return lives
 
@@ -288,15 +303,15 @@ def _live_many(seeds: range, mutant: str | None, until_found: bool, nodes: int) 
 
 
 def live_planted(
-    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None
+    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False
 ) -> tuple[Outcome, Any]:
     """Run one schedule with the bug that it names."""
     if schedule.mutant is None:
-        return live(schedule, keep_trace, history_folder)
+        return live(schedule, keep_trace, history_folder, by_history)
     from linearizability.mutants.registry import planted
 
     with planted(schedule.mutant):
-        return live(schedule, keep_trace, history_folder)
+        return live(schedule, keep_trace, history_folder, by_history)
 
 
 def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
@@ -305,20 +320,20 @@ def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
     rules = set(found.rule.split(", "))
 
     def fails(candidate: Schedule) -> bool:
-        outcome, _ = live_planted(candidate)
+        outcome, _ = live_planted(candidate, by_history=plan.by_history)
         return outcome.verdict == INVALID and bool(rules & set(outcome.rule.split(", ")))
 
     until = time.monotonic() + SHRINK_S
     small, found.trials = shrink(original, fails, patience=lambda: time.monotonic() < until)
     found.folder = str(folder)
-    keep_life(small, folder)
+    keep_life(small, folder, plan.by_history)
     (folder / "original.json").write_text(original.to_json() + "\n")
 
 
-def keep_life(schedule: Schedule, folder: Path) -> Outcome:
+def keep_life(schedule: Schedule, folder: Path, by_history: bool = False) -> Outcome:
     """Live a schedule once more and leave everything of it in a folder."""
     history = folder / "history"
     history.mkdir(parents=True, exist_ok=True)
-    outcome, trace = live_planted(schedule, keep_trace=True, history_folder=history)
+    outcome, trace = live_planted(schedule, keep_trace=True, history_folder=history, by_history=by_history)
     keep(folder, schedule, outcome, trace)
     return outcome

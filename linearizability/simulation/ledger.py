@@ -5,8 +5,10 @@ came before it: two logs that hold it then agree up to there. What lies below an
 log*; it only grows. Each view of a replica is followed as its log grows and is cut, so that a step costs what it changed.
 
 A replica that loses power with bytes that were not flushed has *lost its tail*: it counts as gone until it has rejoined
-the ISR in a later life. As many of them at once as min.insync.replicas, or an unclean election, and Kafka promises nothing
-more about what was committed: the ledger is then *excused*. Source: `spec/replication/Properties.tla`; KIP-966.
+the ISR in a later life. Whoever ended uncleanly, and be it by a kill, is *in doubt* as long: the controller cannot know
+whether it lost something, and takes it out of ISR and ELR. As many in doubt at once as min.insync.replicas, some lost tail
+among them, or an unclean election, and Kafka promises nothing more about what was committed, for the last leader is then
+elected whatever it lacks: the ledger is *excused*. Source: `spec/replication/Properties.tla`; KIP-966.
 """
 
 from __future__ import annotations
@@ -75,7 +77,10 @@ class Ledger:
         self.views: dict[int, View] = {}
         self.lost_tails: dict[int, int] = {}
         """Who lost its tail, and the broker epoch that it had then."""
+        self.in_doubt: dict[int, int] = {}
+        """Who ended uncleanly, and the broker epoch that it had then; those who lost their tails are among them."""
         self.most_lost_tails = 0
+        """How many were in doubt at once, while some of them had lost their tails."""
         self.leader_changes = 0
         self.is_excused = is_excused
         self.committed_end = 0
@@ -108,7 +113,7 @@ class Ledger:
         elif log.log_end_offset < view.end:
             view.cut(log.log_end_offset)
         end = view.end
-        if log.log_start_offset > end:
+        if log.log_start_offset > end or (view.batches and log.log_start_offset == end):
             view = self.views[number] = View(log, log.log_start_offset)
             end = view.end
         if log.log_end_offset > end:
@@ -167,6 +172,14 @@ class Ledger:
             self._broken("isr-and-elr-overlap", f"{decided}")
         self._require_eligible_complete()
 
+    def require_known_members(self, number: int, partition: Partition) -> None:
+        """A leader of the present reign counts all whom the controller has put into the ISR. Errors: Violation."""
+        reign, pending = partition.reign, partition.pending
+        known = {*reign.isr, *(pending.isr if pending is not None else ())}
+        if reign.leader_epoch == self.decided.leader_epoch and not {*self.decided.isr} <= known:
+            text = f"the ISR is {list(self.decided.isr)}, and node {number}, which leads, counts {sorted(known)} only"
+            self._broken("isr-unknown-to-leader", text)
+
     def advance(self, number: int, partition: Partition, high_watermark: int) -> None:
         """A leader moves its high watermark, right now. Errors: Violation."""
         reign = partition.reign
@@ -181,6 +194,16 @@ class Ledger:
             if end < high_watermark:
                 text = f"node {number} moves its high watermark to {high_watermark}, and node {member} ends at {end}"
                 self._broken("high-watermark-too-high", text)
+
+    def acknowledge(self, number: int, partition: Partition) -> None:
+        """A leader answers acks=all, right now: its maximal ISR must be large enough (ACK-06). Errors: Violation."""
+        reign = partition.reign
+        pending = partition.pending.isr if partition.pending is not None else ()
+        members = {*reign.isr, *pending}
+        required = min(self.min_isr, len(reign.replicas))
+        if len(members) < required:
+            text = f"node {number} acknowledges with the ISR {sorted(members)}, where {required} are needed"
+            self._broken("acknowledged-under-min-isr", text)
 
     # ---- what is committed
 
@@ -227,9 +250,12 @@ class Ledger:
 
     # ---- misfortune
 
-    def end_of_life(self, number: int) -> None:
+    def end_of_life(self, number: int, broker_epoch: int = -1, is_clean: bool = True) -> None:
         """A replica's process is gone; what it had not flushed depends on the power now."""
         view = self.views.get(number)
+        if not is_clean and view is not None:
+            self.in_doubt[number] = broker_epoch
+            self._count_lost_tails()
         if view is not None and view.log is not None:
             view.flushed = view.log.recovery_point
             view.log = None
@@ -238,11 +264,11 @@ class Ledger:
         """A machine has lost power, whether or not its process had opened the log in this life."""
         view = self.views.get(number)
         if view is not None and view.flushed < view.end:
-            self.lost_tails[number] = broker_epoch
+            self.lost_tails[number] = self.in_doubt[number] = broker_epoch
             self._count_lost_tails()
 
     def _count_lost_tails(self) -> None:
-        count = len(self.lost_tails)
+        count = len(self.in_doubt) if self.lost_tails else 0
         self.most_lost_tails = max(self.most_lost_tails, count)
         replicas = len(self.decided.replicas) or count
         if count >= min(self.min_isr, replicas):
@@ -250,8 +276,9 @@ class Ledger:
 
     def rejoined(self, number: int, broker_epoch: int) -> None:
         """A member of the ISR is registered with this broker epoch: in a later life, its tail is whole again."""
-        if number in self.lost_tails and broker_epoch > self.lost_tails[number]:
-            del self.lost_tails[number]
+        for gone in (self.lost_tails, self.in_doubt):
+            if number in gone and broker_epoch > gone[number]:
+                del gone[number]
 
     def _broken(self, rule: str, text: str) -> NoReturn:
         raise Violation(rule, f"{self.name}: {text}")

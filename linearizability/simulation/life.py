@@ -83,9 +83,9 @@ class Outcome:
 class Cluster:
     """The machines, the network and the clients of one life."""
 
-    def __init__(self, schedule: Schedule, keep_trace: bool = False) -> None:
+    def __init__(self, schedule: Schedule, keep_trace: bool = False, by_history: bool = False) -> None:
         self.schedule = schedule
-        self.world = World(schedule.seed, keep_trace)
+        self.world = World(schedule.seed, keep_trace, by_history)
         self.network = Network(self.world)
         self.is_alone = schedule.nodes == 1
         self.witness = None if self.is_alone else ClusterWitness(schedule)
@@ -98,6 +98,11 @@ class Cluster:
         """The world's own notebook: faults and heals."""
         self.clients: list[SimulatedClient] = []
         self.is_over = False
+        self.heals_at_us = 0
+        """When the last of the faults that have struck is over."""
+        self.traps = faults.Traps(self)
+        if self.witness is not None and any(fault.after for fault in schedule.faults):
+            self.witness.listener = self.traps.on_action
         self.operator: Operator | None = None
         self._producer_ids: dict[tuple[int, int], str] = {}
 
@@ -149,11 +154,17 @@ class Cluster:
         for plan in self.schedule.clients:
             self._start(self._client(plan))
         for number, fault in enumerate(self.schedule.faults):
-            world.at(begin_us + fault.at_ms * MICROSECONDS_A_MS, faults.strike, self, fault, number)
+            at_us = begin_us + fault.at_ms * MICROSECONDS_A_MS
+            if fault.after:
+                world.at(at_us, self.traps.arm, fault, number)
+            else:
+                world.at(at_us, faults.strike, self, fault, number)
         world.run(begin_us + self.schedule.duration_ms * MICROSECONDS_A_MS)
         self.is_over = True
-        latest_heal_ms = max((fault.at_ms + fault.for_ms for fault in self.schedule.faults), default=0)
-        world.run(max(world.now_us, begin_us + latest_heal_ms * MICROSECONDS_A_MS))
+        latest_ms = max((fault.at_ms for fault in self.schedule.faults), default=0)
+        world.run(max(world.now_us, begin_us + latest_ms * MICROSECONDS_A_MS))
+        self.traps.disarm()
+        world.run(max(world.now_us, self.heals_at_us))
         faults.heal_all(self)
         world.trace.note("healed")
         self._rest(self.clients, REST_BOUND_MS)
@@ -227,11 +238,18 @@ class Cluster:
         highest = max(machine.watch.highest_end.get(key, 0) for machine in self.machines)
         if end > highest:
             text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, and no log ever reached beyond {highest}"
-            raise Violation("acknowledged-before-append", text)
+            self.world.broken("acknowledged-before-append", text)
         ledger = self.witness.ledger(key) if self.witness is not None else None
         if ledger is not None and acks == "all" and end > ledger.committed_end and not ledger.is_excused:
             text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, committed up to {ledger.committed_end}"
-            raise Violation("acknowledged-before-commit", text)
+            self.world.broken("acknowledged-before-commit", text)
+
+    def on_consumed(self, key: tuple[str, int], end: int, who: str) -> None:
+        """A consumer is given what is committed, whichever replica it reads from. Errors: Violation."""
+        ledger = self.witness.ledger(key) if self.witness is not None else None
+        if ledger is not None and end > ledger.committed_end and not ledger.is_excused:
+            text = f"{who} reads {key[0]}-{key[1]} up to {end}, committed up to {ledger.committed_end}"
+            self.world.broken("consumed-before-commit", text)
 
     def _may_have_lost(self, key: tuple[str, int]) -> bool:
         """Whether records that a client saw may be gone from a partition."""
@@ -243,7 +261,7 @@ class Cluster:
         """An offset that was once given to a client stays, but for retention and lost records. Errors: Violation."""
         retains = any(topic.name == key[0] and topic.retains for topic in self.schedule.topics)
         if not retains and not self._may_have_lost(key):
-            raise Violation(
+            self.world.broken(
                 "offset-out-of-range", f"{who}: its place in {key[0]}-{key[1]} is gone, and nothing was lost"
             )
 
@@ -258,14 +276,14 @@ class Cluster:
         and when power was lost since the producer got its id and not every append was flushed. Errors: Violation.
         """
         if not restarted and (self.schedule.always_flushed or not power_lost):
-            raise Violation(
+            self.world.broken(
                 "sequence-lost", f"{who}: {error_name(code)} for its oldest batch to {partition}, without a reason"
             )
 
     def on_truncation_told(self, key: tuple[str, int], who: str) -> None:
         """A log is cut below what clients saw only when power was lost. Errors: Violation."""
         if not self._may_have_lost(key):
-            raise Violation(
+            self.world.broken(
                 "truncation-told", f"{who}: {key[0]}-{key[1]} is said to have been cut, and nothing was lost"
             )
 
@@ -273,12 +291,17 @@ class Cluster:
         """A producer id is given out once (IDM-01). Errors: Violation."""
         other = self._producer_ids.setdefault((producer_id, epoch), who)
         if other != who or producer_id < 0:
-            raise Violation("producer-id-twice", f"producer id {producer_id} was given to {other} and to {who}")
+            self.world.broken("producer-id-twice", f"producer id {producer_id} was given to {other} and to {who}")
 
 
-def live(schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None) -> tuple[Outcome, Trace]:
-    """Run one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs)."""
-    cluster = Cluster(schedule, keep_trace)
+def live(
+    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False
+) -> tuple[Outcome, Trace]:
+    """Run one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs).
+
+    With `by_history` the invariants of nodes and replicas are not looked at: clients' histories alone convict.
+    """
+    cluster = Cluster(schedule, keep_trace, by_history)
     world = cluster.world
     outcome = Outcome(schedule, INVALID)
     try:

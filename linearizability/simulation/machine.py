@@ -130,7 +130,7 @@ class Witness(Protocol):
         """A node has made a step. Errors: Violation."""
         ...
 
-    def on_end_of_life(self, number: int) -> None: ...
+    def on_end_of_life(self, number: int, is_clean: bool) -> None: ...
 
     def on_power_loss(self, number: int) -> None: ...
 
@@ -172,6 +172,8 @@ class Machine:
         self._last_actions: dict[str, str] = {}
         self._before: dict[tuple[str, int], tuple[LogRecord, int]] = {}
         """What each log held when its last life ended, and up to where it must still."""
+        self._restart_ends: dict[str, int] = {}
+        """Where each log ended when it was recovered."""
         self.disk.make_folder(FOLDER)
         self.disk.sync_folder(FOLDER.parent)
 
@@ -233,8 +235,11 @@ class Machine:
         self.node = node
         world.trace.note(f"{self.name} life {self.lives}")
         self._tell(f"starts, life {self.lives}")
-        self._compare_with_before(node)
-        self._require_all()
+        try:
+            self._compare_with_before(node)
+            self._require_all()
+        except Violation as violation:
+            self._world.broken(violation.rule, violation.text)
         self.watch.forget()
         self._after_step()
 
@@ -255,6 +260,8 @@ class Machine:
             if partition.topic_id != before.topic_id:
                 continue
             after = contents(partition.log)
+            if self._restart_ends.pop(partition.name, 0) >= least:
+                least = 0  # A follower may have cut it since.
             require_prefix(f"{key[0]}-{key[1]} on {self.name}", before, after, least)
             if after.end < before.end:
                 self._world.counts["records lost in power failures"] += before.end - after.end
@@ -304,7 +311,7 @@ class Machine:
         node = self.node
         if node is None or life != self.lives:
             return
-        self._remember()
+        self._remember(is_clean=not self._disk_refuses)
         self._tell("stops cleanly")
         try:
             node.shut_down(self.now)
@@ -322,14 +329,14 @@ class Machine:
         if self._starts_again:
             self._world.after(0, self.start)
 
-    def _remember(self) -> None:
+    def _remember(self, is_clean: bool = False) -> None:
         """What every log holds at the end of a life: what the next life is held against."""
         if self.node is not None:
             for key, partition in self.node.partitions.items():
                 log = contents(partition.log)
                 self._before[key] = (log, log.end)
             if self._witness is not None:
-                self._witness.on_end_of_life(self.number)
+                self._witness.on_end_of_life(self.number, is_clean)
 
     def _drop_process(self, silently: bool) -> None:
         self.paused = False
@@ -470,19 +477,26 @@ class Machine:
         node = self.node
         if node is None:
             return
-        changed = self.watch.check(node)
-        if self._witness is not None:
-            for partition in changed:
-                self._witness.on_change(self.number, partition)
-            self._witness.on_step(self.number, node)
-        if self._before:
-            self._compare_with_before(node)
+        self._look_at(node)
         for effect in node.take_effects():
             self._carry_out(node, effect)
         if self._is_leaving and node.may_stop:
             self._is_leaving = False
             self._world.after(0, self._shut_down, self.lives)
         self._set_timer()
+
+    def _look_at(self, node: Node) -> None:
+        """Check what must hold after every step. Errors: Violation."""
+        try:
+            changed = self.watch.check(node)
+            if self._witness is not None:
+                for partition in changed:
+                    self._witness.on_change(self.number, partition)
+                self._witness.on_step(self.number, node)
+            if self._before:
+                self._compare_with_before(node)
+        except Violation as violation:
+            self._world.broken(violation.rule, violation.text)
 
     def _carry_out(self, node: Node, effect: Respond | Close | Send | HangUp) -> None:
         if isinstance(effect, Send):
@@ -585,9 +599,14 @@ class Machine:
         if self._witness is None:
             return
         place = str(row.get("partition", ""))
+        if action == "Restart":
+            self._restart_ends[place] = row["leo"]
         counts[f"pair {self._last_actions.get(place, 'Begin')} {action}"] += 1
         self._last_actions[place] = action
-        self._witness.on_action(self.number, action, row)
+        try:
+            self._witness.on_action(self.number, action, row)
+        except Violation as violation:
+            self._world.broken(violation.rule, violation.text)
 
     def _tell(self, text: str) -> None:
         trace = self._world.trace

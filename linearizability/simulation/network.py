@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 LEAST_LATENCY_US = 100
 MOST_LATENCY_US = 2_000
+CALM_LATENCY_US = 1_000
 SPLITS = 0.05
 """How many of the messages arrive in more than one piece."""
 DEAD_AFTER_CUT = 0.3
 """How many of the connections that were held up by a cut have died by its end."""
+
+LOST_WITH_POWER = 0.5
+"""How many of the connections of a machine that loses power lose what it had just sent."""
 
 TO_MACHINE, TO_CLIENT = range(2)
 """The two directions of a connection."""
@@ -66,6 +70,7 @@ class Connection:
         self._chance = world.chance(f"connection/{client.name}/{id}")
         self._last_arrival_us = [0, 0]
         self._to_client_lost = False
+        self._to_machine_lost = False
         self._held: tuple[list[Held], list[Held]] = ([], [])
 
     # ---- towards the machine
@@ -78,6 +83,8 @@ class Connection:
 
     def _arrive_at_machine(self, piece: bytes) -> None:
         if self._network.blocked and self._is_held(TO_MACHINE, self._arrive_at_machine, piece):
+            return
+        if self._to_machine_lost:
             return
         if self.server_open:
             self.machine.on_bytes(self, piece)
@@ -92,8 +99,12 @@ class Connection:
             self._world.at(self._arrival(0), self._end_at_machine)
 
     def vanish(self) -> None:
-        """The client's end is gone without a word, as in a power failure; the machine learns nothing."""
+        """The client's end is gone without a word, as in a power failure; the machine learns nothing.
+
+        What was under way may have been no further than the client's network card.
+        """
         self.client_open = False
+        self._to_machine_lost = self._chance.random() < LOST_WITH_POWER
         self._network.connections.pop(self.id, None)
 
     def _end_at_machine(self) -> None:
@@ -196,10 +207,14 @@ class Connection:
             for action, arguments in waiting:
                 self._world.at(self._arrival(direction), action, *arguments)
 
+    def _is_late(self, place: int, salt: int) -> bool:
+        """Whether this is one of the slower connections of a place."""
+        return place in (self.client.place, self.machine.number) and zlib.crc32(b"%d/%d" % (self.id, salt)) % 2 == 0
+
     # ---- pieces and delays
 
     def _pieces(self, data: bytes) -> list[bytes]:
-        if len(data) < 2 or self._chance.random() >= SPLITS:
+        if len(data) < 2 or self._network.is_calm or self._chance.random() >= SPLITS:
             return [data]
         at = self._chance.randrange(1, len(data))
         return [data[:at], data[at:]]
@@ -210,6 +225,8 @@ class Connection:
         delay = network.delay_us(self._chance)
         if network.slow_places:
             delay += network.slow_places[self.client.place] + network.slow_places[self.machine.number]
+        if network.uneven:
+            delay += sum(late for place, salt, late in network.uneven if self._is_late(place, salt))
         time = max(self._last_arrival_us[direction] + 1, self._world.now_us + delay)
         self._last_arrival_us[direction] = time
         return time
@@ -222,17 +239,23 @@ class Network:
         self._world = world
         self._next_id = 1
         self.connections: dict[int, Connection] = {}
+        self.is_calm = False
+        """Whether chance has no part: every message takes CALM_LATENCY_US, in one piece."""
         self.extra_latency_us = 0
         self.cut_share = 0.0
         """How many of the messages cost their connection its life."""
         self.slow_places: Counter[int] = Counter()
         """How many microseconds longer everything to and from a place takes."""
+        self.uneven: list[tuple[int, int, int]] = []
+        """A place some of whose connections are slower, a number that says which, and by how many microseconds."""
         self.blocked: Counter[Way] = Counter()
         """The ways that are cut, and how often; empty where all are free."""
         self.holding: dict[int, Connection] = {}
         """The connections on which something waits."""
 
     def delay_us(self, chance: Random) -> int:
+        if self.is_calm:
+            return CALM_LATENCY_US + self.extra_latency_us
         return chance.randrange(LEAST_LATENCY_US, MOST_LATENCY_US) + self.extra_latency_us
 
     def connect(self, client: ClientSide, machine: Machine, listener: str = "PLAINTEXT") -> Connection:
@@ -257,6 +280,7 @@ class Network:
         """End all cuts and slowness."""
         self.blocked.clear()
         self.slow_places.clear()
+        self.uneven.clear()
         self.extra_latency_us = 0
         self.cut_share = 0.0
         self._release()

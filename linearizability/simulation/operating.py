@@ -69,9 +69,11 @@ class Operator(SimulatedClient):
     def _answered(self, body: Any, fault: Fault) -> None:
         code = _error_of(body)
         self.count(f"operator {fault.kind}", code)
-        if code not in NOT_NOW or self._work[0][1] <= 0:
+        if code in NOT_NOW and self._work[0][1] > 0:
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._next)
+        else:
             self._work.popleft()
-        self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._next)
+            self._next()
 
 
 def _request(fault: Fault) -> tuple[int, Message]:

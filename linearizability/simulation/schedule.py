@@ -33,13 +33,25 @@ FAULTS: dict[str, str] = {
     "isolate": "for `for_ms` nothing passes between the node and anybody, clients too",
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
+    "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, the others do not",
     "reassign": "an operator gives the partition the replicas `others`",
     "config": "an operator sets `configs` of the topic",
     "elect-preferred": "an operator asks that preferred replicas lead again",
+    "lead": "an operator reorders the partition's replicas to be `others` and asks that the first of them leads",
 }
 """Kind of fault -> what it does. The first three end a life of the node's process; those from `cut` on need several nodes."""
 
 ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
+
+STEPS = (
+    "BecomeLeader", "BecomeFollower", "ExpandIsr", "ShrinkIsr", "CommitIsr", "Produce", "AnswerFetch", "AppendFetched",
+    "AdvanceHighWatermark", "AdoptHighWatermark", "Truncate", "Acknowledge", "Restart", "AppendRecord", "ApplyFetch",
+    "BecomeProspective", "BecomeCandidate", "GrantVote", "HearOfEpoch",
+)  # fmt: skip
+"""Steps of the specification that a fault may wait for."""
+
+METADATA_TOPIC = "__cluster_metadata"
+"""As the topic of a fault that waits for a step: the step is the metadata quorum's."""
 
 CLIENTS = -1
 """Where clients are, in the geography of nodes."""
@@ -90,6 +102,8 @@ class Consumer(Value):
     min_bytes: int = Field(default=1, ge=0, le=1 << 20)
     max_bytes: int = Field(default=1 << 16, ge=1, le=1 << 26)
     version: int = Field(default=12, ge=4, le=12)
+    from_followers: bool = False
+    """Whether it reads from any replica (KIP-392; Fetch v11 and later)."""
 
 
 class Administrator(Value):
@@ -104,17 +118,23 @@ Client = Annotated[Producer | Consumer | Administrator, Field(discriminator="kin
 
 
 class Fault(Value):
-    """One fault at one time; see FAULTS for what `for_ms` and `amount` mean."""
+    """One fault at one time, or at one step; see FAULTS for what `for_ms` and `amount` mean."""
 
     at_ms: int = Field(ge=0)
+    after: str = ""
+    """A step of STEPS: the fault waits from `at_ms` on until some node makes it, and never strikes if none does."""
+    wait_ms: int = Field(default=0, ge=0, le=10_000)
+    """How long after that step."""
     kind: Literal[
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "clock-jump", "reset", "flaky", "slow",
         "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
+        "lead", "uneven",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The node that is struck, by its id."""
-    role: Literal["", "controller", "leader"] = ""
-    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all."""
+    role: Literal["", "controller", "leader", "actor", "other"] = ""
+    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. The actor is who
+    made the step that the fault waited for, the other is the second node that the step names."""
     topic: str = ""
     """With `partition`: whose leader, whose replicas, whose settings are meant."""
     partition: int = Field(default=0, ge=0)
@@ -147,6 +167,10 @@ class Schedule(Value):
             strangers = {fault.node, *fault.others} - {0, *self.node_ids}
             if strangers:
                 raise ValueError(f"fault {number} names node {min(strangers)}, and there are {self.nodes} nodes")
+            if fault.after and (fault.after not in STEPS or self.nodes == 1):
+                raise ValueError(f"fault {number} waits for {fault.after}, which is no step of several nodes")
+            if fault.after and fault.topic == METADATA_TOPIC:
+                continue
             if fault.topic and fault.partition >= (topics[fault.topic].partitions if fault.topic in topics else 0):
                 raise ValueError(f"fault {number} names {fault.topic}-{fault.partition}, which is not there")
             if self.nodes == 1 and fault.kind not in ONE_NODE_FAULTS:

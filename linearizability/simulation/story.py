@@ -35,9 +35,12 @@ def _fault(fault: Fault) -> str:
     aims = {
         "controller": "the active controller",
         "leader": f"the leader of {partition}",
+        "actor": "who makes that step",
+        "other": "the other node of that step",
         "": f"node {fault.node}" if fault.node else partition,
     }
-    told = [fault.kind, aims[fault.role], f"others {list(fault.others)}" if fault.others else ""]
+    waits = f"{fault.wait_ms} ms after the next {fault.after}" if fault.after else ""
+    told = [waits, fault.kind, aims[fault.role], f"others {list(fault.others)}" if fault.others else ""]
     told += [f"for {fault.for_ms} ms" if fault.for_ms else "", f"amount {fault.amount}" if fault.amount else ""]
     told += [str(fault.configs) if fault.configs else ""]
     return f"{', '.join(filter(None, told))} — {FAULTS[fault.kind]}"

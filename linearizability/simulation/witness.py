@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from linearizability.simulation.ledger import Decided, Ledger
-from linearizability.simulation.schedule import Schedule
+from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
 from linearizability.simulation.world import Violation
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
+from reference.controller.quorum import Quorum
 from reference.node.node import Node
 from reference.replication.partition import Partition
 
 Key = tuple[str, int]
+
+WITNESSED = frozenset({"AdvanceHighWatermark", "Truncate", "Acknowledge", "RollBackIsr"})
+"""Steps of partitions that are judged as they happen."""
+
+VOTES = frozenset({"GrantVote", "BecomeCandidate"})
+"""Steps by which a voter gives its vote."""
 
 
 class ClusterWitness:
@@ -29,8 +36,11 @@ class ClusterWitness:
         self._image_ends: dict[int, int] = {}
         self._metadata = Ledger("__cluster_metadata-0", 1, is_excused=False)
         self._metadata_seen: dict[int, tuple[int, int, bool, int]] = {}
+        self._votes: dict[tuple[int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
         """The newest registration of each broker."""
+        self.listener: Callable[[int, str, Mapping[str, Any]], None] | None = None
+        """Who else is to hear of every step: node, step, row of the trace."""
 
     # ---- what others ask
 
@@ -40,7 +50,7 @@ class ClusterWitness:
 
     @property
     def most_lost_tails(self) -> int:
-        """How many replicas of one partition lacked a lost tail at once."""
+        """How many replicas of one partition were in doubt at once, while some of them lacked a lost tail."""
         return max((ledger.most_lost_tails for ledger in self._ledgers.values()), default=0)
 
     @property
@@ -65,17 +75,33 @@ class ClusterWitness:
 
     def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
         """Errors: Violation."""
-        if action not in ("AdvanceHighWatermark", "Truncate"):
+        if self.listener is not None:
+            self.listener(number, action, row)
+        if action in VOTES:
+            self._note_vote(number, row["epoch"], row.get("to", number))
+        if action not in WITNESSED or row["partition"].startswith(METADATA_TOPIC):
             return
         topic, _, index = row["partition"].rpartition("-")
         partition = self._partitions.get(number, {}).get((topic, int(index)))
         if partition is None:
             return
         ledger = self._ledger_of(topic, partition.topic_id, partition.index)
-        if action == "Truncate":
-            ledger.truncated(number, row["leo"])
-        else:
-            ledger.advance(number, partition, row["hw"])
+        match action:
+            case "Truncate":
+                ledger.truncated(number, row["leo"])
+            case "Acknowledge":
+                ledger.acknowledge(number, partition)
+            case "RollBackIsr":
+                ledger.require_known_members(number, partition)
+            case _:
+                ledger.advance(number, partition, row["hw"])
+
+    def _note_vote(self, voter: int, epoch: int, candidate: int) -> None:
+        """A voter has one vote an epoch, over all its lives. Errors: Violation."""
+        first = self._votes.setdefault((voter, epoch), candidate)
+        if first != candidate:
+            text = f"node {voter} votes for node {candidate} in epoch {epoch}, where it voted for node {first}"
+            raise Violation("two-votes", text)
 
     def on_step(self, number: int, node: Node) -> None:
         """Errors: Violation."""
@@ -100,12 +126,27 @@ class ClusterWitness:
         self._metadata_seen[number] = seen
         if before is not None and (quorum.epoch < before[3] or quorum.high_watermark < before[1]):
             raise Violation("quorum-back", f"node {number}: epoch and high watermark went from {before} to {seen}")
-        log = quorum._log.log  # pyright: ignore[reportPrivateUsage]
+        log = quorum.records_log
+        self._require_own_epoch(number, before, quorum)
         self._metadata.observe_log(number, log, quorum.high_watermark, quorum.epoch if quorum.is_leader else None)
+        snapshot = quorum.latest_snapshot
+        if snapshot is not None and snapshot.end_offset > self._metadata.committed_end:
+            text = f"node {number} has a snapshot up to {snapshot.end_offset}, committed up to {self._metadata.committed_end}"
+            raise Violation("snapshot-not-committed", text)
 
-    def on_end_of_life(self, number: int) -> None:
+    def _require_own_epoch(self, number: int, before: tuple[int, int, bool, int] | None, quorum: Quorum) -> None:
+        """What a majority has is committed only together with a record of the leader's own epoch (Raft, 5.4.2)."""
+        if before is None or not (before[2] and quorum.is_leader) or before[3] != quorum.epoch:
+            return
+        if quorum.high_watermark > before[1] >= 0:
+            epoch = quorum.records_log.epoch_at(quorum.high_watermark - 1)
+            if epoch != quorum.epoch:
+                text = f"node {number} commits up to {quorum.high_watermark}, of epoch {epoch}, as the leader of {quorum.epoch}"
+                raise Violation("commit-of-old-epoch", text)
+
+    def on_end_of_life(self, number: int, is_clean: bool) -> None:
         for ledger in self._ledgers.values():
-            ledger.end_of_life(number)
+            ledger.end_of_life(number, self._broker_epochs.get(number, -1), is_clean)
         self._metadata.end_of_life(number)
         seen = self._metadata_seen.get(number)
         if seen is not None:

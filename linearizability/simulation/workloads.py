@@ -24,9 +24,13 @@ def topic(choices: Choices, index: int, flushed: bool) -> Topic:
     return Topic(name=f"orders{index}", partitions=choices.integer(1, 3), configs=configs)
 
 
-def producer(choices: Choices, duration_ms: int) -> Producer:
+PAUSES_MS = (30, 10, 3)
+"""Between the batches of a producer; of several nodes every record costs more messages, and its pauses are longer."""
+
+
+def producer(choices: Choices, duration_ms: int, nodes: int = 1) -> Producer:
     acks = choices.one_of(("all", "all", "all", "1", "0"))
-    pause_ms = choices.one_of((30, 10, 3))
+    pause_ms = choices.one_of(PAUSES_MS) * (1 if nodes == 1 else 3)
     return Producer(
         acks=acks,
         idempotent=acks == "all" and choices.integer(0, 3) != 3,
@@ -39,7 +43,7 @@ def producer(choices: Choices, duration_ms: int) -> Producer:
     )
 
 
-def consumer(choices: Choices) -> Consumer:
+def consumer(choices: Choices, nodes: int = 1) -> Consumer:
     return Consumer(
         start=choices.one_of(("earliest", "latest")),
         sessions=choices.one_of((False, True)),
@@ -47,4 +51,5 @@ def consumer(choices: Choices) -> Consumer:
         min_bytes=choices.one_of((1, 1, 0, 2_000)),
         max_bytes=choices.one_of((1 << 16, 300, 2_000)),
         version=choices.one_of((12, 4, 7, 11, 12)),
+        from_followers=nodes > 1 and choices.integer(0, 2) == 2,
     )

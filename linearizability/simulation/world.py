@@ -59,8 +59,10 @@ class Trace:
 class World:
     """Time and chance of one simulated life."""
 
-    def __init__(self, seed: int, keep_trace: bool = False) -> None:
+    def __init__(self, seed: int, keep_trace: bool = False, by_history: bool = False) -> None:
+        """With `by_history` nobody who looks into nodes is heard: only what clients saw can convict them."""
         self.seed = seed
+        self.by_history = by_history
         self.now_us = 0
         self.steps = 0
         self.trace = Trace(self, keep_trace)
@@ -76,6 +78,12 @@ class World:
     def chance(self, name: str) -> random.Random:
         """A stream of chance of its own. Text seeds Python's generator the same in every process and version."""
         return random.Random(f"{self.seed}/{name}")
+
+    def broken(self, rule: str, text: str) -> None:
+        """A promise is broken, as somebody says who knows more than a client. Errors: Violation, but `by_history`."""
+        if not self.by_history:
+            raise Violation(rule, text)
+        self.counts[f"broken {rule}"] += 1
 
     def at(self, time_us: int, action: Callable[..., None], *arguments: Any) -> None:
         """Let something happen at a time; never before now."""

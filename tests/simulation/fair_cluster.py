@@ -237,7 +237,7 @@ class FairNode:
         """A member of a quorum that is not there."""
         log = SimpleNamespace(log_start_offset=0, log_end_offset=0, recovery_point=0)
         quorum = SimpleNamespace(log_end_offset=0, high_watermark=0, is_leader=False, epoch=0)
-        quorum._log = SimpleNamespace(log=log)
+        quorum.records_log, quorum.latest_snapshot = log, None
         return quorum
 
     def shut_down(self, now: int) -> None:

@@ -215,3 +215,20 @@ def test_a_flushed_log_loses_nothing():
     logs[3].recovery_point = 3
     lose_power(book, 3)
     assert not book.lost_tails
+
+
+def test_who_was_killed_is_in_doubt_and_counts_beside_a_lost_tail():
+    book, _ = agreeing(hw=3)
+    book.end_of_life(2, 6, is_clean=False)
+    assert (book.in_doubt, book.is_excused, book.most_lost_tails) == ({2: 6}, False, 0), "nothing was lost"
+    lose_power(book, 3)
+    assert book.is_excused and book.most_lost_tails == 2, "the controller cannot know that node 2 has everything"
+
+
+def test_a_clean_end_is_no_doubt_and_rejoining_ends_it():
+    book, _ = agreeing(hw=3)
+    book.end_of_life(2, 6, is_clean=True)
+    lose_power(book, 3)
+    assert not book.is_excused
+    book.rejoined(3, 8)
+    assert not book.in_doubt

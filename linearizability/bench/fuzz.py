@@ -1,0 +1,258 @@
+"""`tidegauge bench fuzz`: how long the simulation takes to find each planted bug, over several first seeds.
+
+A *trial* is one mutant and one first seed: lives are drawn from that seed on until the bug is found, or MOST_SCHEDULES have
+passed. Mutants that lose or change committed records have a second row of trials, in which nobody looks into nodes: the
+clients' histories alone must convict. Each trial is stored as soon as it is over, with the fingerprint of what decides it
+(recipes, world, mutant); `--resume` runs only what is not stored, or was stored of something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+MOST_SCHEDULES = 5_000
+SEEDS = 10
+SEEDS_APART = 100_000
+"""First seeds of the trials: 0, this, twice this: their lives are never the same."""
+HISTORY = "history"
+EVERYTHING = "everything"
+FOLDER = Path(__file__).parent
+STORE = FOLDER / "fuzz.json"
+README = FOLDER.parent / "mutants" / "README.md"
+TABLE_BEGINS, TABLE_ENDS = "<!-- times to find: begin -->", "<!-- times to find: end -->"
+
+
+class Task(NamedTuple):
+    """What one trial is about."""
+
+    mutant: str
+    by: str
+    """EVERYTHING, or HISTORY where the clients' histories alone convict."""
+    trial: int
+
+    @property
+    def first_seed(self) -> int:
+        return self.trial * SEEDS_APART
+
+    @property
+    def name(self) -> str:
+        return f"{self.mutant}/{self.by}/{self.trial}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came out of one."""
+
+    schedules: int | None
+    """How many lives it took; None where the bug was not found."""
+    seconds: float
+    """CPU seconds of all its lives."""
+    lived: int
+    rule: str
+    fingerprint: str
+
+
+def fingerprint(mutant: str) -> str:
+    """What decides the trials of a mutant: the recipes of schedules, the world, the checks, and the planted function."""
+    import inspect
+
+    import linearizability.simulation as simulation
+    from linearizability.mutants.registry import MUTANTS
+
+    digest = hashlib.sha256()
+    for path in sorted(Path(next(iter(simulation.__path__))).glob("*.py")):
+        if path.name in DECIDING:
+            digest.update(path.read_bytes())
+    found = MUTANTS[mutant]
+    digest.update(f"{found.function} {found.breaks} {found.nodes}".encode())
+    digest.update(inspect.getsource(found.replacement).encode())
+    return digest.hexdigest()[:12]
+
+
+DECIDING = frozenset(
+    {
+        "choices.py", "drawing.py", "drawing_clusters.py", "workloads.py", "schedule.py", "faults.py", "ledger.py",
+        "witness.py", "invariants.py",
+    }
+)  # fmt: skip
+"""Modules of the simulation whose change makes stored trials stale."""
+
+
+def tasks(mutants: Iterable[str], seeds: int) -> Iterator[Task]:
+    """All trials: first one of each mutant, then the second of each, so that a run that is cut short says something of all."""
+    from linearizability.mutants.registry import MUTANTS
+
+    named = [(name, MUTANTS[name]) for name in mutants]
+    for trial in range(seeds):
+        for name, _ in named:
+            yield Task(name, EVERYTHING, trial)
+        for name, mutant in named:
+            if mutant.in_history:
+                yield Task(name, HISTORY, trial)
+
+
+def run_trial(task: Task, most: int) -> Trial:
+    """Live from the trial's first seed on until the bug is found."""
+    from linearizability.mutants.registry import MUTANTS, planted
+    from linearizability.simulation.drawing import draw
+    from linearizability.simulation.life import live
+
+    mutant = MUTANTS[task.mutant]
+    began = time.process_time()
+    with planted(task.mutant):
+        for count in range(1, most + 1):
+            schedule = draw(task.first_seed + count - 1, task.mutant, mutant.nodes)
+            outcome, _ = live(schedule, by_history=task.by == HISTORY)
+            is_from_history = outcome.judgement is not None
+            if outcome.verdict != "invalid" or not (is_from_history or task.by == EVERYTHING):
+                continue
+            if mutant.is_found_by(outcome.rule):
+                seconds = time.process_time() - began
+                return Trial(count, round(seconds, 2), count, outcome.rule, fingerprint(task.mutant))
+    return Trial(None, round(time.process_time() - began, 2), most, "", fingerprint(task.mutant))
+
+
+# ---- the store
+
+
+def read_store(path: Path) -> dict[str, Trial]:
+    """The trials that are kept, by task; none where there is no file."""
+    if not path.exists():
+        return {}
+    return {name: Trial(**value) for name, value in json.loads(path.read_text()).items()}
+
+
+def write_store(path: Path, trials: dict[str, Trial]) -> None:
+    """Keep the trials; a reader never finds half a file."""
+    partial = path.with_suffix(".part")
+    lines = [f" {json.dumps(name)}: {json.dumps(asdict(trials[name]))}" for name in sorted(trials)]
+    partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    partial.replace(path)
+
+
+# ---- the table
+
+
+@dataclass(frozen=True)
+class Row:
+    """All trials of one mutant."""
+
+    mutant: str
+    by: str
+    trials: Sequence[Trial]
+
+    @property
+    def found(self) -> list[Trial]:
+        return [trial for trial in self.trials if trial.schedules is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        schedules = sorted(each.schedules for each in self.found if each.schedules is not None)
+        return {
+            "mutant": self.mutant,
+            "by": self.by,
+            "trials": len(self.trials),
+            "found": len(self.found),
+            "median_schedules": statistics.median(schedules) if schedules else None,
+            "most_schedules": schedules[-1] if schedules else None,
+            "median_seconds": round(statistics.median(each.seconds for each in self.found), 1) if schedules else None,
+            "rules": sorted({rule for each in self.found for rule in each.rule.split(", ")}),
+        }
+
+
+def rows(mutants: Iterable[str], trials: dict[str, Trial]) -> list[Row]:
+    """What is kept of these mutants, in their order."""
+    by_row: dict[tuple[str, str], list[Trial]] = {}
+    for name, trial in trials.items():
+        mutant, by, _ = name.split("/")
+        by_row.setdefault((mutant, by), []).append(trial)
+    return [Row(name, by, by_row[name, by]) for name in mutants for by in (EVERYTHING, HISTORY) if (name, by) in by_row]
+
+
+def table(found: Iterable[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        "| mutant | found by | trials | found | schedules: median | most | CPU seconds: median | broken promises |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for row in found:
+        said = row.to_json()
+        numbers = [said[name] for name in ("trials", "found", "median_schedules", "most_schedules", "median_seconds")]
+        told = " | ".join("–" if number is None else f"{number:g}" for number in numbers)
+        lines.append(f"| `{row.mutant}` | {row.by} | {told} | {', '.join(said['rules'])} |")
+    return "\n".join(lines)
+
+
+def write_table(text: str) -> None:
+    """Put the table into the mutants' README."""
+    page = README.read_text()
+    before, _, rest = page.partition(TABLE_BEGINS)
+    _, _, after = rest.partition(TABLE_ENDS)
+    README.write_text(f"{before}{TABLE_BEGINS}\n{text}\n{TABLE_ENDS}{after}")
+
+
+# ---- the command
+
+
+def fuzz(
+    mutant: Annotated[
+        list[str] | None, typer.Option(help="One mutant; may repeat. All that fuzz must find by default.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="How many first seeds.")] = SEEDS,
+    schedules: Annotated[int, typer.Option(min=1, help="The most lives of one trial.")] = MOST_SCHEDULES,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Begin no trial after this time.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is stored, and run what is missing.")] = False,
+    clusters: Annotated[bool, typer.Option("--clusters", help="Only mutants that need several nodes.")] = False,
+    store: Annotated[Path, typer.Option(help="Where trials are kept.")] = STORE,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the table into linearizability/mutants/README.md.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
+) -> None:
+    """How many schedules and seconds the simulation needs to find each planted bug, over several seeds; resumable."""
+    from linearizability.mutants.registry import MUTANTS
+
+    unknown = [name for name in mutant or () if name not in MUTANTS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(MUTANTS)}", param_hint="--mutant")
+    chosen = mutant or [name for name, each in MUTANTS.items() if each.fuzz and (each.nodes > 1 or not clusters)]
+    kept = read_store(store) if resume else {}
+    trials = {name: trial for name, trial in kept.items() if name.split("/")[0] in MUTANTS}
+    interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store)
+    text = table(rows(chosen, trials))
+    if record:
+        write_table(table(rows([name for name in MUTANTS if name in chosen], trials)))
+    print(text)
+    if json_:
+        said = [row.to_json() for row in rows(chosen, trials)]
+        print(json.dumps({"store": str(store), "interrupted": interrupted, "rows": said}))
+
+
+def _run_all(
+    chosen: Sequence[str], seeds: int, schedules: int, minutes: float | None, trials: dict[str, Trial], store: Path
+) -> bool:
+    """Run what is missing; true where Ctrl-C or the time ended it."""
+    until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
+    try:
+        for task in tasks(chosen, seeds):
+            known = trials.get(task.name)
+            if known is not None and known.fingerprint == fingerprint(task.mutant):
+                continue
+            if time.monotonic() >= until:
+                return True
+            trial = trials[task.name] = run_trial(task, schedules)
+            write_store(store, trials)
+            told = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
+            print(f"{task.name}: {told}, {trial.seconds} s {trial.rule}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        return True
+    return False

@@ -1,0 +1,274 @@
+"""Bugs of replication that need several nodes: those of its history, each by the proposal that mended it, and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from linearizability.mutants.registry import mutant
+from reference.protocol.errors import ErrorCode
+from reference.replication.proposal import Fate
+from reference.replication.replica import Role
+
+METADATA = "__cluster_metadata"
+
+LOST = (
+    "eligible-incomplete", "leader-incomplete", "committed-differs", "lost-write", "offset-out-of-range", "truncation-told",
+)  # fmt: skip
+"""Promises that are broken where committed records are gone."""
+DIVERGED = ("logs-differ", "replica-divergence", "inconsistent-offsets")
+"""Promises that are broken where two logs hold different records at one offset."""
+
+# ---- how a follower's log is brought in line
+
+
+@mutant(
+    "kip-101-loss",
+    "reference.node.node:_truncation",
+    "Followers cut their logs to their own high watermarks, and lose what was committed.",
+    fuzz=True, nodes=3, breaks=LOST, in_history=True,
+)  # fmt: skip
+def kip_101_loss(original: Any, properties: Any) -> str:
+    return "high-watermark"
+
+
+@mutant(
+    "kip-101-divergence",
+    "reference.node.node:_truncation",
+    "Followers cut their logs to their own high watermarks, and keep what their leader has never had.",
+    fuzz=True, nodes=3, breaks=DIVERGED, in_history=True,
+)  # fmt: skip
+def kip_101_divergence(original: Any, properties: Any) -> str:
+    return "high-watermark"
+
+
+@mutant(
+    "kip-279",
+    "reference.storage.log:Log.end_offset_for_epoch",
+    "Of an epoch that it does not have, a leader tells where the next one begins, as if it had it.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def kip_279(original: Any, log: Any, epoch: int) -> Any:
+    found = original(log, epoch)
+    if log.topic == METADATA or found.leader_epoch < 0:
+        return found
+    return found._replace(leader_epoch=epoch)
+
+
+@mutant(
+    "kip-320",
+    "reference.replication.leader:Leading.read_as_follower",
+    "A follower's fetch names neither its leader's epoch nor that of its own last record.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def kip_320(original: Any, leader: Any, follower: int, offset: int, last_epoch: int, epoch: int, *more: Any) -> Any:
+    return original(leader, follower, offset, -1, -1, *more)
+
+
+@mutant(
+    "fetch-without-fencing",
+    "reference.replication.leader:Leading.read_as_follower",
+    "A follower's fetch shows where the logs part, but does not name its leader's epoch.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def fetch_without_fencing(
+    original: Any, leader: Any, follower: int, offset: int, last_epoch: int, epoch: int, *more: Any
+) -> Any:
+    return original(leader, follower, offset, last_epoch, -1, *more)
+
+
+# ---- what a leader counts
+
+
+@mutant(
+    "kip-497",
+    "reference.replication.leader:Leading._counted_ends",
+    "The high watermark waits for the committed ISR only, not for the proposed one.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
+    return (progress.end for follower, progress in leader.followers.items() if follower in leader.reign.isr)
+
+
+@mutant(
+    "leaver-counted-out",
+    "reference.replication.leader:Leading.is_in_maximal_isr",
+    "A member that is proposed to leave does not count any more, before the controller has agreed.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def leaver_counted_out(original: Any, leader: Any, broker: int) -> bool:
+    return broker in (leader.pending.isr if leader.pending is not None else leader.reign.isr)
+
+
+@mutant(
+    "stale-proposal-rolled-back",
+    "reference.replication.proposal:fate_of",
+    "INVALID_UPDATE_VERSION undoes a proposal of which an earlier copy was accepted.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def stale_proposal_rolled_back(original: Any, error: Any) -> Fate:
+    return Fate.ROLLED_BACK if error == ErrorCode.INVALID_UPDATE_VERSION else original(error)
+
+
+@mutant(
+    "epoch-start-unasked",
+    "reference.replication.isr:may_join",
+    "Whoever has what a new leader knows to be committed may join, whatever its predecessor had committed.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def epoch_start_unasked(original: Any, end: int, high_watermark: int, epoch_start: int) -> bool:
+    return end >= high_watermark
+
+
+@mutant(
+    "committed-under-min-isr",
+    "reference.replication.leader:Leading.advance_high_watermark",
+    "The high watermark moves on while the ISR is smaller than min.insync.replicas.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def committed_under_min_isr(original: Any, leader: Any, now: int) -> bool:
+    min_isr, leader.min_isr = leader.min_isr, 1
+    try:
+        return original(leader, now)
+    finally:
+        leader.min_isr = min_isr
+
+
+@mutant(
+    "acknowledged-under-min-isr",
+    "reference.replication.leader:Leading.answer_to_produce",
+    "Acks=all is answered as soon as all of the ISR have the record, however few they have become since the append.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def acknowledged_under_min_isr(original: Any, leader: Any, end: int) -> Any:
+    code = original(leader, end)
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return code
+    ends = [progress.end for follower, progress in leader.followers.items() if leader.is_in_maximal_isr(follower)]
+    return ErrorCode.NONE if min(ends, default=end) >= end else code
+
+
+@mutant(
+    "min-isr-ignored",
+    "reference.replication.isr:effective_min_isr",
+    "min.insync.replicas is asked for neither before the append nor after it, nor by the high watermark.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def min_isr_ignored(original: Any, min_isr: int, replicas: int) -> int:
+    return min(1, replicas)
+
+
+@mutant(
+    "acknowledged-before-commit",
+    "reference.replication.leader:Leading.is_committed",
+    "Acks=all is answered as soon as the leader has the record.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def acknowledged_before_commit(original: Any, leader: Any, end: int) -> bool:
+    return leader.log.log_end_offset >= end
+
+
+@mutant(
+    "follower-serves-ahead",
+    "reference.replication.reading:Readable.read",
+    "A follower serves consumers up to the end of its log.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def follower_serves_ahead(original: Any, replica: Any, offset: int, **more: Any) -> Any:
+    if replica.role is not Role.FOLLOWER:
+        return original(replica, offset, **more)
+    high_watermark, replica.high_watermark = replica.high_watermark, replica.log.log_end_offset
+    try:
+        return original(replica, offset, **more)
+    finally:
+        replica.high_watermark = high_watermark
+
+
+@mutant(
+    "follower-believes-its-leader",
+    "reference.replication.high_watermark:follower_high_watermark",
+    "A follower's high watermark is what its leader said, also beyond its own log.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def follower_believes_its_leader(original: Any, leader_high_watermark: int, log_end: int) -> int:
+    return leader_high_watermark
+
+
+# ---- what the controller admits
+
+
+@mutant(
+    "kip-903",
+    "reference.controller.isr_proposals:_judge_member",
+    "A broker's earlier life counts for its present one: a stale broker epoch is admitted to the ISR.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def kip_903(original: Any, image: Any, member: Any) -> None:
+    member.broker_epoch = -1
+    original(image, member)
+
+
+@mutant(
+    "fenced-broker-admitted",
+    "reference.controller.isr_proposals:_judge_member",
+    "A fenced broker may join the ISR.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def fenced_broker_admitted(original: Any, image: Any, member: Any) -> None:
+    return None
+
+
+@mutant(
+    "kip-966",
+    "reference.controller.brokers:_end_life",
+    "Whoever comes back from an unclean end is as eligible to lead as before.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def kip_966(original: Any, image: Any, configuration: Any, broker: int, was_clean: bool) -> Any:
+    return original(image, configuration, broker, True)
+
+
+@mutant(
+    "unclean-election",
+    "reference.controller.elections:is_unclean_allowed",
+    "A replica that is neither in the ISR nor eligible is elected, though unclean elections are off.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def unclean_election(original: Any, configuration: Any, topic: str) -> bool:
+    return True
+
+
+# ---- what is known after a change
+
+
+@mutant(
+    "producers-forgotten-by-new-leaders",
+    "reference.replication.leader:Leading.become_leader",
+    "A new leader knows nothing of idempotent producers.",
+    fuzz=True, nodes=3, breaks=("duplicate", "sequence-lost", "logs-differ"), in_history=True,
+)  # fmt: skip
+def producers_forgotten_by_new_leaders(original: Any, leader: Any, reign: Any, now: int) -> bool:
+    begins = original(leader, reign, now)
+    if begins:
+        leader.log._producers.producers.clear()
+    return begins
+
+
+@mutant(
+    "high-watermark-restored-wrongly",
+    "reference.replication.partition:Partition.restart",
+    "After a restart all that the log holds counts as committed.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: int) -> None:
+    original(partition, partition.log.log_end_offset)
+
+
+@mutant(
+    "replay-skipped",
+    "reference.node.node:Node.is_serving",
+    "A broker serves by the metadata of its earlier life, before it has replayed what came after.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def replay_skipped(original: Any, node: Any) -> bool:
+    return True

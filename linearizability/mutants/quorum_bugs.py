@@ -1,0 +1,62 @@
+"""Bugs of the metadata quorum: what Raft forbids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from linearizability.mutants.registry import mutant
+from reference.controller.quorum_log import IN_LINE, Verdict
+
+NOBODY = -1
+
+
+@mutant(
+    "vote-forgotten",
+    "reference.controller.quorum_member:write_quorum_state",
+    "A vote is not written down: after a restart the voter votes again in the same epoch.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def vote_forgotten(original: Any, disk: Any, folder: Any, state: Any) -> None:
+    original(disk, folder, replace(state, voted=NOBODY))
+
+
+@mutant(
+    "old-epoch-committed",
+    "reference.controller.quorum_rules:next_commit",
+    "Records of an earlier epoch are committed as soon as a majority has them.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def old_epoch_committed(original: Any, current: int, reached: int, epoch_start: int) -> int:
+    return max(current, reached)
+
+
+@mutant(
+    "divergence-unchecked",
+    "reference.controller.quorum_log:QuorumLog.compare",
+    "The active controller sends records to whoever asks, whatever the asker's last epoch.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def divergence_unchecked(original: Any, log: Any, offset: int, epoch: int) -> Any:
+    found = original(log, offset, epoch)
+    return IN_LINE if found.verdict is Verdict.DIVERGING and offset <= log.end else found
+
+
+@mutant(
+    "shorter-log-elected",
+    "reference.controller.quorum_rules:is_up_to_date",
+    "A voter gives its vote to a candidate whose log lacks what it has itself.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def shorter_log_elected(original: Any, epoch: int, end: int, own_epoch: int, own_end: int) -> bool:
+    return True
+
+
+@mutant(
+    "snapshot-ahead",
+    "reference.controller.quorum:Quorum.write_snapshot",
+    "A snapshot says to reach to the end of the log, beyond what is committed.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def snapshot_ahead(original: Any, quorum: Any, end_offset: int, records: Any, now: int) -> Any:
+    return quorum._log.write_snapshot(quorum._log.end, records, now)

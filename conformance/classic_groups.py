@@ -54,12 +54,15 @@ class Group:
         self.await_coordinator()
 
     def await_coordinator(self, *, within_s: float = 0.0) -> None:
-        """Find the coordinator, and wait until it has loaded the group (15 s unless said)."""
+        """Find the coordinator, and wait until it has loaded the group (15 s unless said).
+
+        Asked with a LeaveGroup for nobody: a Heartbeat is no question for it, it is answered without an error meanwhile.
+        """
 
         def answered() -> bool:
             with suppress(Misbehaved):
                 self.address = self.broker.coordinator(self.name)
-                return self.heartbeat("nobody", NO_GENERATION) not in RETRIABLE
+                return self.member(id="nobody").leave() not in RETRIABLE
             return False
 
         self.broker.eventually(answered, f"the coordinator of {self.name} answers for it", within_s=within_s)

@@ -1,0 +1,221 @@
+"""Members of KIP-848 consumer groups: they say by heartbeats what they want, and are told what they have.
+
+    one, other = Consumer(broker, group, [topic]), Consumer(broker, group, [topic])
+    settle(one, other)              # they beat until every partition of their topics belongs to one of them
+
+A consumer does what clients do: it gives up what it is told to give up and says so with its next heartbeat. What it holds
+is what it was told last and what it has not yet said to have given up: no two consumers may hold a partition.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from conformance.broker import RETRIABLE, Broker, Topic, error_name
+from conformance.classic_groups import Group
+from conformance.wire import Failed, Misbehaved
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+Owned = tuple[UUID, int]
+"""A partition by its topic's id."""
+
+REBALANCE_MS = 60_000
+JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
+"""Member epochs that are words: to join, to leave, and to leave as a static member that comes back."""
+STABLE = "Stable"
+CHOSEN_BY_CLIENT = 1
+"""The version of ConsumerGroupHeartbeat from which on a member names itself (KIP-1082)."""
+BEAT_S = 0.05
+"""How often consumers that wait for something beat: more often than any client, to lose no time."""
+SETTLED_WITHIN_S = 30.0
+HEARTBEAT, DESCRIBE = {"ConsumerGroupHeartbeat": 0}, {"ConsumerGroupHeartbeat": 0, "ConsumerGroupDescribe": 0}
+REGEX = {"ConsumerGroupHeartbeat": 1}
+
+
+def unused_group(broker: Broker) -> str:
+    """A group id that nobody has used, and whose coordinator answers."""
+    return Group(broker).name
+
+
+def partitions_of(*topics: Topic) -> set[Owned]:
+    """All partitions of some topics."""
+    return {(topic.id, partition) for topic in topics for partition in range(topic.partitions)}
+
+
+def listed(partitions: Iterable[Owned]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+    """Partitions as a heartbeat tells them."""
+    table = ConsumerGroupHeartbeatRequest.TopicPartitions
+    by_topic = itertools.groupby(sorted(partitions), key=lambda one: one[0])
+    return [table(topic_id=topic, partitions=[one[1] for one in found]) for topic, found in by_topic]
+
+
+class Consumer:
+    """One member, or who wants to be one. What it was told last stands in its fields."""
+
+    def __init__(
+        self, broker: Broker, group: str, topics: Collection[Topic | str] = (), *, id: str | None = None,
+        regex: str | None = None, instance_id: str | None = None, rack_id: str | None = None,
+        assignor: str | None = None, rebalance_timeout_ms: int = REBALANCE_MS, version: int | None = None,
+    ) -> None:  # fmt: skip
+        self.broker, self.group = broker, group
+        self.topics = [topic if isinstance(topic, str) else topic.name for topic in topics]
+        self.regex, self.instance_id, self.rack_id, self.assignor = regex, instance_id, rack_id, assignor
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.version = broker.version_for(ConsumerGroupHeartbeatRequest, version)
+        self.id = (str(uuid.uuid4()) if self.version >= CHOSEN_BY_CLIENT else "") if id is None else id
+        self.epoch = JOINING
+        self.assigned: set[Owned] = set()
+        self.reported: set[Owned] = set()
+        """What it said last that it owns."""
+        self.address = broker.coordinator(group)
+
+    @property
+    def held(self) -> set[Owned]:
+        """What nobody else may hold."""
+        return self.assigned | self.reported
+
+    def request(self, **changed: Any) -> ConsumerGroupHeartbeatRequest:
+        """A full request: all that this member wants and owns, with some fields changed."""
+        fields: dict[str, Any] = {
+            "group_id": self.group, "member_id": self.id, "member_epoch": self.epoch, "instance_id": self.instance_id,
+            "rack_id": self.rack_id, "rebalance_timeout_ms": self.rebalance_timeout_ms,
+            "subscribed_topic_names": None if self.regex is not None and not self.topics else self.topics,
+            "subscribed_topic_regex": self.regex, "server_assignor": self.assignor,
+            "topic_partitions": [] if self.epoch == JOINING else listed(self.assigned),
+        }  # fmt: skip
+        return ConsumerGroupHeartbeatRequest(**fields | changed)
+
+    def ask(self, request: ConsumerGroupHeartbeatRequest | None = None, **changed: Any) -> Any:
+        """One heartbeat with whatever is said, and its answer; nothing is remembered."""
+        said = request or self.request(**changed)
+        return self.broker.call(said, self.version, to=self.address)
+
+    def beat(self, *, full: bool = False, **changed: Any) -> Any:
+        """A heartbeat that must be taken: what changed is said, and what is told is done."""
+        if self.epoch == JOINING or full:
+            request = self.request(**changed)
+        else:
+            owned = listed(self.assigned) if self.assigned != self.reported else None
+            said: dict[str, Any] = {"topic_partitions": owned} | changed
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=self.group, member_id=self.id, member_epoch=self.epoch, instance_id=self.instance_id, **said
+            )
+        answer = self.ask(request)
+        if answer.error_code != ErrorCode.NONE:
+            raise Failed(
+                f"a heartbeat of {self.id} in {self.group}: {error_name(answer.error_code)} {answer.error_message}"
+            )
+        self.learn(answer, owned=set() if self.epoch == JOINING else set(self.assigned))
+        return answer
+
+    def learn(self, answer: Any, owned: set[Owned]) -> None:
+        """Remember what an answer tells, after having said to own this."""
+        self.reported = owned
+        self.id, self.epoch = answer.member_id or self.id, answer.member_epoch
+        if answer.assignment is not None:
+            self.assigned = told_in(answer)
+
+    def join(self) -> Any:
+        """The first heartbeat; gives the answer."""
+        self.epoch, self.assigned, self.reported = JOINING, set(), set()
+        return self.beat(full=True)
+
+    def leave(self, epoch: int = LEAVING) -> Any:
+        """Leave, for good or for a while; gives the answer, which must be no error."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group, member_id=self.id, member_epoch=epoch, instance_id=self.instance_id
+        )
+        answer = self.ask(request)
+        if answer.error_code != ErrorCode.NONE:
+            raise Failed(f"leaving {self.group}: {error_name(answer.error_code)} {answer.error_message}")
+        self.assigned, self.reported = set(), set()
+        return answer
+
+
+def told_in(answer: Any) -> set[Owned]:
+    """The partitions of an answer's assignment; none where it tells of none."""
+    if answer.assignment is None:
+        return set()
+    return {(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions}
+
+
+def expect_apart(broker: Broker, consumers: Sequence[Consumer]) -> None:
+    """No partition is held by two consumers."""
+    for one, other in itertools.combinations(consumers, 2):
+        if both := one.held & other.held:
+            broker.fail(f"{one.id} and {other.id} both hold {sorted(both)[:3]}")
+
+
+def settle(
+    *consumers: Consumer, wanted: set[Owned] | None = None, topics: Collection[Topic] = (), what: str = "",
+    within_s: float = SETTLED_WITHIN_S,
+) -> None:  # fmt: skip
+    """Let consumers beat until they are in one epoch, have said what they own, and own all that is wanted.
+
+    Wanted are all partitions of `topics`, unless others are given. At no time may two consumers hold one partition.
+    """
+    broker = consumers[0].broker
+    all_of = partitions_of(*topics) if wanted is None else wanted
+    told = what or f"{len(consumers)} consumers own {len(all_of)} partitions"
+
+    def settled() -> bool:
+        for consumer in consumers:
+            consumer.beat()
+            expect_apart(broker, consumers)
+        owned = [partition for consumer in consumers for partition in consumer.assigned]
+        said = all(consumer.assigned == consumer.reported for consumer in consumers)
+        together = said and len({one.epoch for one in consumers}) == 1 and sorted(owned) == sorted(all_of)
+        return together and is_stable(broker, consumers[0].group)
+
+    broker.eventually(settled, told, within_s=within_s, every_s=BEAT_S)
+    broker.saw(told)
+
+
+def is_stable(broker: Broker, group: str) -> bool:
+    """Whether the group says that it has nothing more to change; a target that does not describe groups is believed.
+
+    Without this, a group that has not begun to give a new member its share looks settled (assignments are made at intervals).
+    """
+    if ConsumerGroupDescribeRequest.KEY not in broker.subject.api_versions:
+        return True
+    return [one.group_state for one in described(broker, group)] == [STABLE]
+
+
+def joined(broker: Broker, group: str, count: int, topics: Sequence[Topic], **options: Any) -> list[Consumer]:
+    """So many consumers of a group, which own all partitions of some topics."""
+    consumers = [Consumer(broker, group, topics, **options) for _ in range(count)]
+    for consumer in consumers:
+        consumer.join()
+    settle(*consumers, topics=topics)
+    return consumers
+
+
+def described(broker: Broker, *groups: str, version: int | None = None) -> list[Any]:
+    """What ConsumerGroupDescribe tells of groups."""
+    answer = broker.call(
+        ConsumerGroupDescribeRequest(group_ids=list(groups)), version, to=broker.coordinator(groups[0])
+    )
+    return list(answer.groups)
+
+
+def await_known(consumers: Sequence[Consumer], *, within_s: float = 0.0) -> None:
+    """Wait until the group's coordinator, which may be another node now, knows the consumers again."""
+    broker = consumers[0].broker
+
+    def answered() -> bool:
+        with suppress(Misbehaved):
+            address = broker.coordinator(consumers[0].group)
+            for consumer in consumers:
+                consumer.address = address
+            said = consumers[0].request(topic_partitions=listed(consumers[0].assigned))
+            return consumers[0].ask(said).error_code not in RETRIABLE
+        return False
+
+    broker.eventually(answered, f"the coordinator of {consumers[0].group} answers for it", within_s=within_s)

@@ -1,0 +1,451 @@
+"""CGH: what a member of a KIP-848 consumer group says with a heartbeat, and how it is answered."""
+
+from typing import Any
+
+from conformance.broker import Broker
+from conformance.committed_offsets import commit_one, committed, delete_offsets
+from conformance.consumers import (
+    CHOSEN_BY_CLIENT,
+    DESCRIBE,
+    HEARTBEAT,
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    REGEX,
+    STABLE,
+    Consumer,
+    described,
+    joined,
+    listed,
+    partitions_of,
+    settle,
+    told_in,
+    unused_group,
+)
+from conformance.requirement import MUST, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+SINCE = "4.0"
+"""The first version of Kafka in which these groups are for everybody."""
+EPOCHS_IN_COMMITS = 9
+"""The version of OffsetCommit and OffsetFetch from which on a member epoch can be told."""
+
+
+def expect_invalid(broker: Broker, cases: dict[str, dict[str, Any]]) -> None:
+    """Each of these first heartbeats is refused with INVALID_REQUEST, and no group comes of it."""
+    topic = broker.topic()
+    for told, changed in cases.items():
+        with broker.case(told):
+            consumer = Consumer(broker, unused_group(broker), [topic])
+            broker.expect_error(consumer.ask(**changed).error_code, ErrorCode.INVALID_REQUEST)
+            later = consumer.ask(member_epoch=1, topic_partitions=[])
+            broker.expect_error(later.error_code, ErrorCode.GROUP_ID_NOT_FOUND, what="the group afterwards")
+
+
+@requirement(
+    "CGH-01",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
+    sentence="An empty group id, instance id or rack id is refused with INVALID_REQUEST.",
+    accepted="INVALID_REQUEST(42)",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def empty_names(broker: Broker) -> None:
+    expect_invalid(broker, {f"an empty {name}": {name: ""} for name in ("instance_id", "rack_id")})
+    with broker.case("an empty group_id"):
+        consumer = Consumer(broker, unused_group(broker), [broker.topic()])
+        broker.expect_error(consumer.ask(group_id="").error_code, ErrorCode.INVALID_REQUEST)
+
+
+@requirement(
+    "CGH-02",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
+    sentence="Who joins tells a rebalance timeout, that it owns nothing, and what it subscribes to, else it is refused with "
+    "INVALID_REQUEST.",
+    accepted="INVALID_REQUEST(42) without a timeout, with null or some owned partitions, without names and regular expression; "
+    "no name at all is a subscription to nothing",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def incomplete_joins(broker: Broker) -> None:
+    topic = broker.topic()
+    owned = listed(partitions_of(topic))
+    expect_invalid(
+        broker,
+        {
+            "no rebalance timeout": {"rebalance_timeout_ms": -1},
+            "null for what it owns": {"topic_partitions": None},
+            "owned partitions": {"topic_partitions": owned},
+            "no subscription": {"subscribed_topic_names": None},
+        },
+    )
+    with broker.case("a subscription to nothing"):
+        answer = Consumer(broker, unused_group(broker)).join()
+        broker.expect_equal("its assignment", told_in(answer), set())
+
+
+@requirement(
+    "CGH-03",
+    level=MUST,
+    source="KIP-848, KIP-1082; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
+    sentence="A heartbeat without a member id that does not join (or, from v1 on, that joins), with an epoch below -2, or with "
+    "epoch -2 and no instance id is refused with INVALID_REQUEST.",
+    accepted="INVALID_REQUEST(42)",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def impossible_epochs(broker: Broker) -> None:
+    cases: dict[str, dict[str, Any]] = {
+        "no member id, epoch 1": {"member_id": "", "member_epoch": 1},
+        "no member id, leaving": {"member_id": "", "member_epoch": LEAVING},
+        "epoch -3": {"member_epoch": -3},
+        "epoch -2147483648": {"member_epoch": -(2**31)},
+        "leaving for a while without an instance id": {"member_epoch": LEAVING_FOR_A_WHILE},
+    }
+    if broker.version_for(ConsumerGroupHeartbeatRequest) >= CHOSEN_BY_CLIENT:
+        cases["no member id, joining"] = {"member_id": ""}
+    expect_invalid(broker, cases)
+
+
+@requirement(
+    "CGH-04",
+    level=MUST,
+    source="KIP-848; group.consumer.assignors",
+    sentence="An assignor that the broker does not have is refused with UNSUPPORTED_ASSIGNOR; `uniform` and `range` are "
+    "there, and "
+    "who names none gets one.",
+    accepted="UNSUPPORTED_ASSIGNOR(112) for another name and the empty one; assignments with uniform, range and without a name",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def assignors(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for name in ("nobody's", "", "RANGE"):
+        answer = Consumer(broker, unused_group(broker), [topic], assignor=name).ask()
+        broker.expect_error(answer.error_code, ErrorCode.UNSUPPORTED_ASSIGNOR, what=f"assignor {name!r}")
+    for name in ("uniform", "range", None):
+        joined(broker, unused_group(broker), 1, [topic], assignor=name)
+        broker.saw(f"assignor {name} is there")
+
+
+@requirement(
+    "CGH-05",
+    level=MUST,
+    source="KIP-848, KIP-1082; ConsumerGroupHeartbeatResponse schema",
+    sentence="The first heartbeat is answered with a member id (from v1 on the one that the client chose, before one of the "
+    "broker's), an epoch above 0, an interval and an assignment.",
+    accepted="in every version: NONE(0), the id, an epoch of 1 or more, group.consumer.heartbeat.interval.ms (5000), and in "
+    "the "
+    "end all partitions; any text that the client chose is its id",
+    since=SINCE,
+    apis=HEARTBEAT,
+    configs={"group.consumer.heartbeat.interval.ms": "5000"},
+)
+def first_heartbeat(broker: Broker) -> None:
+    topic = broker.topic(3)
+    first, last = broker.versions_of(ConsumerGroupHeartbeatRequest)
+    for version in range(first, last + 1):
+        with broker.case(f"v{version}"):
+            consumer = Consumer(broker, unused_group(broker), [topic], version=version)
+            chosen = consumer.id
+            answer = consumer.join()
+            broker.expect(bool(answer.member_id), f"the member id is {answer.member_id!r}")
+            broker.expect(chosen in ("", answer.member_id), "it is the one that was chosen, if one was")
+            broker.expect(answer.member_epoch >= 1, f"the epoch is {answer.member_epoch}")
+            broker.expect_equal("the interval", answer.heartbeat_interval_ms, 5_000)
+            broker.expect(answer.assignment is not None, "an assignment is told, even if it is empty")
+            settle(consumer, topics=[topic])
+    if last >= CHOSEN_BY_CLIENT:
+        with broker.case("any text"):
+            consumer = Consumer(broker, unused_group(broker), [topic], id="größe 组 " + "x" * 100)
+            broker.expect_equal("the member id", consumer.join().member_id, consumer.id)
+
+
+@requirement(
+    "CGH-06",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat (isFullRequest)",
+    sentence="A heartbeat that says nothing new is answered without an assignment where nothing changed; a full one is always "
+    "answered with it.",
+    accepted="null for short ones, the same partitions for full ones, in the same epoch",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def short_and_full(broker: Broker) -> None:
+    topic = broker.topic(3)
+    (consumer,) = joined(broker, unused_group(broker), 1, [topic])
+    epoch = consumer.epoch
+    for _ in range(3):
+        answer = consumer.beat()
+        broker.expect_equal("the assignment in answer to a short one", answer.assignment, None)
+        broker.expect_equal("the epoch", answer.member_epoch, epoch)
+    answer = consumer.beat(full=True)
+    broker.expect(answer.assignment is not None, "a full one is answered with an assignment")
+    broker.expect_equal("it", told_in(answer), partitions_of(topic))
+    broker.expect_equal("the epoch", answer.member_epoch, epoch)
+
+
+@requirement(
+    "CGH-07",
+    level=MUST,
+    source="KIP-848; ConsumerGroup.getOrMaybeCreateMember; GroupMetadataManager.consumerGroup",
+    sentence="A heartbeat with an epoch, or a leave, of a member that the group does not know is UNKNOWN_MEMBER_ID; in a "
+    "group that "
+    "does not exist it is GROUP_ID_NOT_FOUND.",
+    accepted="UNKNOWN_MEMBER_ID(25) and GROUP_ID_NOT_FOUND(69), for epochs 1 and 5 and for leaving",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def unknown_members(broker: Broker) -> None:
+    topic = broker.topic()
+    group = unused_group(broker)
+    joined(broker, group, 1, [topic])
+    for name, error in ((group, ErrorCode.UNKNOWN_MEMBER_ID), (unused_group(broker), ErrorCode.GROUP_ID_NOT_FOUND)):
+        stranger = Consumer(broker, name, [topic])
+        for epoch in (1, 5, LEAVING):
+            answer = stranger.ask(member_epoch=epoch, topic_partitions=[])
+            broker.expect_error(answer.error_code, error, what=f"epoch {epoch}")
+
+
+@requirement(
+    "CGH-08",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
+    sentence="A heartbeat with an epoch above the member's, or below it, is FENCED_MEMBER_EPOCH; but one with the epoch just "
+    "before, "
+    "that owns no more than is assigned, is answered anew: its answer was lost.",
+    accepted="FENCED_MEMBER_EPOCH(110) above, two below, and one before with partitions that are not its own; NONE(0) with the "
+    "epoch and assignment of now for the one before; the member goes on",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def fenced_epochs(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    (consumer,) = joined(broker, group, 1, [topic])
+    epochs = [consumer.epoch]
+    newcomer = Consumer(broker, group, [topic])
+    newcomer.join()
+
+    def moved() -> bool:
+        consumer.beat()
+        if consumer.epoch != epochs[-1]:
+            epochs.append(consumer.epoch)
+        return len(epochs) > 1
+
+    broker.eventually(moved, "the member is told a later epoch")
+    before, now = epochs
+    own, others = listed(consumer.assigned), listed(partitions_of(topic))
+    fenced = ErrorCode.FENCED_MEMBER_EPOCH
+    for told, epoch, owned in (
+        ("a later epoch", now + 1, own), ("a far later epoch", 2**31 - 1, own),
+        ("the epoch before the one before", before - 1, own),
+        ("the epoch before, with partitions of another", before, others),
+    ):  # fmt: skip
+        answer = consumer.ask(member_epoch=epoch, topic_partitions=owned)
+        broker.expect_error(answer.error_code, fenced, what=told)
+    answer = consumer.ask(member_epoch=before, topic_partitions=own)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="the epoch before")
+    broker.expect_equal(
+        "the epoch and assignment that it is told", (answer.member_epoch, told_in(answer)), (now, consumer.assigned)
+    )
+    settle(consumer, newcomer, topics=[topic])
+
+
+@requirement(
+    "CGH-14",
+    level=MUST,
+    source="KIP-848; ConsumerGroup.validateOffsetCommit, validateOffsetFetch",
+    sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, as "
+    "nobody's member "
+    "UNKNOWN_MEMBER_ID; its commit below v9, which cannot tell an epoch, is UNSUPPORTED_VERSION.",
+    accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is told; who is nobody's member can fetch",
+    since=SINCE,
+    apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS, "OffsetFetch": EPOCHS_IN_COMMITS},
+)
+def commits_by_epoch(broker: Broker) -> None:
+    topic = broker.topic()
+    group = unused_group(broker)
+    (consumer,) = joined(broker, group, 1, [topic])
+    stale, unknown, unsupported = (
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+    for version, shift, id, error in (
+        (9, 0, consumer.id, ErrorCode.NONE), (9, 1, consumer.id, stale), (9, -1, consumer.id, stale),
+        (9, 0, "nobody", unknown), (8, 0, consumer.id, unsupported), (2, 0, consumer.id, unsupported),
+    ):  # fmt: skip
+        offset = 70 if error == ErrorCode.NONE else 99
+        code = commit_one(
+            broker, group, topic, offset, version=version, generation=consumer.epoch + shift, member_id=id
+        )
+        broker.expect_error(code, error, what=f"OffsetCommit v{version} in epoch {shift:+d}")
+    broker.expect_error(commit_one(broker, group, topic, 99), unknown, what="OffsetCommit of nobody")
+    for epoch, id, error in (
+        (consumer.epoch, consumer.id, ErrorCode.NONE), (consumer.epoch + 1, consumer.id, stale),
+        (consumer.epoch - 1, consumer.id, stale), (consumer.epoch, "nobody", unknown), (-1, None, ErrorCode.NONE),
+    ):  # fmt: skip
+        found = committed(broker, group, [(topic, 0)], version=9, member_id=id, member_epoch=epoch)
+        broker.expect_error(found.error_code, error, what=f"OffsetFetch of {id} in epoch {epoch}")
+        offsets = [one.offset for one in found.partitions.values()]
+        broker.expect_equal("the offsets told", offsets, [70] if error == ErrorCode.NONE else [])
+
+
+@requirement(
+    "CGH-16",
+    level=SHOULD,
+    source="KIP-848; SubscribedTopicRegex; RE2/J",
+    sentence="A regular expression that cannot be read is refused with INVALID_REGULAR_EXPRESSION.",
+    accepted="INVALID_REGULAR_EXPRESSION(128) for an open class, an open group, and a backreference, which RE2 does not know",
+    since=SINCE,
+    apis=REGEX,
+)
+def bad_expressions(broker: Broker) -> None:
+    for pattern in ("[a", "(a", r"(a)\1", "*"):
+        answer = Consumer(broker, unused_group(broker), regex=pattern).ask()
+        broker.expect_error(answer.error_code, ErrorCode.INVALID_REGULAR_EXPRESSION, what=pattern)
+
+
+@requirement(
+    "CGH-19",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat",
+    sentence="A member that joins again with its id, as after it was fenced, is the same member: it gets an assignment anew, "
+    "and "
+    "counts once.",
+    accepted="an epoch that is not lower, and in the end all partitions to the two members there are",
+    since=SINCE,
+    apis=DESCRIBE,
+)
+def joining_again(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    one, other = joined(broker, group, 2, [topic])
+    epoch = one.epoch
+    one.join()
+    broker.expect(one.epoch >= epoch, f"epoch {one.epoch} after {epoch}")
+    settle(one, other, topics=[topic])
+    (found,) = described(broker, group)
+    broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, other.id})
+
+
+@requirement(
+    "CGH-20",
+    level=MUST,
+    source="KIP-848; ConsumerGroupDescribeResponse schema",
+    sentence="ConsumerGroupDescribe tells a group's state, epochs, assignor, and of each member its epoch, client, "
+    "subscription, what "
+    "it owns and what it is to own.",
+    accepted="Stable, with group and assignment epoch those of the members, uniform, each member's own partitions by topic "
+    "id and "
+    "name, client id and host; Empty once all have left",
+    since=SINCE,
+    apis=DESCRIBE,
+)
+def described_groups(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    consumers = joined(broker, group, 2, [topic], rack_id="a rack")
+    (found,) = described(broker, group)
+    broker.expect_error(found.error_code, ErrorCode.NONE, what="ConsumerGroupDescribe")
+    epoch = consumers[0].epoch
+    told = (found.group_id, found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name)
+    broker.expect_equal("the group", told, (group, STABLE, epoch, epoch, "uniform"))
+    members = {member.member_id: member for member in found.members}
+    broker.expect_equal("the members", set(members), {one.id for one in consumers})
+    for consumer in consumers:
+        member = members[consumer.id]
+        broker.expect_equal("its epoch", member.member_epoch, epoch)
+        broker.expect_equal("its subscription", list(member.subscribed_topic_names), [topic.name])
+        broker.expect_equal("its rack and client", (member.rack_id, member.client_id), ("a rack", "tidegauge"))
+        broker.expect(bool(member.client_host), f"its host is {member.client_host}")
+        for told, assignment in (("owned", member.assignment), ("to be owned", member.target_assignment)):
+            owned = {(one.topic_id, partition) for one in assignment.topic_partitions for partition in one.partitions}
+            broker.expect_equal(f"the partitions {told}", owned, consumer.assigned)
+            broker.expect_equal("their topic", {one.topic_name for one in assignment.topic_partitions}, {topic.name})
+    for consumer in consumers:
+        consumer.leave()
+    (found,) = described(broker, group)
+    broker.expect_equal("afterwards", (found.group_state, list(found.members)), ("Empty", []))
+
+
+@requirement(
+    "CGH-21",
+    level=MUST,
+    source="KIP-496, KIP-848; ConsumerGroup.isSubscribedToTopic",
+    sentence="OffsetDelete spares the offsets of topics that a member subscribes to, by name.",
+    accepted="GROUP_SUBSCRIBED_TO_TOPIC(86) for the subscribed topic, NONE(0) for another one, and for both once nobody is a "
+    "member",
+    since=SINCE,
+    apis=HEARTBEAT | {"OffsetDelete": 0, "OffsetCommit": EPOCHS_IN_COMMITS},
+)
+def spared_offsets(broker: Broker) -> None:
+    subscribed, other = broker.topic(), broker.topic()
+    group = unused_group(broker)
+    (consumer,) = joined(broker, group, 1, [subscribed])
+    for topic in (subscribed, other):
+        code = commit_one(broker, group, topic, 5, version=9, generation=consumer.epoch, member_id=consumer.id)
+        broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit")
+    both = [(subscribed, 0), (other, 0)]
+    spared = {(subscribed, 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, (other, 0): ErrorCode.NONE}
+    broker.expect_equal("with a member", delete_offsets(broker, group, both), (ErrorCode.NONE, spared))
+    consumer.leave()
+    gone = dict.fromkeys(both, ErrorCode.NONE)
+    broker.expect_equal("without", delete_offsets(broker, group, both), (ErrorCode.NONE, gone))
+
+
+@requirement(
+    "CGH-22",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
+    sentence="Members that lie about what they own or about their epoch, and strangers, do no harm: the others keep what they "
+    "hold, in their epoch.",
+    accepted="after heartbeats with others' partitions, unknown topics, wrong epochs and unknown members: the same "
+    "assignments, "
+    "epochs and members",
+    since=SINCE,
+    apis=DESCRIBE,
+)
+def liars(broker: Broker) -> None:
+    topic, foreign = broker.topic(6), broker.topic(2)
+    group = unused_group(broker)
+    one, liar = joined(broker, group, 2, [topic])
+    held, epoch = (set(one.assigned), set(liar.assigned)), one.epoch
+    for lie in (listed(one.assigned), listed(partitions_of(foreign)), listed({(topic.id, 99)}), []):
+        liar.ask(topic_partitions=lie)
+    for shift in (-1, 1, 100):
+        answer = liar.ask(member_epoch=epoch + shift)
+        broker.expect(answer.error_code != ErrorCode.NONE, f"epoch {shift:+d} is refused")
+    for name in (one.id + "x", "nobody"):
+        Consumer(broker, group, [topic], id=name).ask(member_epoch=epoch, topic_partitions=[])
+    answer = one.beat(full=True)
+    broker.expect_equal("the true one's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[0]))
+    answer = liar.beat(full=True)
+    broker.expect_equal("the liar's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[1]))
+    (found,) = described(broker, group)
+    broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, liar.id})
+
+
+@requirement(
+    "CGH-23",
+    level=SHOULD,
+    source="KIP-848; ConsumerGroupHeartbeatRequest schema",
+    sentence="Members of every version of the heartbeat are in one group.",
+    accepted="one member of each version share the partitions in one epoch",
+    since=SINCE,
+    apis=REGEX,
+)
+def every_version(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    first, last = broker.versions_of(ConsumerGroupHeartbeatRequest)
+    consumers = [Consumer(broker, group, [topic], version=version) for version in range(first, last + 1)]
+    for consumer in consumers:
+        consumer.join()
+    settle(*consumers, topics=[topic])
+    broker.expect(all(one.assigned for one in consumers), "each has a share")
+    broker.expect(all(one.epoch > JOINING for one in consumers), "each has an epoch")

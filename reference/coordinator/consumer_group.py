@@ -18,17 +18,16 @@ Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from reference.coordinator import consumer_group_records as records
 from reference.coordinator.assignment import NOTHING, Assignment, MemberEpoch, TopicIdPartition
 from reference.coordinator.consumer_group_records import ResolvedPattern
 from reference.coordinator.consumer_member import ConsumerMember
-from reference.coordinator.group_records import KeyValue
+from reference.coordinator.group import CheckPartition, KeyValue
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import GroupId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import GroupId, TimestampMs, TopicName
 
 FIRST_EPOCH = 1
 """Group and assignment epoch of a group before its first member's subscription counts."""
@@ -38,9 +37,6 @@ NO_EPOCH = -1
 
 FIRST_COMMIT_VERSION = 9
 """The first version of OffsetCommit that names a member epoch."""
-
-PartitionCheck: TypeAlias = Callable[[TopicName, TopicId, int], None]
-"""Asked for one partition of a commit; raises KafkaError STALE_MEMBER_EPOCH or ILLEGAL_GENERATION where it is fenced."""
 
 
 @dataclass(slots=True)
@@ -134,7 +130,7 @@ class ConsumerGroup:
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: MemberEpoch, version: int, transactional: bool
-    ) -> PartitionCheck | None:
+    ) -> CheckPartition | None:
         """Whether offsets may be committed; what it gives is asked for each partition too (CGH-14, KIP-1251).
 
         Errors: KafkaError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION in its place for a

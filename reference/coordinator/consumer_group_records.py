@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from reference.coordinator.assignment import Assignment, MemberEpoch, Owned, TopicIdPartition, by_topic
 from reference.coordinator.consumer_member import ClassicMember, ConsumerMember
-from reference.coordinator.group_records import KeyValue, encode_key, encode_value
+from reference.coordinator.group import KeyValue
+from reference.coordinator.group_records import encode_key, encode_value
 from reference.protocol.codec import CodecError, decode
 from reference.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -62,6 +63,7 @@ VALUES: dict[type[Message], type[Message]] = {
 """Which value goes with which key; a record's type is its key's number."""
 
 _KEYS = {key.KEY: key for key in VALUES}
+RECORD_TYPES = frozenset(_KEYS)
 _VERSION = 0
 
 _OwnedTopic = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from reference.coordinator import consumer_group_records as records
 from reference.coordinator.assignment import with_epoch
@@ -20,7 +20,7 @@ from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat import Heartbeat, response_to
 from reference.coordinator.consumer_heartbeat_check import check_instance
 from reference.coordinator.consumer_member import JOINING, LEAVING, LEAVING_STATIC, ConsumerMember, MemberState
-from reference.coordinator.group import Group, KeyValue, Write
+from reference.coordinator.group import Decided, Group, KeyValue, Write
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.subscription_patterns import must_resolve, resolve
 from reference.coordinator.timers import Timers
@@ -41,13 +41,6 @@ TimerKey = tuple[str, GroupId, str]
 """Of what kind, of which group, and of which member (none for its patterns)."""
 
 
-class Decided(NamedTuple):
-    """Records to be written together, and the answer that goes out when they are committed."""
-
-    records: list[KeyValue]
-    response: ConsumerGroupHeartbeatResponse
-
-
 class ConsumerGroups:
     """All consumer groups of a shard; `groups` is the shard's one table of groups by id, of both types."""
 
@@ -55,7 +48,7 @@ class ConsumerGroups:
         self,
         groups: MutableMapping[GroupId, Group],
         topics: Topics,
-        settings: Callable[[GroupId], ConsumerGroupSettings],
+        settings: ConsumerGroupSettings,
         new_member_id: Callable[[], str],
     ) -> None:
         self._groups = groups
@@ -72,20 +65,20 @@ class ConsumerGroups:
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: TimestampMs
-    ) -> Decided:
+    ) -> Decided[ConsumerGroupHeartbeatResponse]:
         """Decide on a heartbeat that `check_request` has let through. Errors: KafkaError; nothing is then changed."""
         if request.member_epoch in (LEAVING, LEAVING_STATIC):
             return self._leave(request)
         written: list[KeyValue] = []
-        settings = self._settings(request.group_id)
         group = (
             self._joined(request.group_id, written) if request.member_epoch == JOINING else self.of(request.group_id)
         )
-        _check_room(group, request.member_id, settings.max_size)
-        beat = Heartbeat(group, self._topics, self._hashes, settings, now, written)
+        _check_room(group, request.member_id, self._settings.max_size)
+        beat = Heartbeat(group, self._topics, self._hashes, self._settings, now, written)
         member = beat.decide(request, request.member_id or self._new_member_id(), client_id, client_host)
         self._time(beat, member, now)
-        return Decided(beat.records, response_to(request, beat.before, member, settings.heartbeat_interval_ms))
+        response = response_to(request, beat.before, member, self._settings.heartbeat_interval_ms)
+        return Decided(response, beat.records)
 
     def of(self, id: GroupId) -> ConsumerGroup:
         """Errors: KafkaError GROUP_ID_NOT_FOUND (CGH-07)."""
@@ -107,7 +100,7 @@ class ConsumerGroups:
             written += group.tombstones()
         return ConsumerGroup(id)
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> Decided:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> Decided[ConsumerGroupHeartbeatResponse]:
         """A member goes for good, or, a static one, for now (CGH-10, CGH-11)."""
         group = self.of(request.group_id)
         if request.instance_id is None:
@@ -120,8 +113,8 @@ class ConsumerGroups:
             away = replace(
                 member, epoch=LEAVING_STATIC, assigned=with_epoch(member.assigned, JOINING), pending_revocation={}
             )
-            return Decided([records.current_record(group.id, away)], response)
-        return Decided(self._fence(group, member), response)
+            return Decided(response, [records.current_record(group.id, away)])
+        return Decided(response, self._fence(group, member))
 
     def _fence(self, group: ConsumerGroup, member: ConsumerMember) -> list[KeyValue]:
         """A member is gone: what it owned is free, and the others get new targets with their next heartbeats."""
@@ -139,11 +132,11 @@ class ConsumerGroups:
     def _time(self, beat: Heartbeat, member: ConsumerMember, now: TimestampMs) -> None:
         """The timers that follow from a heartbeat."""
         group = beat.group
-        self._timers.schedule((SESSION, group.id, member.id), now + beat.settings.session_timeout_ms)
+        self._timers.schedule((SESSION, group.id, member.id), now + self._settings.session_timeout_ms)
         if beat.has_moved:
             self._time_revocation(group.id, member, now)
         key = (PATTERNS, group.id, "")
-        newest, interval_ms = self._newest_topics_version, beat.settings.regex_refresh_interval_ms
+        newest, interval_ms = self._newest_topics_version, self._settings.regex_refresh_interval_ms
         if self._timers.deadline_of(key) is None and must_resolve(
             group, beat.members.values(), beat.pattern, newest, interval_ms, now
         ):
@@ -214,9 +207,8 @@ class ConsumerGroups:
         """Every member has a whole session to be heard of, and as long as before to give up what it is to."""
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
-                session_ms = self._settings(group.id).session_timeout_ms
                 for member in group.members.values():
-                    self._timers.schedule((SESSION, group.id, member.id), now + session_ms)
+                    self._timers.schedule((SESSION, group.id, member.id), now + self._settings.session_timeout_ms)
                     self._time_revocation(group.id, member, now)
 
     def topics_changed(self, names: Iterable[TopicName]) -> None:

@@ -17,7 +17,7 @@ from reference.coordinator.consumer_group import ConsumerGroup, target_of
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import NO_TIMEOUT, check_epoch, check_instance, check_released
 from reference.coordinator.consumer_member import JOINING, ConsumerMember
-from reference.coordinator.group_records import KeyValue
+from reference.coordinator.group import KeyValue
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.reconciliation import Target, reconcile
 from reference.coordinator.subscription_patterns import PatternChange, change_pattern

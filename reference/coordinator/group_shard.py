@@ -8,12 +8,17 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
 from typing import Protocol
+from uuid import UUID
 
 from reference.coordinator import group_expiry
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_groups import ClassicGroups
+from reference.coordinator.consumer_group_records import RECORD_TYPES as CONSUMER_GROUP_RECORDS
+from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.consumer_groups import ConsumerGroups
 from reference.coordinator.group import Group, Say, Write
 from reference.coordinator.group_records import decode_key, decode_value, record_type
 from reference.coordinator.group_settings import GroupSettings
@@ -50,7 +55,15 @@ class Chance(Protocol):
 class GroupShard:
     """One partition's groups. `write` and `say` are its way to the log and to those who asked."""
 
-    def __init__(self, settings: GroupSettings, chance: Chance, topics: Topics, write: Write, say: Say) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        chance: Chance,
+        topics: Topics,
+        write: Write,
+        say: Say,
+        consumer_settings: ConsumerGroupSettings | None = None,
+    ) -> None:
         self._settings = settings
         self._chance = chance
         self._write = write
@@ -59,15 +72,24 @@ class GroupShard:
         self.offsets = Offsets()
         self.commits = OffsetCommits(self.groups, self.offsets, topics, settings)
         self.classic = ClassicGroups(self.groups, settings, write, say, self._new_member_id)
+        consumer = consumer_settings or ConsumerGroupSettings()
+        self.consumer = ConsumerGroups(self.groups, topics, consumer, self._new_consumer_member_id)
         self._replays: dict[int, Callable[[Buffer, Buffer | None, Producer | None], None]] = {
             LegacyOffsetCommitKey.KEY: self._replay_legacy_offset,
             OffsetCommitKey.KEY: self._replay_offset,
             GroupMetadataKey.KEY: self._replay_classic_group,
+            **dict.fromkeys(CONSUMER_GROUP_RECORDS, self._replay_consumer_group),
         }
 
     def _new_member_id(self, prefix: str) -> str:
         bits = f"{self._chance.getrandbits(128):032x}"
         return f"{prefix}-{bits[:8]}-{bits[8:12]}-{bits[12:16]}-{bits[16:20]}-{bits[20:]}"
+
+    def _new_consumer_member_id(self) -> str:
+        """A random id of version 4, as Kafka writes one down; none begins with a hyphen."""
+        id = UUID(int=self._chance.getrandbits(128), version=4)
+        text = urlsafe_b64encode(id.bytes).decode().rstrip("=")
+        return f"_{text[1:]}" if text.startswith("-") else text
 
     # ---- the log
 
@@ -99,6 +121,9 @@ class GroupShard:
     def _replay_classic_group(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
         self.classic.replay(decode_key(GroupMetadataKey, key).group, decode_value(GroupMetadataValue, value))
 
+    def _replay_consumer_group(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
+        self.consumer.replay(key, value)
+
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         """A transaction's end: its pending offsets count now, or never."""
         self.offsets.end_transaction(producer[0], committed)
@@ -107,6 +132,7 @@ class GroupShard:
 
     def loaded(self, now: TimestampMs) -> None:
         self.classic.loaded(now)
+        self.consumer.loaded(now)
         self._expiry_at = now + self._settings.offsets_retention_check_interval_ms
 
     def unload(self, now: TimestampMs) -> None:
@@ -117,16 +143,21 @@ class GroupShard:
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: sessions, rebalances, expiry."""
         self.classic.rebalances.tick(now)
+        self.consumer.tick(now, self._write)
         if self._expiry_at is not None and now >= self._expiry_at:
             self._expiry_at = now + self._settings.offsets_retention_check_interval_ms
             retention_ms = self._settings.offsets_retention_ms
             self._remove(group_expiry.expire(self.groups, self.offsets, retention_ms, now), now)
 
     def next_deadline(self) -> TimestampMs | None:
-        times = [self.classic.rebalances.next_deadline(), self._expiry_at]
+        times = [self.classic.rebalances.next_deadline(), self.consumer.next_deadline(), self._expiry_at]
         return min((time for time in times if time is not None), default=None)
 
     # ---- the metadata
+
+    def topics_changed(self, names: Iterable[TopicName]) -> None:
+        """Topics were made, have grown or are gone (CGH-15)."""
+        self.consumer.topics_changed(names)
 
     def topics_deleted(self, topics: dict[TopicId, TopicName], now: TimestampMs) -> None:
         """Topics are gone, and with them their offsets (OFF-16)."""

@@ -14,7 +14,7 @@ from reference.coordinator import consumer_group_records as records
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_records import ResolvedPattern
 from reference.coordinator.consumer_member import ConsumerMember
-from reference.coordinator.group_records import KeyValue
+from reference.coordinator.group import KeyValue
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.subscription_regex import compile_pattern
 from reference.coordinator.topics import Topics

@@ -14,7 +14,7 @@ from reference.coordinator.assignors import uniform
 from reference.coordinator.assignors.spec import Assignor, GroupSpec, MemberSpec
 from reference.coordinator.consumer_group import ConsumerGroup, target_of
 from reference.coordinator.consumer_member import ConsumerMember
-from reference.coordinator.group_records import KeyValue
+from reference.coordinator.group import KeyValue
 from reference.coordinator.topics import Topics
 from reference.protocol.primitives import TimestampMs, TopicId, TopicName
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference.node import (
     configs,
+    consumer_groups,
     controlling,
     described_transactions,
     fetch,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 Handler = Callable[["Node", Request, Any, TimestampMs], Message | None]
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
+CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
 DESCRIBE_GROUPS, LIST_GROUPS, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 28, 42, 47
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 11, 12, 13, 14, 18, 19, 20
 DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 21, 22, 23, 32, 33
@@ -60,6 +62,8 @@ BROKER_HANDLERS: dict[int, Handler] = {
     HEARTBEAT: groups.heartbeat,
     LEAVE_GROUP: groups.leave_group,
     SYNC_GROUP: groups.sync_group,
+    CONSUMER_GROUP_HEARTBEAT: consumer_groups.consumer_group_heartbeat,
+    CONSUMER_GROUP_DESCRIBE: consumer_groups.consumer_group_describe,
     DESCRIBE_GROUPS: group_administration.describe_groups,
     LIST_GROUPS: group_administration.list_groups,
     DELETE_GROUPS: group_administration.delete_groups,

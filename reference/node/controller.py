@@ -40,12 +40,18 @@ from reference.protocol.primitives import Epoch, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
-FIRST_FEATURES = {"metadata.version": 30, "eligible.leader.replicas.version": 1, "transaction.version": 2}
-"""What a new cluster finalizes: 4.3-IV0, KIP-966, and KIP-890, as Apache Kafka 4.3.1 does by default."""
+FIRST_FEATURES = {
+    "metadata.version": 30,
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "transaction.version": 2,
+}
+"""What a new cluster finalizes: 4.3-IV0, KIP-966, KIP-848 and KIP-890, as Apache Kafka 4.3.1 does by default."""
 
 SUPPORTED_FEATURES = {
     "metadata.version": (7, 30),
     "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
     "transaction.version": (0, 2),
 }
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from reference.coordinator.classic_groups import check_group_id, check_join
 from reference.coordinator.classic_member import Client
 from reference.coordinator.classic_rebalances import join_refused
+from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.group import Token
 from reference.coordinator.group_settings import GroupSettings
 from reference.coordinator.group_shard import GroupShard
+from reference.coordinator.target_assignment import ASSIGNORS
 from reference.node.coordination import Coordination
 from reference.node.group_refusals import coordinator_error, is_refused, refuse
 from reference.node.internal_topics import OFFSETS_TOPIC
@@ -58,6 +60,7 @@ class Groups:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.settings = settings_of(node)
+        self.consumer_settings = consumer_settings_of(node)
         self.coordination: Coordination[GroupShard] = Coordination(
             node, OFFSETS_TOPIC, self._new_shard, node.configuration.integer("offsets.commit.timeout.ms")
         )
@@ -71,6 +74,7 @@ class Groups:
             KnownTopics(self._node.image),
             write=lambda records, now: self.coordination.write(index, records, now),
             say=lambda token, response: self._said.append((index, token, response)),
+            consumer_settings=self.consumer_settings,
         )
 
     # ---- the node's doings
@@ -101,9 +105,12 @@ class Groups:
         return min((time for time in times if time is not None), default=None)
 
     def topics_changed(self, changes: TopicChanges, now: TimestampMs) -> None:
-        """The metadata have other topics than before (OFF-16)."""
-        for _, shard in self.coordination.loaded() if changes.deleted else ():
-            shard.topics_deleted(changes.deleted, now)
+        """The metadata have other topics than before (OFF-16, CGH-15)."""
+        for _, shard in self.coordination.loaded():
+            if changes.names:
+                shard.topics_changed(changes.names)
+            if changes.deleted:
+                shard.topics_deleted(changes.deleted, now)
 
     # ---- answers
 
@@ -223,4 +230,19 @@ def settings_of(node: Node) -> GroupSettings:
         max_metadata_size=integer("offset.metadata.max.bytes"),
         offsets_retention_ms=integer("offsets.retention.minutes") * MINUTE_MS,
         offsets_retention_check_interval_ms=integer("offsets.retention.check.interval.ms"),
+    )
+
+
+def consumer_settings_of(node: Node) -> ConsumerGroupSettings:
+    """The broker's settings for consumer groups. Of group.consumer.assignors, those count that this broker has."""
+    integer = node.configuration.integer
+    named = node.configuration.broker("group.consumer.assignors")
+    known = tuple(name for name in named if name in ASSIGNORS) if isinstance(named, tuple) else ()
+    return ConsumerGroupSettings(
+        assignors=known or tuple(ASSIGNORS),
+        session_timeout_ms=integer("group.consumer.session.timeout.ms"),
+        heartbeat_interval_ms=integer("group.consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=integer("group.consumer.assignment.interval.ms"),
+        max_size=integer("group.consumer.max.size"),
+        regex_refresh_interval_ms=integer("group.consumer.regex.refresh.interval.ms"),
     )

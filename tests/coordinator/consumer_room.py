@@ -78,7 +78,7 @@ class Room:
         numbers = itertools.count(1)
         self.groups: dict[str, Group] = {}
         self.consumer = ConsumerGroups(
-            self.groups, self.topics, lambda group: self.settings, lambda: f"given-{next(numbers)}"
+            self.groups, self.topics, self.settings, lambda: f"given-{next(numbers)}"
         )
 
     def write(self, records: Sequence[KeyValue], now: int) -> None:

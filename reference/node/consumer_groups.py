@@ -1,0 +1,92 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: the groups of KIP-848 on this node. (CGH-*, GAD-05)"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reference.coordinator.consumer_group_description import describe
+from reference.coordinator.consumer_heartbeat_check import check_request
+from reference.node.groups import Fail, client_of
+from reference.node.known_topics import KnownTopics
+from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from reference.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from reference.protocol.primitives import GroupId, TimestampMs
+from reference.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+GROUP_VERSION = "group.version"
+"""The feature that allows consumer groups, from its level 1 on."""
+
+DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
+
+
+def consumer_group_heartbeat(
+    node: Node, request: Request, body: ConsumerGroupHeartbeatRequest, now: TimestampMs
+) -> Message | None:
+    """A member joins, lives on or leaves; answered when what that changes is committed."""
+    coordination = node.groups.coordination
+    try:
+        _require_protocol(node)
+        check_request(body, request.version, node.groups.consumer_settings.assignors)
+        index, shard = coordination.shard_of(body.group_id)
+        client = client_of(request)
+        decided = shard.consumer.heartbeat(body, client.id, client.host, now)
+        coordination.write(index, decided.records, now)
+    except KafkaError as error:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+    node.groups.answer(index, request, decided.response, now)
+    return None
+
+
+def consumer_group_describe(
+    node: Node, request: Request, body: ConsumerGroupDescribeRequest, now: TimestampMs
+) -> Message | None:
+    """Each group, or why it cannot be described."""
+    response = ConsumerGroupDescribeResponse()
+    parts: list[tuple[int, Fail]] = []
+    for id in body.group_ids:
+        try:
+            _require_protocol(node)
+            index, described = _described(node, id)
+        except KafkaError as error:
+            response.groups.append(DescribedGroup(group_id=id, error_code=error.code, error_message=error.message))
+            continue
+        if body.include_authorized_operations:
+            described.authorized_operations = node.authorized_operations("group")
+        response.groups.append(described)
+        parts.append((index, partial(_undescribe, described)))
+    node.groups.answer_together(request, response, parts, now)
+    return None
+
+
+def _described(node: Node, id: GroupId) -> tuple[int, DescribedGroup]:
+    if not id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    index, shard = node.groups.coordination.shard_of(id)
+    default_assignor = node.groups.consumer_settings.assignors[0]
+    return index, describe(shard.consumer.of(id), KnownTopics(node.image), default_assignor)
+
+
+def _undescribe(described: DescribedGroup, code: ErrorCode) -> None:
+    described.error_code = code
+    described.group_state = described.assignor_name = ""
+    described.members = []
+
+
+def _require_protocol(node: Node) -> None:
+    """Errors: KafkaError UNSUPPORTED_VERSION where the cluster or the broker has consumer groups switched off."""
+    protocols = node.configuration.broker("group.coordinator.rebalance.protocols")
+    is_enabled = isinstance(protocols, tuple) and "consumer" in protocols
+    if not is_enabled or node.image.features.get(GROUP_VERSION, 0) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

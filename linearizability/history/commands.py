@@ -6,9 +6,14 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from linearizability.history.topic import HistoryTopic
+
+ENGINE_ERROR = 3
 
 app = typer.Typer(
     name="history", help="Check, show, import and export histories.", no_args_is_help=True, rich_markup_mode=None
@@ -26,7 +31,10 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
-Files = Annotated[list[Path], typer.Argument(help="History files, or folders that hold them.", show_default=False)]
+Files = Annotated[
+    list[Path],
+    typer.Argument(help="History files, folders that hold them, or kafka:HOST:PORT/TOPIC.", show_default=False),
+]
 Format = Annotated[str, typer.Option("--format", help="auto, native, neutral, or an importer's name.")]
 
 
@@ -43,18 +51,23 @@ def check(
     output: Annotated[Path | None, typer.Option(help="Also write anomalies, series, pictures and report here.")] = None,
 ) -> int:
     """Judge histories: valid (exit 0), invalid (1) or unknown (2); of several the worst counts."""
+    from linearizability.history.topic import TopicError
     from linearizability.pipeline.engine import check as judgements
     from linearizability.pipeline.verdict import EXIT_CODES, VALID, worst
 
     _known_format(form)
     _existing(files)
     done = []
-    for judgement in judgements(files, form, engine.value, master):
-        done.append(judgement)
-        if as_json:
-            print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
-        else:
-            _print(judgement)
+    try:
+        for judgement in judgements(files, form, engine.value, master):
+            done.append(judgement)
+            if as_json:
+                print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
+            else:
+                _print(judgement)
+    except TopicError as error:
+        print(json.dumps({"verdict": "error", "error": str(error)}) if as_json else f"error: {error}")
+        return ENGINE_ERROR
     verdict = worst(judgement.verdict for judgement in done)
     summary: dict[str, object] = {"verdict": verdict, "histories": len(done)}
     for name in ("valid", "invalid", "unknown"):
@@ -174,6 +187,7 @@ class Target(StrEnum):
     NEUTRAL = "neutral"
     EDN = "edn"
     PARQUET = "parquet"
+    TOPIC = "topic"
 
 
 @app.command(
@@ -190,17 +204,51 @@ def import_(
     return _convert(files, form, output, Target.NEUTRAL)
 
 
-@app.command(epilog="Examples: tidegauge history export results/latest OUT.edn --to edn | … --to parquet STORE")
+@app.command(
+    epilog="Examples: tidegauge history export results/latest OUT.edn --to edn | … STORE --to parquet | … "
+    "kafka:127.0.0.1:9092/histories --to topic"
+)
 def export(
     files: Files,
-    output: Annotated[Path, typer.Argument(help="The file to write; a folder for parquet.")],
+    output: Annotated[Path, typer.Argument(help="The file to write; a folder for parquet; kafka:HOST:PORT/TOPIC.")],
     to: Annotated[
-        Target, typer.Option(help="neutral, edn (one history, Jepsen's form), or parquet (facts for analysis).")
+        Target,
+        typer.Option(
+            help="neutral, edn (one history, Jepsen's form), parquet (facts for analysis), or topic (native histories, "
+            "line by line, into a Kafka topic)."
+        ),
     ],
     form: Format = "auto",
 ) -> int:
     """Write histories in another form."""
-    return _convert(files, form, output, to)
+    return _publish(files, output) if to is Target.TOPIC else _convert(files, form, output, to)
+
+
+def _publish(folders: list[Path], output: Path) -> int:
+    from linearizability.history.reader import HistoryError
+    from linearizability.history.topic import TopicError, publish
+
+    topic = _topic(output)
+    _existing(folders)
+    try:
+        count = sum(publish(folder, topic) for folder in folders)
+    except TopicError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ENGINE_ERROR
+    except HistoryError as error:
+        print(error.defect, file=sys.stderr)
+        return 2
+    print(f"{count} lines written to {topic}")
+    return 0
+
+
+def _topic(text: Path) -> HistoryTopic:
+    from linearizability.history.topic import HistoryTopic
+
+    try:
+        return HistoryTopic.parse(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="FILES") from None
 
 
 def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
@@ -275,6 +323,10 @@ def _known_format(form: str) -> None:
 
 
 def _existing(files: list[Path]) -> None:
+    from linearizability.history.topic import is_topic
+
     for file in files:
-        if not file.exists():
+        if is_topic(file):
+            _topic(file)
+        elif not file.exists():
             raise typer.BadParameter(f"{file} does not exist", param_hint="FILES")

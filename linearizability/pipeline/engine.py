@@ -8,6 +8,7 @@ from pathlib import Path
 
 from linearizability.history.reader import History, HistoryError, history_files, read_histories
 from linearizability.history.store import is_store, read_runs, read_store
+from linearizability.history.topic import HistoryTopic, is_topic, read_stretch, stretches, write_files
 from linearizability.pipeline import local
 from linearizability.pipeline.local import AnyRule
 from linearizability.pipeline.verdict import UNKNOWN, Judgement, judge
@@ -26,8 +27,14 @@ SPARK_FROM_BYTES = 4 << 30
 def check(
     paths: Iterable[Path], form: str = "auto", engine: str = "auto", master: str = "local[*]"
 ) -> Iterator[Judgement]:
-    """A judgement for each history in files and folders: stores of facts first, then the others in their order."""
+    """A judgement for each history in files, folders and topics: topics first, then stores of facts, then the others.
+
+    Errors: TopicError for a topic that cannot be read; ValueError for one that is wrongly named.
+    """
     paths = list(paths)
+    for topic in [path for path in paths if is_topic(path)]:
+        yield from _check_topic(HistoryTopic.parse(str(topic)), engine, master)
+    paths = [path for path in paths if not is_topic(path)]
     stores = [path for path in paths if path.is_dir() and is_store(path)]
     paths = [path for path in paths if path not in stores]
     for store in stores:
@@ -40,6 +47,21 @@ def check(
             paths = [path for path in paths if path not in runs]
     if paths:
         yield from _check_others(paths, form, engine, master)
+
+
+def _check_topic(topic: HistoryTopic, engine: str, master: str) -> Iterator[Judgement]:
+    """By way of native files, written by Spark's workers or by this process."""
+    with tempfile.TemporaryDirectory(prefix="tidegauge-topic-") as folder:
+        if engine == "local":
+            runs = {home for each in stretches(topic) for home in write_files(read_stretch(topic, each), Path(folder))}
+        else:
+            from linearizability.pipeline.spark import session
+            from linearizability.pipeline.topic_source import files_of_topic
+
+            runs = files_of_topic(session(master), topic, Path(folder))
+        if not runs:
+            yield unreadable(HistoryError(str(topic), 0, "the topic is empty"))
+        yield from check(sorted(runs), "native", engine, master)
 
 
 def _check_store(store: Path, engine: str, master: str) -> Iterator[Judgement]:

@@ -1,0 +1,87 @@
+"""Histories in a Kafka topic: written line by line, read by this process and by PySpark's data source, judged the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from linearizability.history.topic import HistoryTopic, read_stretch, stretches, write_files
+from linearizability.pipeline.engine import check
+from linearizability.targets import Target, open_target
+from linearizability.workload.cluster import create_topic
+from tests.history.test_bad_input import record as record_good
+from tests.history.test_commands import run
+from tests.history.test_excerpt import record as record_bad
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory) -> Iterator[Target]:
+    with open_target("reference:1", folder=tmp_path_factory.mktemp("broker")) as target:
+        yield target
+
+
+def new_topic(broker: Target, name: str) -> HistoryTopic:
+    create_topic(broker.nodes, name, partitions=3, replication_factor=1, configs={})
+    return HistoryTopic.parse(f"kafka:{broker.bootstrap}/{name}")
+
+
+@pytest.fixture(scope="module")
+def both(broker, tmp_path_factory) -> tuple[HistoryTopic, Path, Path]:
+    """A topic with a good and a bad history, and where these came from."""
+    topic, home = new_topic(broker, "both"), tmp_path_factory.mktemp("both")
+    (home / "good").mkdir()
+    record_good(home / "good")
+    bad = record_bad(home / "bad")
+    for path in bad.glob("*.jsonl"):
+        path.write_text(path.read_text().replace('"run":"r"', '"run":"bad/../one"'))
+    assert run("export", home / "good", bad, str(topic), "--to", "topic").return_value == 0
+    return topic, home / "good", bad
+
+
+def test_lines_come_back_as_the_files_that_they_were(both, tmp_path: Path) -> None:
+    topic, good, bad = both
+    folders = {home for each in stretches(topic) for home in write_files(read_stretch(topic, each), tmp_path)}
+    assert {home.name for home in folders} == {"r", "bad_.._one"}
+    for source, name in ((good, "r"), (bad, "bad_.._one")):
+        for path in source.glob("*.jsonl"):
+            assert (tmp_path / name / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_topic_is_judged_like_the_folders(both, engine: str) -> None:
+    topic, good, bad = both
+    said = {
+        j.id: (j.verdict, j.anomalies, j.facts) for j in check([Path(str(topic))], engine=engine, master="local[2]")
+    }
+    (first,), (second,) = check([good], engine="local"), check([bad], engine="local")
+    assert said == {each.id: (each.verdict, each.anomalies, each.facts) for each in (first, second)}
+    assert {verdict for verdict, *_ in said.values()} == {"valid", "invalid"}
+
+
+def test_a_line_that_is_lost_leaves_the_verdict_unknown(broker, tmp_path: Path) -> None:
+    topic = new_topic(broker, "torn")
+    for path in record_good(tmp_path):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    assert run("export", tmp_path, str(topic), "--to", "topic").return_value == 0
+    (judgement,) = check([Path(str(topic))], engine="local")
+    assert judgement.verdict == "unknown" and "closing line" in judgement.reasons[0]
+
+
+def test_an_empty_topic_is_unknown(broker) -> None:
+    result = run("check", str(new_topic(broker, "empty")), "--engine", "local")
+    assert result.return_value == 2 and "the topic is empty" in result.stdout
+
+
+@pytest.mark.parametrize("text", ["kafka:", "kafka:host/topic", "kafka:host:1/", "kafka:h:1/a/b"])
+def test_a_wrong_name_is_wrong_usage(text: str) -> None:
+    result = run("check", text)
+    assert result.exception is not None and "is not kafka:HOST:PORT/TOPIC" in str(result.exception)
+
+
+def test_a_broker_that_is_not_there_is_an_engine_error(monkeypatch) -> None:
+    monkeypatch.setattr("linearizability.history.topic.ANSWERS_WITHIN_S", 1)
+    result = run("check", "kafka:127.0.0.1:1/histories", "--engine", "local", "--json")
+    assert result.return_value == 3 and json.loads(result.stdout)["verdict"] == "error"

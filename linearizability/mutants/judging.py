@@ -27,8 +27,8 @@ RUN_TIMEOUT_S = 900
 
 
 def judge(names: list[str]) -> int:
-    """Judge mutants (all, unless some are named), keep the results; 0 when each was caught by all that should."""
-    chosen = [MUTANTS[name] for name in names] if names else [*MUTANTS.values()]
+    """Judge mutants (all that one node shows, unless some are named), keep the results; 0 when all were caught as they should."""
+    chosen = [MUTANTS[name] for name in names or judged()]
     known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     areas = sorted({area for mutant in chosen for area in mutant.caught_by})
     baseline = _failing("reference:1", areas) if areas else set()
@@ -47,6 +47,11 @@ def judge(names: list[str]) -> int:
         write_table()
     print(json.dumps({"mutants": len(chosen), "uncaught": uncaught}))
     return 1 if uncaught else 0
+
+
+def judged() -> list[str]:
+    """The mutants of this table: what needs several nodes is in that of `tidegauge bench fuzz`."""
+    return [name for name, mutant in MUTANTS.items() if mutant.nodes == 1]
 
 
 def _judge(mutant: Mutant, baseline: set[str]) -> dict[str, Any]:
@@ -92,8 +97,8 @@ def table(results: dict[str, Any]) -> str:
         "| mutant | what is wrong | requirements that fail | fuzz: schedules | broken promise |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for name, mutant in MUTANTS.items():
-        result = results.get(name)
+    for name in judged():
+        mutant, result = MUTANTS[name], results.get(name)
         if result is None:
             rows.append(f"| `{name}` | {mutant.bug} | not judged yet | | |")
             continue
@@ -112,4 +117,4 @@ def write_table() -> None:
     README.write_text(f"{before}{TABLE_BEGINS}\n{table(results)}\n{TABLE_ENDS}{after}")
 
 
-__all__ = ["judge", "table", "write_table"]
+__all__ = ["judge", "judged", "table", "write_table"]

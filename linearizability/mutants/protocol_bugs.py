@@ -59,11 +59,11 @@ def acks0_error_unnoticed(original: Any, node: Any, request: Any, acks: int, res
     fuzz=True,
 )
 def acknowledged_without_append(
-    original: Any, node: Any, request: Any, acks: int, topic: Any, topic_id: Any, data: Any, result: Any, now: int
-) -> Any:
+    original: Any, node: Any, request: Any, acks: int, topic: Any, topic_id: Any, data: Any, verdict: Any, result: Any, now: int
+) -> Any:  # fmt: skip
     partition = node.partitions.get((topic, data.index))
     if acks != 1 or partition is None:
-        return original(node, request, acks, topic, topic_id, data, result, now)
+        return original(node, request, acks, topic, topic_id, data, verdict, result, now)
     result.base_offset = partition.log.log_end_offset
     return None
 

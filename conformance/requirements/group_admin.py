@@ -1,0 +1,472 @@
+"""GAD: group administration. What ListGroups, DescribeGroups and ConsumerGroupDescribe tell, and what DeleteGroups removes."""
+
+from typing import Any
+
+from conformance.broker import Broker
+from conformance.classic_groups import CONSUMER, Group, share_of, subscription
+from conformance.cluster import STATE_WITHIN_S, cluster
+from conformance.committed_offsets import NOTHING, await_offset, expect_committed, expect_offset
+from conformance.consumers import DESCRIBE, HEARTBEAT, described, joined, unused_group
+from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from reference.protocol.messages.delete_groups import DeleteGroupsRequest
+from reference.protocol.messages.describe_groups import DescribeGroupsRequest
+from reference.protocol.messages.list_groups import ListGroupsRequest
+
+FIRST_WITH_NOT_FOUND = 6
+"""The version of DescribeGroups from which on an unknown group is an error (KIP-1043)."""
+FIRST_WITH_STATES, FIRST_WITH_TYPES = 4, 5
+"""The versions of ListGroups from which on states (KIP-518) and types (KIP-848) are told, and filtered by."""
+FIRST_WITH_INSTANCES = 4
+NOT_ASKED = -(2**31)
+"""Authorized operations that nobody asked for."""
+EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
+PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
+ENDS = ("kill", "restart")
+
+
+def describe(broker: Broker, *groups: str, version: int | None = None, to: Any = None, **options: Any) -> list[Any]:
+    """What DescribeGroups tells of groups of one coordinator."""
+    request = DescribeGroupsRequest(groups=list(groups), **options)
+    return list(broker.call(request, version, to=to or broker.coordinator(groups[0])).groups)
+
+
+def describe_one(broker: Broker, group: str, version: int | None = None, **options: Any) -> Any:
+    """The same of one group."""
+    found = describe(broker, group, version=version, **options)
+    if [one.group_id for one in found] != [group]:
+        broker.fail(f"DescribeGroups of one group tells of {[one.group_id for one in found]}")
+    return found[0]
+
+
+def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, **filters: Any) -> dict[str, Any]:
+    """What ListGroups of one broker tells, by group ids."""
+    answer = broker.call(ListGroupsRequest(**filters), version, to=to)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="ListGroups")
+    ids = [one.group_id for one in answer.groups]
+    broker.expect(len(ids) == len(set(ids)), f"ListGroups tells of {len(ids)} groups, each once")
+    return {one.group_id: one for one in answer.groups}
+
+
+def delete(broker: Broker, *groups: str, version: int | None = None, to: Any = None) -> dict[str, int]:
+    """DeleteGroups at one coordinator; gives the error code of each group."""
+    request = DeleteGroupsRequest(groups_names=list(groups))
+    answer = broker.call(request, version, to=to or broker.coordinator(groups[0]))
+    return {one.group_id: one.error_code for one in answer.results}
+
+
+@requirement(
+    "GAD-01",
+    level=MUST,
+    source="KIP-1043; GroupMetadataManager.describeGroups",
+    sentence="DescribeGroups of a group that does not exist tells the state Dead and no members; from v6 on with "
+    "GROUP_ID_NOT_FOUND, before without an error.",
+    accepted="Dead, no type, no protocol, no members; GROUP_ID_NOT_FOUND(69) from v6 on, NONE(0) before",
+)
+def describe_unknown(broker: Broker) -> None:
+    group = Group(broker).name
+    first, last = broker.versions_of(DescribeGroupsRequest)
+    for version in range(first, last + 1):
+        found = describe_one(broker, group, version)
+        wanted = ErrorCode.GROUP_ID_NOT_FOUND if version >= FIRST_WITH_NOT_FOUND else ErrorCode.NONE
+        broker.expect_error(found.error_code, wanted, what=f"v{version}")
+        told = (found.group_state, found.protocol_type, found.protocol_data, list(found.members))
+        broker.expect_equal("what is told", told, (DEAD, "", "", []))
+
+
+@requirement(
+    "GAD-02",
+    level=MUST,
+    source="ClassicGroup.describe, describeNoMetadata",
+    sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, "
+    "metadata and "
+    "assignment; in other states the members are told without metadata.",
+    accepted="Stable with each member's own bytes; PreparingRebalance and CompletingRebalance with members, no protocol and no "
+    "metadata; Empty with no members; in every version",
+)
+def describe_states(broker: Broker) -> None:
+    group = Group(broker)
+    members = group.stable(2, protocols={"range": subscription("orders", user_data=b"mine")}, client_id="a client")
+    first, last = broker.versions_of(DescribeGroupsRequest)
+    for version in range(first, last + 1):
+        found = describe_one(broker, group.name, version)
+        broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}")
+        told = (found.group_state, found.protocol_type, found.protocol_data)
+        broker.expect_equal("state, type and protocol", told, (STABLE, CONSUMER, "range"))
+        told_members = {
+            one.member_id: (one.client_id, bytes(one.member_metadata), bytes(one.member_assignment))
+            for one in found.members
+        }
+        wanted = {one.id: ("a client", one.protocols["range"], share_of(one)) for one in members}
+        broker.expect_equal("the members", told_members, wanted)
+        broker.expect(all(one.client_host for one in found.members), "each member has a host")
+    newcomer = group.member()
+    newcomer.identify()
+    newcomer.begin_join()
+    group.await_rebalance(members[0])
+    expect_without_metadata(broker, group, PREPARING, 3)
+    for member in members:
+        member.begin_join()
+    for member in (newcomer, *members):
+        member.expect_joined()
+    expect_without_metadata(broker, group, COMPLETING, 3)
+    for member in (newcomer, *members):
+        broker.expect_error(member.leave(), ErrorCode.NONE, what="LeaveGroup")
+    expect_without_metadata(broker, group, EMPTY, 0)
+
+
+def expect_without_metadata(broker: Broker, group: Group, state: str, members: int) -> None:
+    """The group is in a state in which no protocol and no metadata are told."""
+    found = describe_one(broker, group.name)
+    told = (found.group_state, found.protocol_data, len(found.members))
+    broker.expect_equal("state, protocol and number of members", told, (state, "", members))
+    broker.expect_equal("the metadata", {bytes(one.member_metadata) for one in found.members} - {b""}, set())
+
+
+@requirement(
+    "GAD-03",
+    level=MUST,
+    source="KIP-518, KIP-848; GroupCoordinatorService.listGroups",
+    sentence="ListGroups tells every group that the broker coordinates, with its protocol type, from v4 on its state, from "
+    "v5 on its "
+    "type; it can be asked for some states and types, in whatever case, and an unknown one is that of no group.",
+    accepted="a stable, an empty and a rebalancing group, each once, and those of the filters only",
+)
+def listed_groups(broker: Broker) -> None:
+    stable, joining = Group(broker), Group(broker, protocol_type="connect")
+    stable.stable(1)
+    joining.member().join()
+    empty = Group(broker).name
+    expect_committed(broker, empty, {(broker.topic(), 0): 1})
+    ours = {stable.name: (CONSUMER, STABLE), joining.name: ("connect", COMPLETING), empty: ("", EMPTY)}
+    first, last = broker.versions_of(ListGroupsRequest)
+    for version in range(first, last + 1):
+        found = everywhere(broker, version=version)
+        told = {
+            name: (found[name].protocol_type, found[name].group_state, found[name].group_type)
+            for name in ours
+            if name in found
+        }
+        wanted = {
+            name: (
+                protocol_type,
+                state if version >= FIRST_WITH_STATES else "",
+                "classic" if version >= FIRST_WITH_TYPES else "",
+            )
+            for name, (protocol_type, state) in ours.items()
+        }
+        broker.expect_equal(f"v{version}: our groups", told, wanted)
+    for states, wanted in (
+        ([STABLE], {stable.name}), ([EMPTY, COMPLETING], {empty, joining.name}), (["stable"], {stable.name}),
+        (["NoSuchState"], set[str]()), ([], set(ours)),
+    ):  # fmt: skip
+        if last >= FIRST_WITH_STATES:
+            found = everywhere(broker, states_filter=states)
+            broker.expect_equal(f"our groups in states {states}", set(found) & set(ours), wanted)
+    for types, wanted in ((["classic"], set(ours)), (["Consumer"], set[str]()), (["no type"], set[str]())):
+        if last >= FIRST_WITH_TYPES:
+            found = everywhere(broker, types_filter=types)
+            broker.expect_equal(f"our groups of types {types}", set(found) & set(ours), wanted)
+
+
+def everywhere(broker: Broker, **options: Any) -> dict[str, Any]:
+    """The groups of all brokers, each of which is told by one."""
+    found: dict[str, Any] = {}
+    for one in broker.metadata([]).brokers:
+        groups = list_groups(broker, to=(one.host, one.port), **options)
+        twice = set(found) & set(groups)
+        broker.expect(not twice, f"node {one.node_id} tells no group that another one told")
+        found |= groups
+    return found
+
+
+@requirement(
+    "GAD-04",
+    level=MUST,
+    source="KIP-229; ClassicGroup.validateDeleteGroup",
+    sentence="DeleteGroups removes groups without members, and their offsets; one with members is NON_EMPTY_GROUP, an "
+    "unknown one "
+    "GROUP_ID_NOT_FOUND, each by itself.",
+    accepted="68, 69 and NONE(0) in one request, in every version; the removed one is Dead, has no offsets, is not listed, "
+    "and can be "
+    "used anew from generation 1; the one with members goes on",
+)
+def deleted_groups(broker: Broker) -> None:
+    topic = broker.topic()
+    first, last = broker.versions_of(DeleteGroupsRequest)
+    for version in range(first, last + 1):
+        with broker.case(f"v{version}"):
+            alive, left, unused = (Group(broker) for _ in range(3))
+            (member,) = alive.stable(1)
+            (gone,) = left.stable(1)
+            broker.expect_error(gone.leave(), ErrorCode.NONE, what="LeaveGroup")
+            expect_committed(broker, left.name, {(topic, 0): 5})
+            for group, error in (
+                (alive, ErrorCode.NON_EMPTY_GROUP), (unused, ErrorCode.GROUP_ID_NOT_FOUND), (left, ErrorCode.NONE),
+                (left, ErrorCode.GROUP_ID_NOT_FOUND),
+            ):  # fmt: skip
+                broker.expect_equal("the error", delete(broker, group.name, version=version), {group.name: error})
+            broker.expect_equal("its state", describe_one(broker, left.name).group_state, DEAD)
+            expect_offset(broker, left.name, topic, NOTHING, "its offset")
+            broker.expect(left.name not in everywhere(broker), "it is not listed")
+            broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="Heartbeat of the one with a member")
+            broker.expect_equal("the generation of the next member", left.stable(1)[0].generation, 1)
+
+
+@requirement(
+    "GAD-05",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.consumerGroupDescribe",
+    sentence="ConsumerGroupDescribe of a classic group, or of one that does not exist, is GROUP_ID_NOT_FOUND; so is "
+    "DescribeGroups, "
+    "from v6 on, of a group of new consumers.",
+    accepted="GROUP_ID_NOT_FOUND(69); before v6 Dead without an error",
+    since="4.0",
+    apis=DESCRIBE,
+)
+def the_other_kind(broker: Broker) -> None:
+    classic, unused = Group(broker), Group(broker)
+    classic.stable(1)
+    for group in (classic, unused):
+        for found in described(broker, group.name):
+            broker.expect_error(found.error_code, ErrorCode.GROUP_ID_NOT_FOUND, what="ConsumerGroupDescribe")
+    consumers = unused_group(broker)
+    joined(broker, consumers, 1, [broker.topic()])
+    first, last = broker.versions_of(DescribeGroupsRequest)
+    for version in range(first, last + 1):
+        found = describe_one(broker, consumers, version)
+        wanted = ErrorCode.GROUP_ID_NOT_FOUND if version >= FIRST_WITH_NOT_FOUND else ErrorCode.NONE
+        broker.expect_error(found.error_code, wanted, what=f"DescribeGroups v{version}")
+        broker.expect_equal("its state", found.group_state, DEAD)
+
+
+@requirement(
+    "GAD-06",
+    level=MUST,
+    source="GroupCoordinatorService.describeGroups, deleteGroups; KIP-848",
+    sentence="A broker that is not a group's coordinator says so, for each group by itself: NOT_COORDINATOR.",
+    accepted="NOT_COORDINATOR(16) from every other node for DescribeGroups, ConsumerGroupDescribe and DeleteGroups; the "
+    "group is "
+    "listed by its coordinator only, and is not removed",
+    nodes=3,
+    deadline_s=60,
+)
+def not_the_coordinator(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        group = Group(broker)
+        (member,) = group.stable(1)
+        others = {node: address for node, address in nodes.addresses.items() if address != group.address}
+        broker.expect_equal("the number of other nodes", len(others), 2)
+        for node, address in others.items():
+            codes = [one.error_code for one in describe(broker, group.name, to=address)]
+            broker.expect_equal(f"DescribeGroups at node {node}", codes, [ErrorCode.NOT_COORDINATOR])
+            codes = list(delete(broker, group.name, to=address).values())
+            broker.expect_equal(f"DeleteGroups at node {node}", codes, [ErrorCode.NOT_COORDINATOR])
+            broker.expect(group.name not in list_groups(broker, to=address), f"node {node} does not list it")
+            if ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
+                answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[group.name]), to=address)
+                codes = [one.error_code for one in answer.groups]
+                broker.expect_equal(f"ConsumerGroupDescribe at node {node}", codes, [ErrorCode.NOT_COORDINATOR])
+        broker.expect(group.name in list_groups(broker, to=group.address), "its coordinator lists it")
+        broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="the member's Heartbeat")
+
+
+@requirement(
+    "GAD-07",
+    level=SHOULD,
+    source="GroupCoordinatorService.describeGroups, deleteGroups, consumerGroupDescribe",
+    sentence="The empty group id, under which old clients without a group commit, is a group without members for "
+    "DescribeGroups and "
+    "DeleteGroups, and INVALID_GROUP_ID for ConsumerGroupDescribe; the others of the request are answered as ever.",
+    accepted="Empty once an offset is committed, or Dead; NONE(0) for its deletion, or GROUP_ID_NOT_FOUND(69) where there is "
+    "nothing; INVALID_GROUP_ID(24); the connection stays",
+    tolerated="INVALID_GROUP_ID(24) for all of them",
+    draft="DeleteGroups was said to refuse it with INVALID_GROUP_ID: Kafka deletes its offsets",
+)
+def the_empty_group(broker: Broker) -> None:
+    other = Group(broker)
+    other.stable(1)
+    invalid = {ErrorCode.INVALID_GROUP_ID}
+    found = {one.group_id: one for one in describe(broker, "", other.name, to=other.address)}
+    broker.expect_equal("the groups told", set(found), {"", other.name})
+    broker.expect_error(
+        found[""].error_code, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR, tolerated=invalid,
+        what="DescribeGroups",
+    )  # fmt: skip
+    broker.expect_equal("the other one's state", found[other.name].group_state, STABLE)
+    codes = delete(broker, "", other.name, to=other.address)
+    broker.expect_equal("the groups answered", set(codes), {"", other.name})
+    broker.expect_error(
+        codes[""], ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR, tolerated=invalid,
+        what="DeleteGroups",
+    )  # fmt: skip
+    broker.expect_error(codes[other.name], ErrorCode.NON_EMPTY_GROUP, what="DeleteGroups of the other one")
+    if ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
+        answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[""]), to=other.address)
+        codes_told = [one.error_code for one in answer.groups]
+        broker.expect_equal("ConsumerGroupDescribe", codes_told, [ErrorCode.INVALID_GROUP_ID])
+
+
+@requirement(
+    "GAD-08",
+    level=MUST,
+    source="DescribeGroupsRequest schema, includeAuthorizedOperations; KIP-430",
+    sentence="DescribeGroups and ConsumerGroupDescribe tell the authorized operations only to who asks for them; else they are "
+    "-2147483648.",
+    accepted="the least integer unless asked; with nobody forbidding anything at least read, describe and delete when asked",
+    apis={"DescribeGroups": 3},
+)
+def authorized_operations(broker: Broker) -> None:
+    group = Group(broker)
+    group.stable(1)
+    usable = sum(1 << operation for operation in (3, 6, 8))
+    broker.expect_equal("not asked", describe_one(broker, group.name).authorized_operations, NOT_ASKED)
+    asked = describe_one(broker, group.name, include_authorized_operations=True).authorized_operations
+    broker.expect_equal("read, delete and describe, when asked", asked & usable if asked >= 0 else asked, usable)
+
+
+@requirement(
+    "GAD-09",
+    level=SHOULD,
+    source="DescribeGroupsRequest schema; GroupCoordinatorService.describeGroups",
+    sentence="DescribeGroups of several groups tells each; no groups are answered with none.",
+    accepted="a stable, an empty and an unknown group of one coordinator, each as if alone; an empty answer for an empty list",
+)
+def several_described(broker: Broker) -> None:
+    groups = {name: broker.coordinator(name) for name in (Group(broker).name for _ in range(12))}
+    address = max(set(groups.values()), key=list(groups.values()).count)
+    names = [name for name, at in groups.items() if at == address][:3]
+    broker.expect_equal("groups of one coordinator", len(names), 3)
+    Group(broker, names[0]).stable(1)
+    expect_committed(broker, names[1], {(broker.topic(), 0): 1})
+    found = {one.group_id: one.group_state for one in describe(broker, *names, to=address)}
+    broker.expect_equal("the states", found, dict(zip(names, (STABLE, EMPTY, DEAD), strict=True)))
+    broker.expect_equal("no groups", list(broker.call(DescribeGroupsRequest(groups=[]), to=address).groups), [])
+
+
+@requirement(
+    "GAD-10",
+    level=MUST,
+    source="KIP-345; DescribeGroupsResponse schema",
+    sentence="From v4 on a static member is told with its instance id, under the member id that it has now; below it is told "
+    "without.",
+    accepted="the instance id from v4 on; after the member came back, its new id and one member",
+    apis={"JoinGroup": 5, "DescribeGroups": 0},
+)
+def static_members(broker: Broker) -> None:
+    group = Group(broker)
+    old = group.member(instance_id="one")
+    old.join()
+    group.synchronise([old])
+    new = group.member(instance_id="one")
+    new.expect(new.ask_to_join().error_code, "JoinGroup")
+    first, last = broker.versions_of(DescribeGroupsRequest)
+    for version in range(first, last + 1):
+        told = [(one.member_id, one.group_instance_id) for one in describe_one(broker, group.name, version).members]
+        instance = "one" if version >= FIRST_WITH_INSTANCES else None
+        broker.expect_equal(f"v{version}: the members", told, [(new.id, instance)])
+
+
+@requirement(
+    "GAD-11",
+    level=MUST,
+    source="KIP-848; ConsumerGroup.validateDeleteGroup; ListGroupsResponse schema",
+    sentence="A group of new consumers is listed with its type and state, is NON_EMPTY_GROUP while it has members, and is "
+    "deleted with "
+    "its offsets when it has none.",
+    accepted="type consumer; 68 with a member, NONE(0) without; GROUP_ID_NOT_FOUND(69) and offset -1 afterwards",
+    since="4.0",
+    apis=DESCRIBE | {"ListGroups": FIRST_WITH_TYPES, "DeleteGroups": 0},
+)
+def consumer_groups(broker: Broker) -> None:
+    topic = broker.topic()
+    group = unused_group(broker)
+    expect_committed(broker, group, {(topic, 0): 5})
+    (consumer,) = joined(broker, group, 1, [topic])
+    found = everywhere(broker, types_filter=["consumer"])
+    told = {name: (one.protocol_type, one.group_state, one.group_type) for name, one in found.items() if name == group}
+    broker.expect_equal("how it is listed", told, {group: (CONSUMER, STABLE, "consumer")})
+    broker.expect_equal("with a member", delete(broker, group), {group: ErrorCode.NON_EMPTY_GROUP})
+    consumer.leave()
+    broker.expect_equal("without", delete(broker, group), {group: ErrorCode.NONE})
+    broker.expect_equal(
+        "described", [one.error_code for one in described(broker, group)], [ErrorCode.GROUP_ID_NOT_FOUND]
+    )
+    expect_offset(broker, group, topic, NOTHING, "the offset")
+
+
+@requirement(
+    "GAD-12",
+    level=MUST,
+    source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
+    sentence="After the only broker was killed and started again the groups that were there are listed in their states, and "
+    "those that "
+    "were deleted are not.",
+    accepted="a stable and an empty group as before, the deleted one Dead and not listed, a deleted group's offset -1",
+    hooks=ENDS,
+    deadline_s=120,
+)
+def broker_starts_again(broker: Broker) -> None:
+    topic = broker.topic()
+    stable, empty, deleted = (Group(broker) for _ in range(3))
+    stable.stable(2)
+    for group in (empty, deleted):
+        expect_committed(broker, group.name, {(topic, 0): 5})
+    broker.expect_equal("DeleteGroups", delete(broker, deleted.name), {deleted.name: ErrorCode.NONE})
+    with cluster(broker) as nodes:
+        (node,) = [node for node, address in nodes.addresses.items() if address == stable.address]
+        nodes.kill(node)
+        nodes.restart(node)
+        for group in (stable, empty, deleted):
+            group.await_coordinator(within_s=STATE_WITHIN_S)
+        found = everywhere(broker, version=min(broker.version_for(ListGroupsRequest), FIRST_WITH_STATES))
+        told = {group.name: found[group.name].group_state for group in (stable, empty, deleted) if group.name in found}
+        broker.expect_equal("how they are listed", told, {stable.name: STABLE, empty.name: EMPTY})
+        broker.expect_equal("the members of the stable one", len(describe_one(broker, stable.name).members), 2)
+        await_offset(broker, deleted.name, topic, NOTHING, "the deleted one's offset")
+        await_offset(broker, empty.name, topic, 5, "the empty one's offset")
+
+
+@requirement(
+    "GAD-13",
+    level=SHOULD,
+    source="DeleteGroupsRequest schema",
+    sentence="DeleteGroups of many groups deletes each; a group that is named twice is answered and deleted once, or "
+    "answered twice.",
+    accepted="NONE(0) for 30 empty groups; none of them is listed afterwards",
+)
+def many_deleted(broker: Broker) -> None:
+    topic = broker.topic()
+    by_address: dict[tuple[str, int], list[str]] = {}
+    for _ in range(30):
+        group = Group(broker)
+        expect_committed(broker, group.name, {(topic, 0): 1})
+        by_address.setdefault(group.address, []).append(group.name)
+    for address, names in by_address.items():
+        codes = delete(broker, *names, names[0], to=address)
+        broker.expect_equal("the groups answered", set(codes), set(names))
+        left = {name: code for name, code in codes.items() if code != ErrorCode.NONE}
+        broker.expect(set(left) <= {names[0]}, f"the errors of {len(names)} groups are {left}")
+    found = everywhere(broker)
+    broker.expect(not any(name in found for names in by_address.values() for name in names), "none of them is listed")
+
+
+@requirement(
+    "GAD-14",
+    level=OPTIONAL,
+    source="KIP-848; ConsumerGroupDescribeRequest schema",
+    sentence="ConsumerGroupDescribe tells the authorized operations only to who asks for them.",
+    accepted="-2147483648 unless asked; at least read, describe and delete when asked",
+    since="4.0",
+    apis=HEARTBEAT | DESCRIBE,
+)
+def authorized_operations_of_consumers(broker: Broker) -> None:
+    group = unused_group(broker)
+    joined(broker, group, 1, [broker.topic()])
+    usable = sum(1 << operation for operation in (3, 6, 8))
+    for asked, wanted in ((False, NOT_ASKED), (True, usable)):
+        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
+        for found in broker.call(request, to=broker.coordinator(group)).groups:
+            seen = found.authorized_operations
+            broker.expect_equal(f"asked: {asked}", seen & usable if asked and seen >= 0 else seen, wanted)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reference.runtime.cluster import Cluster
 
 ENGINE_ERROR = 3
+NODE_BROKEN = 1
 LOOK_EVERY_S = 1.0
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -60,13 +61,17 @@ def serve(
         typer.Option("--set", metavar="NAME=VALUE", help="Overrides one line of the file; may repeat."),
     ] = None,
 ) -> None:
-    """Run one broker until SIGTERM or Ctrl-C. A wrong configuration is named in one line, and the exit code is 3."""
+    """Run one broker until SIGTERM or Ctrl-C. A wrong configuration is named in one line, and the exit code is 3.
+
+    The exit code is 1 when the disk left the metadata log in a state that only a new start can find out.
+    """
     from reference.runtime.configuration import (
         ConfigurationError,
         check_configuration,
         parse_properties,
     )
     from reference.runtime.process import run_broker
+    from reference.runtime.server import NodeBroken
 
     try:
         try:
@@ -81,6 +86,9 @@ def serve(
         run_broker(check_configuration(properties, str(config)))
     except ConfigurationError as error:
         raise _fail(str(error)) from None
+    except NodeBroken as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(NODE_BROKEN) from None
 
 
 @app.command(

@@ -341,6 +341,11 @@ class Node:
             self._pump(now)
 
     @property
+    def is_broken(self) -> bool:
+        """Whether nobody knows what this node's metadata log is, so that it must end: see `Quorum`."""
+        return self.quorum.is_broken
+
+    @property
     def may_stop(self) -> bool:
         """Whether `shut_down` would surprise nobody. Alone in the quorum, nobody is there to take over."""
         return not self.is_broker or len(self.voters) == 1 or self.membership.state is State.GONE

@@ -90,6 +90,10 @@ def advertised_endpoints(configuration: ServerConfiguration, bound: list[BoundLi
     return tuple(found)
 
 
+class NodeBroken(Exception):
+    """The node can do nothing more, and only another start helps."""
+
+
 class Server:
     """Serves a node to its clients until it is stopped."""
 
@@ -126,7 +130,10 @@ class Server:
     # ---- life
 
     async def run(self) -> None:
-        """Serve until `stop` is called. A clean stop then closes every connection and shuts the node down."""
+        """Serve until `stop` is called. A clean stop then closes every connection and shuts the node down.
+
+        Errors: NodeBroken, with every connection closed and nothing written any more.
+        """
         raise_file_limit()
         loop = self._loop = asyncio.get_running_loop()
         for listener in self._listeners:
@@ -141,12 +148,20 @@ class Server:
                 listener.socket.close()
             for connection in [*self._connections.values()]:
                 connection.close("the broker stops")
-            try:
-                self.node.shut_down(self._now())
-            except LogError as error:
-                self._log("error", f"the end was not clean: {error}")
-            self._carry_out()  # a leader's farewell to its voters
+            if not self.node.is_broken:
+                self._shut_down()
             self._peers.close()
+        if self.node.is_broken:
+            raise NodeBroken(
+                "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
+            )
+
+    def _shut_down(self) -> None:
+        try:
+            self.node.shut_down(self._now())
+        except LogError as error:
+            self._log("error", f"the end was not clean: {error}")
+        self._carry_out()  # a leader's farewell to its voters
 
     def stop(self) -> None:
         """Stop serving: others take over first, if there are others; `run` returns when everything is flushed."""
@@ -245,7 +260,7 @@ class Server:
                         connection.close(effect.reason)
         finally:
             self._carrying_out = False
-        if self._is_stopping and self.node.may_stop:
+        if self.node.is_broken or (self._is_stopping and self.node.may_stop):
             self._stopped.set()
         self._set_timer()
 
@@ -292,4 +307,4 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-__all__ = ["BoundListener", "Close", "Server", "advertised_endpoints", "bind_listeners", "prepare_socket"]
+__all__ = ["BoundListener", "Close", "NodeBroken", "Server", "advertised_endpoints", "bind_listeners", "prepare_socket"]

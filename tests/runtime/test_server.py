@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from pathlib import Path
+from random import Random
+from uuid import uuid4
 
 import pytest
 
+from reference.node.node import Identity, Node
+from reference.runtime.clock import Clock
 from reference.runtime.configuration import check_configuration
-from reference.runtime.server import SYSTEM_BUFFER, bind_listeners, prepare_socket
+from reference.runtime.metrics import Metrics
+from reference.runtime.server import (
+    SYSTEM_BUFFER,
+    NodeBroken,
+    Server,
+    advertised_endpoints,
+    bind_listeners,
+    prepare_socket,
+)
+from reference.storage.disk import PosixDisk
+from reference.storage.errors import StorageError
 from tests.runtime.test_configuration import GOOD
 
 
@@ -40,3 +56,28 @@ def test_an_accepted_socket_is_made_ready() -> None:
         assert size_of(sock, socket.SO_SNDBUF) == 102_400
         assert not sock.getblocking()
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) -> None:
+    configuration = check_configuration({**GOOD, "log.dirs": str(tmp_path / "data")}, "f")
+    configuration.folder.mkdir()
+    listeners = bind_listeners(configuration)
+    identity = Identity(1, "cluster", uuid4(), advertised_endpoints(configuration, listeners))
+    clock = Clock()
+    node = Node(identity, configuration.properties, PosixDisk(), configuration.folder, Random(), clock.now())
+    server = Server(node, listeners, Metrics(), lambda level, message: None, clock)
+
+    async def life() -> None:
+        def refuse_to_cut(offset: int, now: int) -> None:
+            raise StorageError("broken")
+
+        node.quorum._log.log.truncate_to = refuse_to_cut  # type: ignore[method-assign]
+        running = asyncio.create_task(server.run())
+        await asyncio.sleep(0)
+        with pytest.raises(StorageError):
+            node.quorum._log.truncate(0, clock.now())
+        await running
+
+    with pytest.raises(NodeBroken, match="only a new start"):
+        asyncio.run(asyncio.wait_for(life(), 30))
+    assert not (configuration.folder / ".kafka_cleanshutdown").exists()

@@ -55,8 +55,8 @@ def cleanable(
     """
     start = checkpoint if log_start <= checkpoint <= active_base else log_start
     bases = [segment.base_offset for segment in closed]
-    first_dirty = max(0, bisect_right(bases, start) - 1)
-    dirty = closed[first_dirty:] if start < active_base else ()
+    first_dirty = max(0, bisect_right(bases, start) - 1) if start < active_base else len(bases)
+    dirty = closed[first_dirty:]
     young_from = now - config.min_compaction_lag_ms if config.min_compaction_lag_ms > 0 else MAX_LONG
     young = (segment.base_offset for segment in dirty if segment.largest_timestamp > young_from)
     limit = min(stable_end, next(young, active_base))

@@ -59,7 +59,7 @@ class Cleaning:
         aborted = log.aborted_transactions(section.start, section.end)
         keys = yield from read_keys(dirty, section.start, section.end, CleanedTransactions(aborted), self._map_bytes)
         concerned = [each for each in log.closed_segments if each.base_offset < keys.end]
-        transactions = CleanedTransactions(log.aborted_transactions(0, keys.end))
+        transactions = CleanedTransactions(log.aborted_transactions(0, section.end))
         kept = BatchFilter(keys, transactions, log.last_written, self._now, config.delete_retention_ms)
         read = left = 0
         for group in groups(concerned, config, section.end):

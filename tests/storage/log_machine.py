@@ -1,14 +1,18 @@
 """A log beside a model of it: a list of batches that knows no files.
 
-Hypothesis draws the steps: appends, transactions, reads, rolls, retention, truncation, flushes, full disks, crashes, power
-failures. After each step the log answers what the model answers; after a crash it holds everything, after a power failure a
+Hypothesis draws the steps: appends, transactions, reads, rolls, retention, truncation, flushes, compaction, full disks,
+crashes, power failures. After each step the log answers what the model answers; after a crash it holds everything, after a power failure a
 prefix, at least up to the last flush.
 """
 
+from __future__ import annotations
+
 import contextlib
+import errno
 import random
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,17 +21,35 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reference.protocol.records.batch import build, check_crc, read_batches, records_of
+from reference.protocol.records.batch import Batch, build, check_crc, read_batches, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
+from reference.storage.cleanable import cleanable
+from reference.storage.cleaning import Cleaning
 from reference.storage.config import LogConfig
-from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
+from reference.storage.disk import Change, Disk, PosixDisk, SimulatedDisk, _Inode
 from reference.storage.errors import OffsetOutOfRange, RefusedByProducerState, StorageError
 from reference.storage.log import Log
 
 START = 1_700_000_000_000
+
+
+class Plain(NamedTuple):
+    """A record as the model keeps it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+def plain(batch: memoryview | bytes) -> tuple[Plain, ...]:
+    return tuple(
+        Plain(one.offset, one.timestamp, one.key and bytes(one.key), None if one.value is None else bytes(one.value))
+        for one in records_of(memoryview(batch))
+    )
 
 
 BATCH = st.tuples(
@@ -41,6 +63,9 @@ BATCH = st.tuples(
 """Records, their size, codec, producer (-1: none), whether in a transaction, how their timestamps jump."""
 
 
+TOMBSTONES_STAY_MS = 30
+
+
 class Stored(NamedTuple):
     """A batch as the model keeps it."""
 
@@ -48,7 +73,7 @@ class Stored(NamedTuple):
     last: int
     data: bytes
     epoch: int
-    timestamps: tuple[int, ...]
+    records: tuple[Plain, ...]
     producer: int = -1
     transactional: bool = False
     marker: bool | None = None
@@ -67,23 +92,32 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([500, 1000, 5000]),
         interval=st.sampled_from([0, 100, 4096]),
         index_bytes=st.sampled_from([64, 160, 4096]),
-        policy=st.sampled_from(["delete", "compact,delete"]),
+        policy=st.sampled_from(["delete", "compact,delete", "compact,delete"]),
         keeps=st.booleans(),
+        keys=st.sampled_from([1, 3, 20]),
     )
-    def open_first(self, segment_bytes: int, interval: int, index_bytes: int, policy: str, keeps: bool) -> None:
+    def open_first(
+        self, segment_bytes: int, interval: int, index_bytes: int, policy: str, keeps: bool, keys: int
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tidegauge-log-"))
         self.disk = self.make_disk()
         self.disk.make_folder(self.folder)
         self.sync_parents()
         self.config = LogConfig(
             cleanup_policy=policy, segment_bytes=segment_bytes, index_interval_bytes=interval,
-            segment_index_bytes=index_bytes, file_delete_delay_ms=50,
+            segment_index_bytes=index_bytes, file_delete_delay_ms=50, delete_retention_ms=TOMBSTONES_STAY_MS,
         )  # fmt: skip
         self.keeps = keeps
         """Nothing is deleted in this life, so that all transactions stay comparable."""
         self.now = START
         self.history: list[Stored] = []
-        """All batches up to the end, those below the log's start among them."""
+        """All batches up to the end, those below the log's start among them, as the log holds them."""
+        self.written: list[Stored] = []
+        """The same as they were written, with those that compaction took."""
+        self.keys = keys
+        self.job: tuple[Cleaning, Iterator[int]] | None = None
+        self.clean_to = self.compacted_below = 0
+        """Up to where a compaction came to its end, and how far one ever looked."""
         self.start = self.end = 0
         self.epoch = 0
         self.sequences: dict[int, int] = {}
@@ -102,6 +136,12 @@ class LogMachine(RuleBasedStateMachine):
             self.disk, self.folder / "t-0", self.config, self.now, topic="t", partition=0, recovery_point=recovery_point,
             log_start=log_start, clean=clean, checkpoint=self.write_checkpoint,
         )  # fmt: skip
+
+    def record(self, index: int, time: int, size: int) -> Record:
+        """Keys come again, every fifth record is a tombstone, and no two values are alike."""
+        offset = self.end + index
+        value = None if offset % 5 == 4 else offset.to_bytes(3, "big") + bytes(size)
+        return Record(index, time, b"k%d" % (offset * offset % self.keys), value)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -123,8 +163,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def append_one(self, count: int, size: int, codec: Codec, producer: int, transactional: bool, jump: int) -> None:
         self.now += 1
-        times = tuple(self.now + jump * index for index in range(count))
-        records = [Record(index, time, b"k", bytes(size)) for index, time in enumerate(times)]
+        records = [self.record(index, self.now + jump * index, size) for index in range(count)]
         open_transactions = {stored.producer for stored in self.undecided()}
         transactional = (transactional or producer in open_transactions) and producer >= 0
         sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
@@ -154,7 +193,7 @@ class LogMachine(RuleBasedStateMachine):
         assert not info.is_duplicate
         self.take(
             Stored(
-                info.first_offset, info.last_offset, bytes(batch), self.epoch, times, producer, transactional,
+                info.first_offset, info.last_offset, bytes(batch), self.epoch, plain(batch), producer, transactional,
                 next_sequence=sequence + count,
             )
         )  # fmt: skip
@@ -174,7 +213,7 @@ class LogMachine(RuleBasedStateMachine):
             assert self.disk_is_full()
             return
         self.take(
-            Stored(info.first_offset, info.last_offset, bytes(batch), self.epoch, (self.now,), producer, True, commit)
+            Stored(info.first_offset, info.last_offset, bytes(batch), self.epoch, plain(batch), producer, True, commit)
         )
 
     @rule(gap=st.integers(0, 3), count=st.integers(1, 3))
@@ -190,13 +229,13 @@ class LogMachine(RuleBasedStateMachine):
             assert self.disk_is_full()
             return
         assert (info.first_offset, info.last_offset) == (base, base + count - 1)
-        self.take(Stored(base, base + count - 1, bytes(batch), self.epoch, (self.now,) * count))
+        self.take(Stored(base, base + count - 1, bytes(batch), self.epoch, plain(batch)))
 
     def count_sequences(self) -> None:
         """What the batches that are left say of their producers."""
         self.sequences = {
             stored.producer: stored.next_sequence
-            for stored in self.history
+            for stored in self.written
             if stored.producer >= 0 and stored.marker is None
         }
 
@@ -205,6 +244,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def take(self, stored: Stored) -> None:
         self.history.append(stored)
+        self.written.append(stored)
         self.end = stored.last + 1
 
     @rule()
@@ -246,6 +286,110 @@ class LogMachine(RuleBasedStateMachine):
         if hasattr(self, "log"):
             self.checkpoint = (self.log.recovery_point, self.log.log_start_offset)
 
+    # ---- compaction
+
+    @precondition(lambda self: self.config.compacts)
+    @rule(batches=st.sampled_from([1, 3, 10, 1000]), behind=st.sampled_from([0, 0, 1, 8]), rolls=st.booleans())
+    def compact(self, batches: int, behind: int, rolls: bool) -> None:
+        """Go on with a compaction for some batches, or begin one that leaves out what lies behind the high watermark."""
+        self.now += 1
+        if rolls:
+            with contextlib.suppress(StorageError):
+                self.log.roll(self.now)
+                self.log.flush(self.now)
+        if self.job is None or self.job[0].is_stale:
+            self.begin_compaction(behind)
+        try:
+            self.go_on_compacting(batches)
+        except (StorageError, OSError):
+            assert self.disk_is_full()
+            self.job = None
+        self.adopt()
+
+    def go_on_compacting(self, batches: int) -> None:
+        if self.job is not None:
+            cleaning, steps = self.job
+            for _ in zip(range(batches), steps, strict=False):
+                pass
+            if cleaning.done is not None:
+                self.job, self.clean_to = None, cleaning.done.end
+
+    def begin_compaction(self, behind: int) -> None:
+        if self.job is not None:
+            self.job[0].abandon()
+            self.job = None
+        log = self.log
+        self.high_watermark = max(self.high_watermark, self.end - behind)
+        stable = min(log.last_stable_offset(self.high_watermark), log.recovery_point)
+        section = cleanable(
+            log.closed_segments, log.config, log.active_base, log.log_start_offset, min(self.clean_to, log.recovery_point),
+            stable, self.now,
+        )  # fmt: skip
+        if section.dirty_bytes and not self.disk_is_full():
+            log.write_checkpoint()
+            self.compacted_below = max(self.compacted_below, section.end)
+            cleaning = Cleaning(log, section, self.now, 600)
+            self.job = cleaning, cleaning.steps()
+
+    def adopt(self) -> None:
+        """What a compaction left is a part of what was written, and of what is missing each has a reason."""
+        left = {stored.base: stored for stored in self.written}
+        history: list[Stored] = []
+        for batch in self.batches_from(self.start):
+            header = batch.header
+            original = left[header.base_offset]
+            found = plain(batch.data)
+            assert header.last_offset == original.last
+            assert header.leader_epoch == original.epoch
+            assert set(found) <= set(original.records)
+            assert list(found) == sorted(found)
+            history.append(original._replace(data=bytes(batch.data), records=found))
+        kept = {record.offset for stored in history for record in stored.records}
+        for stored in self.written:
+            for record in stored.records:
+                if record.offset not in kept and stored.last >= self.start:
+                    assert self.may_be_missing(stored, record), f"{record} of {stored} is missing"
+        below = [stored for stored in self.history if stored.last < self.start]
+        self.history = below + history
+
+    def batches_from(self, offset: int) -> list[Batch]:
+        found: list[Batch] = []
+        while offset < self.end:
+            records = self.log.read(offset, 500).records
+            whole = list(read_batches(records if isinstance(records, bytes) else records.read()))
+            if not whole:
+                break
+            offset = whole[-1].header.next_offset
+            found += whole
+        return found
+
+    def may_be_missing(self, stored: Stored, record: Plain) -> bool:
+        """Whether compaction may have taken a record."""
+        if record.offset >= self.compacted_below:
+            return False
+        if stored.marker is not None:
+            return True  # what markers are for is tested with the transactions
+        if stored.transactional and self.was_aborted(stored):
+            return True
+        is_superseded = any(
+            later.key == record.key
+            for other in self.written
+            if other.marker is None and not (other.transactional and self.was_aborted(other))
+            for later in other.records
+            if record.offset < later.offset < self.compacted_below
+        )
+        is_old_tombstone = record.value is None and self.now >= record.timestamp + TOMBSTONES_STAY_MS - 100
+        return is_superseded or is_old_tombstone
+
+    def was_aborted(self, stored: Stored) -> bool:
+        """Whether the transaction of a batch ended so."""
+        ends = (
+            each.marker
+            for each in self.written
+            if each.producer == stored.producer and each.marker is not None and each.base > stored.base
+        )
+        return next(ends, None) is False
+
     # ---- shrinking
 
     @precondition(lambda self: not self.keeps)
@@ -280,11 +424,12 @@ class LogMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:
         target = self.end - back
-        if target < self.start:
-            return
+        if target < max(self.start, self.compacted_below):
+            return  # what is compacted is committed, and stays
         assert self.log.truncate_to(target, self.now) == (target < self.end)
         while self.history and self.history[-1].last >= target:
             target = min(target, self.history.pop().base)
+        self.forget_from(target)
         self.end = target
         self.start = min(self.start, target)
         self.reloaded()
@@ -294,7 +439,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(offset=st.integers(0, 100))
     def start_over(self, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset, self.now)
-        self.history, self.sequences, self.started_over = [], {}, False
+        self.history, self.written, self.sequences, self.started_over = [], [], {}, False
+        self.clean_to = self.compacted_below = offset
         self.start = self.end = self.deleted_below = offset
         self.reloaded()
 
@@ -321,13 +467,19 @@ class LogMachine(RuleBasedStateMachine):
             assert self.log.lost_bytes == 0
         self.reopened()
 
+    def forget_from(self, end: int) -> None:
+        while self.written and self.written[-1].last >= end:
+            self.written.pop()
+
     def reopened(self) -> None:
         """All batches are there. An end in a gap is forgotten, and so is a start that was not in the checkpoint."""
+        self.job = None
         written = self.history[-1].last + 1 if self.history else 0
         assert min(written, self.end) <= self.log.log_end_offset <= self.end
         assert self.log.log_start_offset <= self.start
         self.start, self.end = self.log.log_start_offset, self.log.log_end_offset
         self.reloaded()
+        self.adopt()
 
     # ---- what holds after every step
 
@@ -402,16 +554,16 @@ class LogMachine(RuleBasedStateMachine):
     def find_timestamp(self, back: int) -> None:
         wanted = self.now - back
         records = [
-            (time, stored.base + index)
+            (record.timestamp, record.offset)
             for stored in self.visible()
-            for index, time in enumerate(stored.timestamps)
-            if stored.base + index >= self.start
+            for record in stored.records
+            if record.offset >= self.start
         ]
         found = self.log.offset_for_timestamp(wanted)
         expected = next(((time, offset) for time, offset in records if time >= wanted), None)
         assert (found and found[:2]) == expected
         newest = self.log.latest_timestamp()
-        if newest is not None and not self.started_over:
+        if newest is not None and not self.started_over and not self.compacted_below:
             most = max(time for time, _ in records)
             assert newest[:2] == next((time, offset) for time, offset in records if time == most)
 
@@ -451,7 +603,16 @@ class LogMachine(RuleBasedStateMachine):
                 if not stored.marker:
                     aborted.append((stored.producer, begun))
         assert self.log.last_stable_offset(high_watermark) == min([high_watermark, *open_at])
-        assert [row[:2] for row in self.log.aborted_transactions(0, self.end + 1)] == aborted
+        found = self.log.aborted_transactions(0, self.end + 1)
+        if not self.compacted_below:
+            assert [row[:2] for row in found] == aborted
+        for stored in self.history:
+            if stored.records and stored.marker is None and stored.transactional:
+                is_told = any(
+                    row.producer_id == stored.producer and row.first_offset <= stored.base < row.last_offset
+                    for row in found
+                )
+                assert is_told == self.was_aborted(stored)
 
     def written_by(self, producer: int) -> list[Stored]:
         """A producer's batches that the log's start left whole."""
@@ -474,12 +635,99 @@ class PosixLogMachine(LogMachine):
         return PosixDisk()
 
 
+class BreakingDisk(SimulatedDisk):
+    """A disk that takes some changes more, and then none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes_left: int | None = None
+
+    def _spend(self) -> None:
+        if self.changes_left is not None:
+            self.changes_left -= 1
+            if self.changes_left < 0:
+                raise OSError(errno.EIO, "the simulated disk is broken")
+
+    def change(self, inode: _Inode, change: Change) -> None:
+        self._spend()
+        super().change(inode, change)
+
+    def flush(self, inode: _Inode) -> None:
+        self._spend()
+        super().flush(inode)
+
+    def rename(self, path: Path, to: Path) -> None:
+        self._spend()
+        super().rename(path, to)
+
+    def remove(self, path: Path) -> None:
+        self._spend()
+        super().remove(path)
+
+    def sync_folder(self, path: Path) -> None:
+        self._spend()
+        super().sync_folder(path)
+
+
 class SimulatedLogMachine(LogMachine):
-    """In memory, where power fails and disks are full."""
+    """In memory, where power fails and disks are full, or break in the middle of a cut or a swap."""
 
     def make_disk(self) -> Disk:
-        self.simulated = SimulatedDisk()
+        self.simulated = BreakingDisk()
         return self.simulated
+
+    @precondition(lambda self: self.config.compacts and not self.disk_is_full())
+    @rule(
+        batches=st.sampled_from([0, 5, 1000]), changes=st.integers(0, 30),
+        then=st.sampled_from(["power", "power", "crash", "repair"]), seed=st.integers(0, 1 << 32),
+    )  # fmt: skip
+    def compact_until_the_disk_breaks(self, batches: int, changes: int, then: str, seed: int) -> None:
+        self.compact(batches, 0, True)
+        self.simulated.changes_left = changes
+        try:
+            self.go_on_compacting(1000)
+        except (StorageError, OSError):
+            cleaning, self.job = self.job, None
+            with contextlib.suppress(OSError):
+                assert cleaning is not None
+                cleaning[0].abandon()
+        self.simulated.changes_left = None
+        self.adopt()
+        {"power": lambda: self.lose_power(seed), "crash": self.crash, "repair": lambda: self.tick(1)}[then]()
+        self.adopt()
+
+    @precondition(lambda self: not self.disk_is_full())
+    @rule(
+        back=st.integers(1, 25), changes=st.integers(0, 12), repairs=st.booleans(), seed=st.integers(0, 1 << 32),
+    )  # fmt: skip
+    def truncate_until_the_disk_breaks(self, back: int, changes: int, repairs: bool, seed: int) -> None:
+        """What went is gone, what did not is there, and the cut can be made again."""
+        target = self.end - back
+        if target < max(self.start, self.compacted_below):
+            return
+        before = list(self.history), list(self.written), self.end
+        self.simulated.changes_left = changes
+        with contextlib.suppress(StorageError):
+            self.log.truncate_to(target, self.now)
+        self.simulated.changes_left = None
+        self.ended_at(self.log.log_end_offset)
+        assert target - 4 <= self.end <= before[2]
+        self.read_everything()
+        if repairs:
+            self.tick(1)
+            self.append([(2, 10, Codec.NONE, -1, False, 0)])
+        else:
+            # What was not made durable may be undone.
+            self.history, self.written, self.end = before
+            self.lose_power(seed)
+
+    def ended_at(self, end: int) -> None:
+        self.history = [stored for stored in self.history if stored.last < end]
+        self.forget_from(end)
+        self.end = end
+        self.start = min(self.start, end)
+        self.reloaded()
+        self.count_sequences()
 
     def sync_parents(self) -> None:
         for parent in self.folder.parents:
@@ -500,7 +748,8 @@ class SimulatedLogMachine(LogMachine):
     @rule(seed=st.integers(0, 1 << 32))
     def lose_power(self, seed: int) -> None:
         """A prefix is left, at least up to the last flush; the checkpoint was durable when it was written."""
-        flushed = max((stored.last + 1 for stored in self.history if stored.last < self.log.recovery_point), default=0)
+        flushed = max((stored.last + 1 for stored in self.written if stored.last < self.log.recovery_point), default=0)
+        self.job = None
         old_start = self.start
         self.simulated.lose_power(random.Random(seed))
         self.open(clean=False)
@@ -510,9 +759,11 @@ class SimulatedLogMachine(LogMachine):
         self.reloaded()
         while self.history and self.history[-1].last >= self.end:
             self.history.pop()
+        self.forget_from(self.end)
+        self.adopt()
         if self.history:
             assert self.history[-1].last < self.end
         self.count_sequences()
         self.read_everything()
         for stored in self.visible():
-            assert len(list(records_of(memoryview(stored.data)))) == len(stored.timestamps)
+            assert plain(stored.data) == stored.records

@@ -1,0 +1,337 @@
+"""Compaction of one log: what stays, what goes, and when; random lives are in test_log_machine."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from reference.protocol.records.batch import BatchHeader, build, check_crc, read_batches, records_of
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.record import Record
+from reference.storage.cleanable import Cleanable, cleanable, groups
+from reference.storage.cleaning import Cleaning, Done
+from reference.storage.config import DAY_MS, LogConfig
+from reference.storage.disk import PosixDisk, SimulatedDisk
+from reference.storage.log import Log
+from tests.storage.logs import FOLDER, NOW, end_transaction, names, open_log
+
+COMPACT = LogConfig(cleanup_policy="compact", segment_index_bytes=4096, index_interval_bytes=0)
+MAP_BYTES = 1 << 20
+Row = tuple[int, str, str | None]
+
+
+def put(log: Log, *pairs: tuple[str, str | None], time: int = NOW, **batch: object) -> None:
+    """One batch of these keys and values."""
+    records = [
+        Record(index, time + index, key.encode(), None if value is None else value.encode())
+        for index, (key, value) in enumerate(pairs)
+    ]
+    log.append_as_leader(build(records, **batch), 0, time)  # type: ignore[arg-type]
+
+
+def section_of(log: Log, *, clean_to: int = 0, stable: int | None = None, now: int = NOW) -> Cleanable:
+    limit = min(log.log_end_offset if stable is None else stable, log.recovery_point)
+    return cleanable(log.closed_segments, log.config, log.active_base, log.log_start_offset, clean_to, limit, now)
+
+
+def compact(log: Log, *, clean_to: int = 0, now: int = NOW, rolls: bool = True, map_bytes: int = MAP_BYTES) -> Done:
+    if rolls:
+        log.roll(now)
+        log.flush(now)
+    cleaning = Cleaning(log, section_of(log, clean_to=clean_to, now=now), now, map_bytes)
+    for _ in cleaning.steps():
+        pass
+    assert cleaning.done is not None
+    return cleaning.done
+
+
+def headers(log: Log) -> list[BatchHeader]:
+    return [batch.header for batch in batches(log)]
+
+
+def batches(log: Log) -> Sequence[object]:
+    found, at = [], log.log_start_offset
+    while at < log.log_end_offset:
+        data = log.read(at, 1 << 20).records
+        whole = list(read_batches(data if isinstance(data, bytes) else data.read()))
+        if not whole:
+            break
+        found += whole
+        at = whole[-1].header.next_offset
+    for batch in found:
+        check_crc(batch.data, batch.header)
+    return found
+
+
+def rows(log: Log) -> list[Row]:
+    return [
+        (
+            record.offset,
+            bytes(record.key or b"").decode(),
+            record.value if record.value is None else bytes(record.value).decode(),
+        )
+        for batch in batches(log)
+        if not batch.header.is_control
+        for record in records_of(batch.data)
+    ]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_last_of_each_key_stays_at_its_offset(codec: Codec) -> None:
+    log = open_log(config=COMPACT)
+    put(log, ("a", "1"), ("b", "2"), ("c", "3"), codec=codec)
+    put(log, ("b", "4"), ("c", "5"), ("d", "6"), codec=codec)
+    done = compact(log)
+    assert (done.end, log.log_end_offset) == (6, 6)
+    assert rows(log) == [(0, "a", "1"), (3, "b", "4"), (4, "c", "5"), (5, "d", "6")]
+    assert [(one.base_offset, one.next_offset, one.codec) for one in headers(log)] == [(0, 3, codec), (3, 6, codec)]
+    assert headers(log)[0].max_timestamp == NOW
+    assert done.left_bytes < done.read_bytes
+
+
+def test_neighbours_become_one_segment_and_its_files_are_durable() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, COMPACT)
+    for step in range(5):
+        put(log, ("k", str(step)), (f"own{step}", "x"))
+        log.roll(NOW)
+    compact(log)
+    assert names(log, ".log") == ["00000000000000000000.log", "00000000000000000010.log"]
+    assert names(log, ".snapshot") == ["00000000000000000010.snapshot"]
+    before = rows(log)
+    again = open_log(disk, COMPACT, recovery_point=10)
+    assert (again.recovered_bytes, again.lost_bytes) == (0, 0)
+    assert rows(again) == before
+    log.tick(NOW + COMPACT.file_delete_delay_ms)
+    assert names(log, ".deleted") == []
+
+
+def test_a_reader_keeps_the_file_that_was_replaced() -> None:
+    log = open_log(config=COMPACT)
+    put(log, ("k", "old"))
+    put(log, ("k", "new"))
+    taken = log.read(0, 1 << 20).records
+    compact(log)
+    log.tick(NOW + DAY_MS)
+    assert not isinstance(taken, bytes)
+    assert [bytes(record.value or b"") for batch in read_batches(taken.read()) for record in records_of(batch.data)] == [
+        b"old", b"new",
+    ]  # fmt: skip
+
+
+def test_a_fetch_at_a_removed_offset_gives_the_next_record() -> None:
+    log = open_log(config=COMPACT)
+    for step in range(6):
+        put(log, ("k" if step < 4 else "other", str(step)))
+        log.roll(NOW)
+    compact(log)
+    for offset, first in ((0, 3), (2, 3), (3, 3), (4, 5)):
+        data = log.read(offset, 1).records
+        assert next(read_batches(data if isinstance(data, bytes) else data.read())).header.base_offset == first
+
+
+# ---- tombstones
+
+
+def test_a_tombstone_goes_after_its_horizon_and_only_by_a_later_compaction() -> None:
+    log = open_log(config=replace(COMPACT, delete_retention_ms=1000))
+    put(log, ("k", "1"), ("other", "x"))
+    put(log, ("k", None))
+    put(log, ("end", "x"))
+    compact(log, now=NOW)
+    assert rows(log) == [(1, "other", "x"), (2, "k", None), (3, "end", "x")]
+    marked = next(one for one in headers(log) if one.base_offset == 2)
+    assert marked.delete_horizon == NOW + 1000
+    assert [record.timestamp for batch in batches(log) for record in records_of(batch.data) if record.offset == 2] == [
+        NOW
+    ]
+    put(log, ("end", "y"))
+    compact(log, clean_to=4, now=NOW + 999)
+    assert (2, "k", None) in rows(log)
+    put(log, ("end", "z"))
+    compact(log, clean_to=5, now=NOW + 1000)
+    assert rows(log) == [(1, "other", "x"), (5, "end", "z")]
+
+
+def test_a_record_without_a_key_goes() -> None:
+    """It was written before the topic was compacted."""
+    log = open_log(config=LogConfig())
+    log.append_as_leader(build([Record(0, NOW, None, b"v"), Record(1, NOW, b"k", b"v")]), 0, NOW)
+    log.config = COMPACT
+    compact(log)
+    assert rows(log) == [(1, "k", "v")]
+
+
+# ---- producers and transactions
+
+
+def test_the_last_batch_of_a_producer_stays_without_records() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, COMPACT)
+    put(log, ("k", "1"), ("k", "2"), producer_id=7, producer_epoch=3, base_sequence=5)
+    put(log, ("k", "3"), ("end", "x"))
+    compact(log)
+    first = headers(log)[0]
+    assert (first.base_offset, first.next_offset, first.record_count) == (0, 2, 0)
+    assert (first.producer_id, first.producer_epoch, first.base_sequence, first.last_sequence) == (7, 3, 5, 6)
+    for name in names(log, ".snapshot"):
+        disk.remove(FOLDER / name)
+    again = open_log(disk, COMPACT)
+    assert [(row.producer_id, row.producer_epoch, row.last_sequence) for row in again.active_producers()] == [(7, 3, 6)]
+    put(again, ("k", "4"), producer_id=7, producer_epoch=3, base_sequence=7)
+    compact(again)
+    assert [one.base_offset for one in headers(again)] == [2, 4]
+
+
+def transaction(log: Log, producer: int, sequence: int, *pairs: tuple[str, str | None], commit: bool) -> None:
+    put(log, *pairs, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
+    end_transaction(log, producer, commit=commit)
+
+
+def test_aborted_records_go_at_once_and_their_marker_after_a_horizon() -> None:
+    log = open_log(config=replace(COMPACT, delete_retention_ms=1000))
+    put(log, ("k", "before"))
+    transaction(log, 1, 0, ("k", "aborted"), ("only", "aborted"), commit=False)
+    transaction(log, 1, 2, ("c", "committed"), commit=True)
+    put(log, ("end", "x"))
+    compact(log, now=NOW)
+    assert rows(log) == [(0, "k", "before"), (4, "c", "committed"), (6, "end", "x")]
+    assert [one.base_offset for one in headers(log) if one.is_control] == [3, 5]
+    assert [row.producer_id for row in log.aborted_transactions(0, 7)] == [1]
+    put(log, ("end", "y"))
+    compact(log, clean_to=7, now=NOW + 5)
+    assert log.aborted_transactions(0, 8) == []
+    horizons = {one.base_offset: one.delete_horizon for one in headers(log) if one.is_control}
+    assert horizons == {3: NOW + 1005, 5: None}
+    put(log, ("end", "z"))
+    compact(log, clean_to=8, now=NOW + 1005)
+    assert [one.base_offset for one in headers(log) if one.is_control] == [5]
+
+
+def test_an_aborted_transaction_behind_the_end_of_the_map_stays_known() -> None:
+    log = open_log(config=COMPACT)
+    put(log, *((f"key{number}", "x") for number in range(10)))
+    transaction(log, 1, 0, ("k", "aborted"), commit=False)
+    put(log, ("end", "x"))
+    done = compact(log, map_bytes=10)
+    assert done.end == 10
+    assert (10, "k", "aborted") not in rows(log)
+    assert [row.first_offset for row in log.aborted_transactions(0, 20)] == [10]
+
+
+# ---- what may be compacted
+
+
+def segmented(config: LogConfig, times: Sequence[int]) -> Log:
+    log = open_log(config=config)
+    for number, time in enumerate(times):
+        put(log, ("k", str(number)), time=time)
+        log.roll(time)
+    log.flush()
+    return log
+
+
+def test_neither_the_active_segment_nor_what_is_not_stable_nor_what_is_not_flushed() -> None:
+    log = segmented(COMPACT, [NOW] * 4)
+    assert section_of(log)[:2] == (0, 4)
+    assert section_of(log, stable=3)[:2] == (0, 3)
+    put(log, ("k", "x"), ("k", "y"))
+    assert section_of(log)[:2] == (0, 4)
+    log.roll(NOW)
+    assert section_of(log)[:2] == (0, 4)
+    log.flush()
+    assert section_of(log)[:2] == (0, 6)
+    assert section_of(log, stable=5)[:2] == (0, 4)
+    assert section_of(log, clean_to=4)[:2] == (4, 6)
+    assert section_of(log, clean_to=99)[:2] == (0, 6)
+    log.advance_log_start_offset(2)
+    assert section_of(log)[:2] == (2, 6)
+
+
+def test_young_segments_wait_and_overdue_ones_do_not() -> None:
+    waits = replace(COMPACT, min_compaction_lag_ms=100)
+    log = segmented(waits, [NOW, NOW + 50, NOW + 10])
+    assert section_of(log, now=NOW + 120)[:2] == (0, 1)
+    assert section_of(log, now=NOW + 150)[:2] == (0, 3)
+    soon = replace(COMPACT, max_compaction_lag_ms=100)
+    log.config = soon
+    assert not section_of(log, clean_to=1, now=NOW + 110).is_overdue
+    assert section_of(log, clean_to=1, now=NOW + 151).is_overdue
+    assert section_of(log, now=NOW + 101).is_due(replace(soon, min_cleanable_dirty_ratio=1.0))
+    assert (soon.max_segment_ms, COMPACT.max_segment_ms) == (100, COMPACT.segment_ms)
+
+
+def test_the_dirty_ratio_decides() -> None:
+    log = segmented(COMPACT, [NOW] * 4)
+    section = section_of(log, clean_to=3)
+    assert section.dirty_ratio == 0.25
+    assert section.is_due(replace(COMPACT, min_cleanable_dirty_ratio=0.2))
+    assert not section.is_due(replace(COMPACT, min_cleanable_dirty_ratio=0.25))
+    assert not section_of(log, clean_to=4).is_due(replace(COMPACT, min_cleanable_dirty_ratio=0.0))
+
+
+def test_groups_are_no_larger_than_a_segment_may_be() -> None:
+    log = segmented(COMPACT, [NOW] * 5)
+    size = log.closed_segments[0].size
+    found = groups(log.closed_segments, replace(COMPACT, segment_bytes=2 * size), 5)
+    assert [[each.base_offset for each in group] for group in found] == [[0, 1], [2, 3], [4]]
+    found = groups(log.closed_segments, replace(COMPACT, segment_index_bytes=24), 5)
+    assert [len(group) for group in found] == [2, 2, 1]
+    assert [len(group) for group in groups(log.closed_segments, COMPACT, 2**31 + 1)] == [4, 1]
+
+
+# ---- in steps
+
+
+def test_it_goes_on_where_it_stopped_while_the_log_grows() -> None:
+    log = segmented(COMPACT, [NOW] * 6)
+    cleaning = Cleaning(log, section_of(log), NOW, MAP_BYTES)
+    for number, _ in enumerate(cleaning.steps()):
+        put(log, ("new", str(number)))
+    assert cleaning.done is not None
+    assert rows(log)[:2] == [(5, "k", "5"), (6, "new", "0")]
+
+
+@pytest.mark.parametrize("shorten", ["truncate", "retention", "policy"])
+def test_it_is_stale_when_the_log_was_shortened(shorten: str) -> None:
+    log = segmented(replace(COMPACT, cleanup_policy="compact,delete", retention_bytes=0), [NOW] * 6)
+    cleaning = Cleaning(log, section_of(log), NOW, MAP_BYTES)
+    steps = cleaning.steps()
+    for _ in range(7):
+        next(steps)
+    assert not cleaning.is_stale
+    if shorten == "truncate":
+        log.truncate_to(5)
+    elif shorten == "retention":
+        assert log.delete_old_segments(NOW, 3) == 3
+    else:
+        log.config = LogConfig()
+    assert cleaning.is_stale
+    assert names(log, ".cleaned")
+    cleaning.abandon()
+    assert not names(log, ".cleaned")
+
+
+def test_a_map_that_is_full_ends_early_and_leaves_what_it_does_not_know() -> None:
+    log = segmented(COMPACT, [NOW] * 6)
+    done = compact(log, rolls=False, map_bytes=1)
+    assert done.end == 1
+    assert len(rows(log)) == 6
+    for clean_to in range(1, 6):
+        assert compact(log, clean_to=clean_to, rolls=False, map_bytes=1).end == clean_to + 1
+    assert rows(log) == [(5, "k", "5")]
+
+
+def test_on_the_operating_systems_files(tmp_path: object) -> None:
+    log = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, topic="t", partition=0)  # type: ignore[operator]
+    for number in range(50):
+        put(log, (f"k{number % 7}", "x" * 100), codec=list(Codec)[number % 5])
+        if number % 9 == 0:
+            log.roll(NOW)
+    compact(log)
+    before = rows(log)
+    assert len(before) == 7
+    log.close()
+    again = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, topic="t", partition=0, clean=True)  # type: ignore[operator]
+    assert rows(again) == before
+    assert again.log_end_offset == 50

@@ -69,6 +69,17 @@ class EpochCache:
         if (before and before[-1][1] < start_offset) or len(before) > 1:
             self._replace([(before[-1][0], start_offset), *self.entries[len(before) :]])
 
+    @property
+    def known_from(self) -> Offset | None:
+        """The first offset whose epoch is known; None when none is."""
+        return self.entries[0][1] if self.entries else None
+
+    def restore(self, forgotten: list[Entry]) -> None:
+        """Put epochs back that began before all others: records came back that had been deleted."""
+        if forgotten:
+            later = self.entries[1:] if self.entries and self.entries[0][0] == forgotten[-1][0] else self.entries
+            self._replace([*forgotten, *later])
+
     def clear(self) -> None:
         """Forget all epochs."""
         if self.entries:

@@ -17,12 +17,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import Epoch, Offset, TimestampMs
 from reference.protocol.records.batch import check_crc
 from reference.protocol.records.errors import RecordsError
 from reference.storage.config import LogConfig
 from reference.storage.disk import TEMPORARY, Disk
 from reference.storage.epoch_cache import EpochCache
+from reference.storage.epoch_lookup import NONE as NO_EPOCH
 from reference.storage.errors import CorruptFile
 from reference.storage.index_search import last_slot_up_to
 from reference.storage.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
@@ -82,6 +83,7 @@ def load(
         disk.sync_folder(folder)
     epochs.truncate_from_end(log_end)
     epochs.truncate_from_start(log_start)
+    recovery.restore_epochs(segments, log_start, log_end)
     recovery.rebuild_producers(segments, log_end)
     segments[-1].activate(config.segment_index_bytes)
     return Loaded(segments, log_start, log_end, recovery.recovered_bytes, recovery.lost_bytes)
@@ -224,6 +226,18 @@ class _Recovery:
         """Remove a segment's files for good."""
         self.lost_bytes += segment.size
         segment.remove()
+
+    def restore_epochs(self, segments: list[Segment], log_start: Offset, log_end: Offset) -> None:
+        """Epochs are forgotten when the log's start moves, for good; a crash may bring back the start before, and records."""
+        known_from = self.epochs.known_from
+        end = log_end if known_from is None else min(known_from, log_end)
+        forgotten: list[tuple[Epoch, Offset]] = []
+        for segment in segments:
+            if log_start < end and segment.base_offset < end:
+                for epoch, start in segment.epoch_starts(max(log_start, segment.base_offset), end):
+                    if epoch > (forgotten[-1][0] if forgotten else NO_EPOCH):
+                        forgotten.append((epoch, start))
+        self.epochs.restore(forgotten)
 
     # ---- producers
 

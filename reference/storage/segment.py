@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import Epoch, Offset, TimestampMs
 from reference.protocol.records.batch import HEADER_BYTES, LENGTH_END, BatchHeader, read_header, records_of
 from reference.protocol.records.errors import CorruptBatch
 from reference.storage.config import LogConfig
@@ -249,6 +249,14 @@ class Segment:
         for header in self._headers(position):
             offset = header.next_offset
         return offset
+
+    def epoch_starts(self, start: Offset, end: Offset) -> Iterator[tuple[Epoch, Offset]]:
+        """The leader epoch of each batch that has an offset from `start` up to `end`, and its first one. Errors: CorruptBatch."""
+        found = self.find(start)
+        for header in self._headers(found.position) if found is not None else ():
+            if header.base_offset >= end:
+                return
+            yield header.leader_epoch, max(start, header.base_offset)
 
     def _headers(self, position: int) -> Iterator[BatchHeader]:
         while position < self.file.size:

@@ -123,8 +123,6 @@ class LogMachine(RuleBasedStateMachine):
         self.sequences: dict[int, int] = {}
         self.high_watermark = 0
         """The highest that the log was told of; after a reload of its state it must not hear of a lower one than its end."""
-        self.deleted_below = 0
-        """The highest start that the log ever had: after a crash it may start lower, with what is forgotten of that."""
         self.started_over = False
         """Records below the log's start have gone: producers whose state went with them are not compared."""
         self.checkpoint = (0, 0)
@@ -404,7 +402,6 @@ class LogMachine(RuleBasedStateMachine):
         assert self.start <= self.log.log_start_offset <= high_watermark
         if self.log.log_start_offset > self.start:
             self.start = self.log.log_start_offset
-            self.deleted_below = max(self.deleted_below, self.start)
             self.started_over = True
 
     @precondition(lambda self: not self.keeps)
@@ -417,7 +414,7 @@ class LogMachine(RuleBasedStateMachine):
             return
         with contextlib.suppress(StorageError):
             self.log.advance_log_start_offset(target)
-        self.start, self.deleted_below = target, max(self.deleted_below, target)
+        self.start = target
         self.started_over = True
 
     @precondition(lambda self: not self.disk_is_full())
@@ -441,7 +438,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.truncate_fully_and_start_at(offset, self.now)
         self.history, self.written, self.sequences, self.started_over = [], [], {}, False
         self.clean_to = self.compacted_below = offset
-        self.start = self.end = self.deleted_below = offset
+        self.start = self.end = offset
         self.reloaded()
 
     # ---- ends
@@ -571,9 +568,9 @@ class LogMachine(RuleBasedStateMachine):
     def epochs_agree(self) -> None:
         if not hasattr(self, "log"):
             return
-        known = [stored for stored in self.visible() if stored.base >= self.deleted_below]
+        known = self.visible()
         for stored in known:
-            assert self.log.epoch_at(stored.base) == stored.epoch
+            assert self.log.epoch_at(max(stored.base, self.start)) == stored.epoch
         for epoch in {stored.epoch for stored in known}:
             later = [stored.base for stored in self.history if stored.epoch > epoch]
             found = self.log.end_offset_for_epoch(epoch)

@@ -48,6 +48,9 @@ def fuzz(
     by_history: Annotated[
         bool, typer.Option("--by-history", help="Look into no node: clients' histories alone convict.")
     ] = False,
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Keep each life's steps in traces/, for `tidegauge spec trace`.")
+    ] = False,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object that sums up, as the last line.")] = False,
 ) -> int:
@@ -75,6 +78,7 @@ def fuzz(
         mutant=mutant or None,
         until_found=until_found,
         by_history=by_history,
+        traces=traces,
     )
     progress = _Progress()
     summary = run(plan, progress)
@@ -128,6 +132,8 @@ def _print(summary: Summary) -> None:
     )
     steps = ", ".join(f"{name} × {count}" for name, count in said["actions"].items())
     print(f"steps of the specification: {steps or 'none'}; {said['pairs_of_actions']} pairs")
+    if said["actions_not_seen"]:
+        print(f"steps that were not seen: {', '.join(said['actions_not_seen'])}")
     for rule, count in said["permitted"].items():
         print(f"permitted: {rule} × {count}")
     for found in summary.found[:20]:

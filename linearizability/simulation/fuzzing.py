@@ -9,7 +9,7 @@ import platform
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.life import Outcome, live
-from linearizability.simulation.schedule import Schedule
+from linearizability.simulation.schedule import STEPS, Schedule
 from linearizability.simulation.shrink import shrink
 from linearizability.simulation.story import keep
 
@@ -48,6 +48,8 @@ class Plan:
     nodes: int = 1
     by_history: bool = False
     """Whether the clients' histories alone convict."""
+    traces: bool = False
+    """Whether each life's steps are kept, for `tidegauge spec trace`."""
 
 
 @dataclass
@@ -143,6 +145,7 @@ class Summary:
             "median_acknowledged_by_all": _median(life.safe for life in self.lives),
             "median_leader_changes": _median(life.leader_changes for life in self.lives),
             "actions": self.actions,
+            "actions_not_seen": [] if self.plan.nodes == 1 else [step for step in STEPS if step not in self.actions],
             "pairs_of_actions": len(self.pairs),
             "schedules_to_first": self.schedules_to_first,
             "seconds_to_first": self.seconds_to_first,
@@ -283,7 +286,10 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
     lives: list[Small] = []
     for seed in seeds:
         began = time.process_time()
-        outcome, _ = live(draw(seed, plan.mutant, plan.nodes), by_history=plan.by_history)
+        rows: list[dict[str, Any]] | None = [] if plan.traces else None
+        outcome, _ = live(draw(seed, plan.mutant, plan.nodes), by_history=plan.by_history, rows=rows)
+        if rows is not None:
+            write_rows(rows, plan.folder / "traces" / f"seed-{seed}")
         permitted: Counter[str] = Counter()
         if outcome.judgement is not None:
             for rule, reasons in outcome.judgement.permitted.items():
@@ -297,6 +303,12 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
         if plan.until_found and is_find(plan, outcome):
             break
     return lives
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]], folder: Path) -> None:
+    """One cluster's steps, in a folder of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cluster.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 # ---- one schedule, with its mutant

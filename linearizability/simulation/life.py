@@ -295,14 +295,17 @@ class Cluster:
 
 
 def live(
-    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False
-) -> tuple[Outcome, Trace]:
+    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False,
+    rows: list[dict[str, Any]] | None = None,
+) -> tuple[Outcome, Trace]:  # fmt: skip
     """Run one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs).
 
-    With `by_history` the invariants of nodes and replicas are not looked at: clients' histories alone convict.
+    With `by_history` the invariants of nodes and replicas are not looked at: clients' histories alone convict. `rows` takes
+    all steps of the specification that nodes tell, in order (`tidegauge spec trace` checks them).
     """
     cluster = Cluster(schedule, keep_trace, by_history)
     world = cluster.world
+    world.rows = rows
     outcome = Outcome(schedule, INVALID)
     try:
         cluster.live()

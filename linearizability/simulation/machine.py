@@ -594,6 +594,8 @@ class Machine:
             self._tell(f"{level}: {message}")
 
     def _on_action(self, action: str, row: Mapping[str, Any]) -> None:
+        if self._world.rows is not None:
+            self._world.rows.append({"action": action, **row})
         counts = self._world.counts
         counts[f"action {action}"] += 1
         if self._witness is None:

@@ -1,4 +1,4 @@
-"""Making a failing schedule small: fewer faults, clients, topics and settings, a shorter life, the same broken promise.
+"""Making a failing schedule small: fewer nodes, faults, clients, topics and settings, a shorter life, the same broken promise.
 
 Greedy and bounded: each step proposes simpler schedules, the first that still fails in the same way is taken. A schedule's
 streams of chance are named by client, connection and fault, so that what remains behaves as it did.
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from linearizability.simulation.schedule import Fault, Producer, Schedule
+from pydantic import ValidationError
+
+from linearizability.simulation.schedule import ONE_NODE_FAULTS, Fault, Producer, Schedule
 
 MAX_TRIALS = 300
 
@@ -36,6 +38,10 @@ def shrink(
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
     """Simpler schedules, the boldest first."""
+    for nodes in range(1, schedule.nodes):
+        fewer = with_fewer_nodes(schedule, nodes)
+        if fewer is not None:
+            yield fewer
     for name in ("faults", "clients", "topics"):
         for fewer in _fewer(getattr(schedule, name), 0 if name == "faults" else 1):
             yield _with(schedule, **{name: fewer})
@@ -57,6 +63,31 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
     for index, fault in enumerate(schedule.faults):
         for change in _simpler_fault(fault):
             yield _with(schedule, faults=_replaced(schedule.faults, index, _with(fault, **change)))
+
+
+def with_fewer_nodes(schedule: Schedule, nodes: int) -> Schedule | None:
+    """The same life with fewer nodes, without the faults that need the others; None where it cannot be."""
+    faults = [_on_fewer(fault, nodes) for fault in schedule.faults]
+    changed = schedule.model_dump() | {
+        "nodes": nodes,
+        "faults": [each.model_dump() for each in faults if each is not None],
+    }
+    try:
+        return Schedule.model_validate(changed)
+    except ValidationError:
+        return None
+
+
+def _on_fewer(fault: Fault, nodes: int) -> Fault | None:
+    """What is left of a fault; one node alone knows no roles and no steps to wait for."""
+    others = tuple(node for node in fault.others if node <= nodes)
+    if fault.node > nodes or (fault.others and not others):
+        return None
+    if nodes > 1:
+        return _with(fault, others=others)
+    if fault.kind not in ONE_NODE_FAULTS or fault.after:
+        return None
+    return _with(fault, node=0, role="", topic="", partition=0, others=())
 
 
 def _simpler_client(client: Any) -> Iterator[dict[str, Any]]:
@@ -81,6 +112,8 @@ def _simpler_fault(fault: Fault) -> Iterator[dict[str, Any]]:
         yield {"for_ms": fault.for_ms // 2}
     if fault.at_ms > 1:
         yield {"at_ms": fault.at_ms // 2}
+    if fault.wait_ms > 1:
+        yield {"wait_ms": fault.wait_ms // 2}
     if abs(fault.amount) > 1:
         yield {"amount": int(fault.amount / 2)}
 

@@ -66,6 +66,8 @@ class World:
         self.now_us = 0
         self.steps = 0
         self.trace = Trace(self, keep_trace)
+        self.rows: list[dict[str, Any]] | None = None
+        """All steps of the specification that nodes tell, in order (`spec/cluster_trace.py`), where somebody wants them."""
         self.counts: Counter[str] = Counter()
         """How often each kind of thing happened: messages, faults, answers by API and error."""
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []

@@ -71,14 +71,14 @@ def test_several_processes_give_the_same_lives(tmp_path: Path, capsys):
 
 def test_a_cluster_is_fuzzed_shrunk_and_drawn(tmp_path: Path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    arguments = ["fuzz", "--nodes", "3", "--mutant", "high-watermark-ahead", "--until-found", "--jobs", "1", "--json"]
+    arguments = ["fuzz", "--mutant", "kip-497", "--until-found", "--jobs", "1", "--json"]
     code, lines = run(arguments, capsys)
     said = json.loads(lines[-1])
     assert (code, said["nodes"], said["verdict"]) == (1, 3, "invalid")
     (found,) = said["violations"]
     folder = Path(found["folder"])
     small = read_schedule(folder / "schedule.json")
-    assert small.nodes == 3 and len(small.clients) == len(small.topics) == 1
+    assert 2 <= small.nodes <= 3 and len(small.clients) == len(small.topics) == 1
     diagram = (folder / "story.mmd").read_text()
     assert diagram.startswith("sequenceDiagram") and "VIOLATION" in diagram and "node1->>node2" in diagram
     assert json.loads((Path(said["folder"]) / "pairs.json").read_text()) is not None

@@ -18,7 +18,7 @@ from linearizability.simulation.schedule import (
     Schedule,
     read_schedule,
 )
-from linearizability.simulation.shrink import shrink
+from linearizability.simulation.shrink import shrink, with_fewer_nodes
 
 
 def test_a_schedule_survives_its_file(tmp_path: Path):
@@ -101,3 +101,17 @@ def test_shrinking_keeps_what_fails_and_drops_the_rest():
     assert small.clients[0].batches == 1
     assert trials <= 300
     json.loads(small.to_json())
+
+
+def test_shrinking_tries_fewer_nodes_and_drops_what_needs_the_others():
+    cut = Fault(at_ms=10, kind="cut", node=3, others=(4,), for_ms=5)
+    crash = Fault(at_ms=20, kind="crash", role="leader", topic="orders", node=2, for_ms=5)
+    lead = Fault(at_ms=30, kind="lead", topic="orders", others=(5, 1))
+    schedule = Schedule(nodes=5, faults=(cut, crash, lead))
+    three = with_fewer_nodes(schedule, 3)
+    assert three is not None and three.nodes == 3
+    assert [(fault.kind, fault.others) for fault in three.faults] == [("crash", ()), ("lead", (1,))]
+    alone = with_fewer_nodes(schedule, 1)
+    assert alone is not None and alone.faults == (), "the crash was of node 2"
+    small, _ = shrink(schedule, lambda candidate: any(fault.kind == "crash" for fault in candidate.faults))
+    assert small.nodes == 2

@@ -155,11 +155,12 @@ def expect_apart(broker: Broker, consumers: Sequence[Consumer]) -> None:
 
 def settle(
     *consumers: Consumer, wanted: set[Owned] | None = None, topics: Collection[Topic] = (), what: str = "",
-    within_s: float = SETTLED_WITHIN_S,
+    within_s: float = 0.0,
 ) -> None:  # fmt: skip
     """Let consumers beat until they are in one epoch, have said what they own, and own all that is wanted.
 
-    Wanted are all partitions of `topics`, unless others are given. At no time may two consumers hold one partition.
+    Wanted are all partitions of `topics`, unless others are given. At no time may two consumers hold one partition. It may
+    take 30 seconds, unless said.
     """
     broker = consumers[0].broker
     all_of = partitions_of(*topics) if wanted is None else wanted
@@ -174,7 +175,7 @@ def settle(
         together = said and len({one.epoch for one in consumers}) == 1 and sorted(owned) == sorted(all_of)
         return together and is_stable(broker, consumers[0].group)
 
-    broker.eventually(settled, told, within_s=within_s, every_s=BEAT_S)
+    broker.eventually(settled, told, within_s=within_s or SETTLED_WITHIN_S, every_s=BEAT_S)
     broker.saw(told)
 
 

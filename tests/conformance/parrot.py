@@ -31,7 +31,10 @@ class Parrot:
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         self.bootstrap = f"127.0.0.1:{self.port}"
-        self.answers = {"ApiVersions": self.api_versions, "Metadata": self.metadata, **YES, **(answers or {})}
+        itself: dict[str, Answer] = {
+            "ApiVersions": self.api_versions, "Metadata": self.metadata, "FindCoordinator": self.coordinate,
+        }  # fmt: skip
+        self.answers = itself | YES | (answers or {})
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -66,6 +69,16 @@ class Parrot:
                 ],
             )
             for asked in request.topics or []
+        ]
+
+    def coordinate(self, request: Any, response: Any, version: int) -> None:
+        """It coordinates everything."""
+        table = type(response)
+        if version < 4:
+            response.node_id, response.host, response.port = 1, "127.0.0.1", self.port
+            return
+        response.coordinators = [
+            table.Coordinator(key=key, node_id=1, host="127.0.0.1", port=self.port) for key in request.coordinator_keys
         ]
 
     def _accept(self) -> None:
@@ -139,18 +152,11 @@ def _listed(request: Any, response: Any, version: int) -> None:
     ]
 
 
-def _coordinated(request: Any, response: Any, version: int) -> None:
-    table = type(response)
-    response.host = "127.0.0.1"
-    response.coordinators = [table.Coordinator(key=key, host="127.0.0.1") for key in request.coordinator_keys]
-
-
 YES: dict[str, Answer] = {
     "CreateTopics": _created,
     "Produce": _produced,
     "Fetch": _fetched,
     "ListOffsets": _listed,
-    "FindCoordinator": _coordinated,
 }
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import conformance.broker
+import conformance.classic_groups
 import conformance.cluster
+import conformance.consumers
 from conformance.broker import Subject
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
@@ -56,6 +58,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "WHOLE_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conformance.classic_groups, "HELD_S", WAIT_S)
+    monkeypatch.setattr(conformance.consumers, "SETTLED_WITHIN_S", WAIT_S)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,67 @@
+"""What is asked of groups cannot be had by agreeing to everything: each requirement fails on a coordinator that does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import conformance.broker
+import conformance.classic_groups
+import conformance.cluster
+import conformance.consumers
+from conformance.broker import Subject
+from conformance.requirement import Entry, catalogue
+from conformance.results import Verdict
+from conformance.runner import addresses, judge
+from tests.conformance.agreeable import Agreeable
+from tests.conformance.test_can_fail import WAIT_S, hooks_of_all
+
+AREAS = ("GRP", "OFF", "CGH", "GAD")
+MET_BY_AGREEING = {
+    "GRP-03",
+    "GRP-25",
+    "GRP-45",
+    "GRP-46",
+    "OFF-02",
+    "OFF-20",
+    "OFF-21",
+    "OFF-23",
+    "OFF-24",
+    "CGH-06",
+    "GAD-13",
+}
+"""What this coordinator does: it gives ids, stores offsets, and repeats assignments. `test_can_fail` has others that do not."""
+TESTED = [
+    entry
+    for entry in catalogue().values()
+    if entry.test and entry.requirement.area in AREAS and entry.requirement.needs.nodes == 1
+]
+"""Those of several nodes are judged where nothing is replicated, by `test_can_fail`."""
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not come at once does not come."""
+    monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conformance.cluster, "WHOLE_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conformance.classic_groups, "HELD_S", WAIT_S)
+    monkeypatch.setattr(conformance.consumers, "SETTLED_WITHIN_S", WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def coordinator() -> Iterator[Agreeable]:
+    bird = Agreeable()
+    yield bird
+    bird.close()
+
+
+@pytest.mark.parametrize("entry", TESTED, ids=lambda entry: entry.requirement.id)
+def test_agreeing_to_everything_is_not_enough(entry: Entry, coordinator: Agreeable) -> None:
+    hurried = entry.requirement.model_copy(update={"deadline_s": 1.0})
+    subject = Subject(addresses(coordinator.bootstrap), "4.3.1", coordinator.ranges(), hooks_of_all())
+    judgement = judge(Entry(requirement=hurried, test=entry.test), subject)
+    met = entry.requirement.id in MET_BY_AGREEING
+    wanted = (Verdict.PASS, Verdict.TOLERATED) if met else (Verdict.FAIL,)
+    assert judgement.verdict in wanted, f"{judgement.verdict}: {judgement.reason} {judgement.traceback}"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from linearizability.bench.compaction import compaction
 from linearizability.bench.fuzz import fuzz
 from linearizability.bench.history import history
 
@@ -30,6 +31,11 @@ app.command(
     "fuzz",
     epilog="Examples:  tidegauge bench fuzz --resume  |  tidegauge bench fuzz --mutant kip-279 --seeds 3 --json",
 )(fuzz)
+
+app.command(
+    "compaction",
+    epilog="Examples:  tidegauge bench compaction  |  tidegauge bench compaction --case '1 KB, lz4' --megabytes 100 --json",
+)(compaction)
 
 
 @app.command(
@@ -99,3 +105,49 @@ def show(table: dict[str, object]) -> None:
             f"{spec}: first answer after {facts['seconds_to_first_answer']:.2f} s, {facts['resident_mb']:.0f} MB idle, "
             f"{facts['resident_mb_after']:.0f} MB after the load"
         )
+
+
+@app.command(
+    epilog="Examples:  tidegauge bench failover --against kafka:4.3.1:3  |  tidegauge bench failover --blow kill --json"
+)
+def failover(
+    target: Annotated[str, typer.Option(help="The cluster that is measured.")] = "reference:3",
+    against: Annotated[str, typer.Option(help="The cluster that it is compared with.")] = "kafka:4.3.1:3",
+    blow: Annotated[list[str] | None, typer.Option(help="kill, stop or freeze; may repeat. All by default.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each blow falls on each cluster.")] = 3,
+    json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
+) -> None:
+    """Take the leaders of two clusters away: time to a new leader, longest gap in acknowledgements, records lost (exit 1)."""
+    from linearizability.bench import failover as bench
+    from linearizability.results import new_run_folder
+    from linearizability.targets import TargetError
+
+    unknown = [name for name in blow or () if name not in bench.BLOWS]
+    if unknown:
+        raise typer.BadParameter(f"there is no blow '{unknown[0]}'; there are: {', '.join(bench.BLOWS)}")
+    folder = new_run_folder("bench", f"failover-{target}-against-{against}".replace(":", "-"))
+    blows = tuple(blow or bench.BLOWS)
+    try:
+        table = bench.compare(
+            target, against, blows, rounds, folder, lambda text: print(text, file=sys.stderr, flush=True)
+        )
+    except TargetError as error:
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(ENGINE_ERROR) from None
+    (folder / "bench.json").write_text(json.dumps(table, indent=1))
+    for row in table["rows"]:
+        for spec in (target, against):
+            found = row["medians"][spec]
+            typer.echo(
+                f"{row['blow']:7} {spec:16} new leader {found['new_leader_s']:6.2f} s, "
+                f"longest gap {found['longest_gap_s']:6.2f} s"
+            )
+        typer.echo(f"{'':7} ratio            {row['new_leader_s_ratio']:17.2f}, {row['longest_gap_s_ratio']:18.2f}")
+    for spec, records in table["records"].items():
+        typer.echo(f"{spec}: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in records.items()))
+    typer.echo(f"results: {folder}")
+    if json_:
+        rows = [{key: value for key, value in row.items() if key != "rounds"} for row in table["rows"]]
+        typer.echo(json.dumps({"folder": str(folder), "rows": rows, "records": table["records"]}))
+    if any(records["lost"] or records["doubled"] for records in table["records"].values()):
+        raise typer.Exit(1)

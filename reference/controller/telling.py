@@ -59,8 +59,10 @@ class Telling:
         moved = next((step for record in records if (step := self._step_of_broker(record)) is not None), None)
         if moved is not None:
             action, broker = moved
-            partitions = {name: self._after(record) for name, record in changed.items()}
-            yield action, {"args": {"broker": broker}, "partitions": partitions}
+            arguments = {"broker": broker}
+            if action == "RegisterBroker":
+                arguments["brokerEpoch"] = _broker_epoch(records)
+            yield action, {"args": arguments, "partitions": {name: self._after(each) for name, each in changed.items()}}
             return
         for name, record in changed.items():
             action, arguments = self._step_of_partition(record)
@@ -146,6 +148,10 @@ def _is_beyond(record: PartitionChangeRecord) -> bool:
         record.isr is not None or record.leader != NO_LEADER_CHANGE or record.eligible_leader_replicas is not None
     )
     return any(each is not None for each in reassigns) or not is_known
+
+
+def _broker_epoch(records: Sequence[Message]) -> int:
+    return next(record.broker_epoch for record in records if isinstance(record, RegisterBrokerRecord))
 
 
 def _first(record: PartitionRecord) -> Row:

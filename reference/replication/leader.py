@@ -116,7 +116,7 @@ class Leading(Readable):
         end_before = progress.end
         is_news = progress.take_fetch(fetch_offset, log_start, broker_epoch, self.log.log_end_offset, now)
         if is_news and self.trace is not None:
-            self.tell("AnswerFetch", leader=self.node, follower=follower, end=fetch_offset)
+            self.tell("AnswerFetch", leader=self.node, follower=follower, end=fetch_offset, brokerEpoch=broker_epoch)
         self.expand_isr(follower)
         if fetch_offset != end_before:
             self.advance_high_watermark(now)

@@ -10,12 +10,14 @@ import asyncio
 import base64
 import contextlib
 import fcntl
+import itertools
 import json
 import logging
 import os
 import random
 import signal
 import sys
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -157,13 +159,19 @@ def run_broker(configuration: ServerConfiguration) -> None:
 
 
 def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
-    """Write each specification-level step as a JSON line; None where no trace is asked for."""
+    """Write each specification-level step as a JSON line; None where no trace is asked for.
+
+    Each has a number in this life and the time of the machine's monotonic clock in microseconds, which is one for all nodes
+    of a machine: `spec/merging.py` puts their traces in one order.
+    """
     if path is None:
         return None
     file: IO[str] = open_files.enter_context(path.open("a", buffering=1, encoding="utf-8"))
+    numbers = itertools.count(1)
 
     def trace(action: str, arguments: Mapping[str, Any]) -> None:
-        file.write(json.dumps({"action": action, **arguments}, default=str) + "\n")
+        row = {"seq": next(numbers), "at": time.monotonic_ns() // 1000, "action": action, **arguments}
+        file.write(json.dumps(row, default=str) + "\n")
 
     return trace
 

@@ -1,0 +1,164 @@
+"""Kafka's kafka-consumer-groups and kafka-dump-log on the reference's groups: what an operator sees and does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linearizability.targets import open_target
+from tests.clients.members import ConfluentMember, Member, await_shares
+from tests.storage.dump import complaints, dump
+from tests.tools.conftest import Admin
+from tests.tools.jvm import Tools
+
+pytestmark = pytest.mark.java
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """The table that the tool prints: by the heads of its columns."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    at = next(number for number, words in enumerate(lines) if "GROUP" in words)
+    return [dict(zip(lines[at], words, strict=False)) for words in lines[at + 1 :]]
+
+
+def committed(admin: Admin, group: str) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> committed offset, as the tool describes a group."""
+    described = rows(admin("kafka-consumer-groups", "--describe", "--group", group).well())
+    return {(row["TOPIC"], int(row["PARTITION"])): int(row["CURRENT-OFFSET"]) for row in described}
+
+
+@contextmanager
+def two_members(admin: Admin, topic: str, group: str) -> Iterator[list[Member]]:
+    members: list[Member] = [ConfluentMember(admin.broker.bootstrap, topic, group, "range") for _ in range(2)]
+    try:
+        await_shares(members, [2, 2])
+        yield members
+    finally:
+        for member in members:
+            member.leave()
+
+
+class TestLiveGroup:
+    def test_state_members_and_offsets(self, admin: Admin) -> None:
+        topic = admin.topic("watched", partitions=4)
+        admin.produce(topic, "a", "b", "c")
+        with two_members(admin, topic, "watchers"):
+            (state,) = rows(admin("kafka-consumer-groups", "--describe", "--group", "watchers", "--state").well())
+            assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "2")
+            assert f"{admin.broker.bootstrap}" in " ".join(state.values())
+            told = admin("kafka-consumer-groups", "--describe", "--group", "watchers", "--members", "--verbose").well()
+            members = rows(told)
+            assert [row["#PARTITIONS"] for row in members] == ["2", "2"]
+            assert {row["CLIENT-ID"] for row in members} == {"rdkafka"}
+            shares = re.findall(r"watched:?\(?([\d,]+)", told)
+            assert sorted(partition for share in shares for partition in share.split(",")) == ["0", "1", "2", "3"]
+            listed = admin("kafka-consumer-groups", "--list", "--state", "Stable").well()
+            assert "watchers" in listed.split()
+            assert "watchers" not in admin("kafka-consumer-groups", "--list", "--state", "Empty").well().split()
+            typed = rows(admin("kafka-consumer-groups", "--list", "--type").well())
+            assert {"GROUP": "watchers", "TYPE": "Classic"}.items() <= next(
+                row for row in typed if row["GROUP"] == "watchers"
+            ).items()
+
+    def test_what_is_refused_while_it_lives(self, admin: Admin) -> None:
+        topic = admin.topic("in-use", partitions=4)
+        admin.produce(topic, "a")
+        with two_members(admin, topic, "users"):
+            deleted = admin("kafka-consumer-groups", "--delete", "--group", "users")
+            assert "GroupNotEmptyException" in deleted.out + deleted.errors
+            offsets = admin("kafka-consumer-groups", "--delete-offsets", "--group", "users", "--topic", topic)
+            assert "subscribed" in offsets.out + offsets.errors
+            reset = admin(
+                "kafka-consumer-groups",
+                "--reset-offsets",
+                "--group",
+                "users",
+                "--topic",
+                topic,
+                "--to-earliest",
+                "--execute",
+            )
+            assert "inactive" in reset.out + reset.errors
+
+
+class TestEmptyGroup:
+    def test_offsets_are_reset_and_deleted(self, admin: Admin) -> None:
+        topic = admin.topic("rewound", partitions=2)
+        admin.produce(topic, *"abcdef")
+        ends = admin.offsets(topic)
+        reset = ("kafka-consumer-groups", "--reset-offsets", "--group", "rewinders", "--topic")
+        admin(*reset, topic, "--to-latest", "--execute").well()
+        assert committed(admin, "rewinders") == {(topic, partition): end for partition, end in ends.items()}
+        admin(*reset, f"{topic}:0", "--to-offset", 0, "--execute").well()
+        assert committed(admin, "rewinders")[topic, 0] == 0
+        (state,) = rows(admin("kafka-consumer-groups", "--describe", "--group", "rewinders", "--state").well())
+        assert (state["STATE"], state["#MEMBERS"]) == ("Empty", "0")
+        admin("kafka-consumer-groups", "--delete-offsets", "--group", "rewinders", "--topic", f"{topic}:0").well()
+        assert {*committed(admin, "rewinders")} == {(topic, 1)}
+
+    def test_a_group_is_deleted(self, admin: Admin) -> None:
+        topic = admin.topic("left")
+        admin(
+            "kafka-consumer-groups",
+            "--reset-offsets",
+            "--group",
+            "leavers",
+            "--topic",
+            topic,
+            "--to-latest",
+            "--execute",
+        ).well()
+        assert "leavers" in admin("kafka-consumer-groups", "--list").well().split()
+        admin("kafka-consumer-groups", "--delete", "--group", "leavers").well()
+        assert "leavers" not in admin("kafka-consumer-groups", "--list").well().split()
+        again = admin("kafka-consumer-groups", "--delete", "--group", "leavers")
+        assert "GroupIdNotFoundException" in again.out + again.errors
+        gone = admin("kafka-consumer-groups", "--describe", "--group", "leavers")
+        assert "Group leavers not found" in gone.out
+
+
+def offsets_logs(folder: Path) -> list[Path]:
+    return [log for log in sorted(folder.rglob("__consumer_offsets-*/*.log")) if log.stat().st_size]
+
+
+def test_the_tool_decodes_what_groups_write(tools: Tools, tmp_path: Path) -> None:
+    """Members, an assignment, offsets with metadata, and their removal, in Kafka's own record formats."""
+    with open_target("reference:1", folder=tmp_path) as target:
+        admin = Admin(tools, target)
+        topic = admin.topic("decoded", partitions=4)
+        admin.produce(topic, "a", "b")
+        where = ("--group", "decoders", "--topic", topic)
+        admin("kafka-consumer-groups", "--reset-offsets", *where, "--to-latest", "--execute").well()
+        with two_members(admin, topic, "decoders"):
+            pass
+        admin("kafka-consumer-groups", "--delete", "--group", "decoders").well()
+        target.stop(1)
+        text = dump(offsets_logs(tmp_path), "--offsets-decoder")
+    assert complaints(text) == []
+    groups = [value for key, value in records(text) if key == {"type": "2", "data": {"group": "decoders"}}]
+    generations = [value["data"]["generation"] for value in groups[:-1] if value is not None]
+    assert generations == sorted({*generations})
+    assert groups[-1] is None, "its removal"
+    two = next(members for value in groups if value is not None and len(members := value["data"]["members"]) == 2)
+    assert [each["clientId"] for each in two] == ["rdkafka", "rdkafka"]
+    assert all(each["assignment"] and each["subscription"] for each in two)
+    offsets = [
+        (key["data"]["partition"], None if value is None else value["data"]["offset"])
+        for key, value in records(text)
+        if key["type"] == "1" and key["data"]["topic"] == topic
+    ]
+    kept, removed = dict(offsets[:4]), dict(offsets[-4:])
+    assert ({*kept}, sum(offset or 0 for offset in kept.values())) == ({0, 1, 2, 3}, 2)
+    assert removed == dict.fromkeys(range(4)), "removed with their group"
+
+
+def records(text: str) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """The keys and values that the tool printed."""
+    found = re.findall(r"key: (\{.*\}) payload: (\{.*\}|<DELETE>)$", text, re.MULTILINE)
+    return [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in found]

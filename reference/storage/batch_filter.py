@@ -32,7 +32,7 @@ from reference.protocol.records.compression import compress
 from reference.storage.answers import LastWritten
 from reference.storage.cleaned_transactions import CleanedTransactions
 from reference.storage.offset_map import OffsetMap, record_bytes
-from reference.storage.record_outline import Outline, outlines, timestamp_delta, with_timestamp_delta
+from reference.storage.record_outline import Outline, outlines, with_timestamp_delta
 from reference.storage.segment import StoredBatch
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -86,7 +86,7 @@ class BatchFilter:
         horizon = header.delete_horizon
         are_tombstones_due = horizon is not None and horizon <= self._now
         for row in outlines(data, header.record_count):
-            _, _, delta, key, has_value = row
+            _, _, _, delta, key, has_value = row
             offset = base + delta
             if offset < end and (
                 key is None or last.get(key, offset) > offset or (are_tombstones_due and not has_value)
@@ -126,14 +126,10 @@ class BatchFilter:
         kept = [*outlines(data, header.record_count)] if rows is None else rows
         base = header.base_timestamp
         if not header.is_log_append_time:
-            deltas = [timestamp_delta(data, row[0]) for row in kept]
-            header = header._replace(max_timestamp=base + max(deltas))
+            header = header._replace(max_timestamp=base + max(row[2] for row in kept))
         if needs_horizon and header.delete_horizon is None:
             horizon = self._now + self._delete_retention_ms
-            records = b"".join(
-                with_timestamp_delta(data, row[0], row[1], base + timestamp_delta(data, row[0]) - horizon)
-                for row in kept
-            )
+            records = b"".join(with_timestamp_delta(data, row[0], row[1], base + row[2] - horizon) for row in kept)
             header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon)
         else:
             records = b"".join(data[row[0] : row[1]] for row in kept)

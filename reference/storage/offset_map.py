@@ -45,7 +45,7 @@ class OffsetMap:
         header, last, start = batch.header, self.last, self.start
         check_crc(batch.data, header)
         base = header.base_offset
-        for _, _, delta, key, _ in outlines(record_bytes(batch), header.record_count):
+        for _, _, _, delta, key, _ in outlines(record_bytes(batch), header.record_count):
             if key is not None and base + delta >= start:
                 if key not in last:
                     self._key_bytes += len(key)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.varint import VARLONG_BYTES, in_64_bits, read_raw, varint
 
-Outline = tuple[int, int, int, bytes | None, bool]
-"""Where a record begins and ends, its offset delta, its key, and whether it has a value.
+Outline = tuple[int, int, int, int, bytes | None, bool]
+"""Where a record begins and ends, its timestamp and offset deltas, its key, and whether it has a value.
 
 A plain tuple: one is made for every record of a log, and a named one would take twice the time.
 """
@@ -34,9 +34,14 @@ def outlines(data: bytes, count: int) -> Iterator[Outline]:
                     size, position = read_raw(data, start)
             end = position + (size >> 1)
             position += 1
-            while data[position] >= 0x80:
-                position += 1
+            timestamp = data[position]
             position += 1
+            if timestamp >= 0x80:
+                if (more := data[position]) < 0x80:
+                    timestamp += (more << 7) - 0x80
+                    position += 1
+                else:
+                    timestamp, position = read_raw(data, position - 1, VARLONG_BYTES)
             offset = data[position]
             position += 1
             if offset >= 0x80:
@@ -54,22 +59,12 @@ def outlines(data: bytes, count: int) -> Iterator[Outline]:
             else:
                 key = data[position : position + (key_size >> 1)]
                 position += key_size >> 1
-            value_size = data[position]
-            while data[position] >= 0x80:
-                position += 1
-            yield start, end, offset >> 1, key, not value_size & 1
+            yield start, end, (timestamp >> 1) ^ -(timestamp & 1), offset >> 1, key, not data[position] & 1
             position = end
     except IndexError:
         raise InvalidRecord(f"record {index} of {count} is cut off") from None
     if position != len(data):
         raise InvalidRecord(f"the {count} records end at {position} of {len(data)} bytes")
-
-
-def timestamp_delta(data: bytes, start: int) -> int:
-    """The timestamp delta of the record that begins here."""
-    _, position = read_raw(data, start)
-    raw, _ = read_raw(data, position + 1, VARLONG_BYTES)
-    return (raw >> 1) ^ -(raw & 1)
 
 
 def with_timestamp_delta(data: bytes, start: int, end: int, delta: int) -> bytes:

@@ -28,7 +28,7 @@ def list_groups(groups: Mapping[GroupId, Group], request: ListGroupsRequest) -> 
             group_id=group.id,
             protocol_type=group.protocol_type or "",
             group_state=group.state_name,
-            group_type=group.type,
+            group_type=group.type.lower(),
         )
         for group in groups.values()
         if (not states or group.state_name.lower() in states) and (not types or group.type.lower() in types)

@@ -40,9 +40,9 @@ def test_a_list_tells_what_each_group_is() -> None:
     listed = {each.group_id: each for each in list_groups(three_groups().shard.groups, ListGroupsRequest())}
     told = {id: (each.protocol_type, each.group_state, each.group_type) for id, each in listed.items()}
     assert told == {
-        "offsets only": ("", "Empty", "Classic"),
-        "g": ("consumer", "Stable", "Classic"),
-        "workers": ("connect", "CompletingRebalance", "Classic"),
+        "offsets only": ("", "Empty", "classic"),
+        "g": ("consumer", "Stable", "classic"),
+        "workers": ("connect", "CompletingRebalance", "classic"),
     }
 
 

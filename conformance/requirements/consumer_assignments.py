@@ -32,11 +32,9 @@ GROUPS = 60
     "CGH-09",
     level=MUST,
     source="KIP-848; CurrentAssignmentBuilder",
-    sentence="When a second member joins the first is told to give up partitions, and the second gets them only after the "
-    "first said "
-    "that it did: no partition is in two current assignments.",
-    accepted="while the first has not said so the second holds none of them, however often it beats; then both hold their "
-    "share",
+    sentence="When a second member joins the first is told to give up partitions, and the second gets them only after the first "
+    "said that it did: no partition is in two current assignments.",
+    accepted="while the first has not said so the second holds none of them, however often it beats; then both hold their share",
     since=SINCE,
     apis=HEARTBEAT,
     deadline_s=60,
@@ -87,10 +85,8 @@ def leaving(broker: Broker) -> None:
     level=MUST,
     source="KIP-848, KIP-345; GroupMetadataManager.consumerGroupLeave (static)",
     sentence="A static member that leaves for a while (epoch -2) keeps its partitions: nobody else gets them, and who joins "
-    "with its "
-    "instance id gets them, under a new member id and with no new group epoch.",
-    accepted="epoch -2 in the answer; the other one holds what it held; the same partitions for the one that comes back, in "
-    "the "
+    "with its instance id gets them, under a new member id and with no new group epoch.",
+    accepted="epoch -2 in the answer; the other one holds what it held; the same partitions for the one that comes back, in the "
     "same epoch",
     since=SINCE,
     apis=STATIC,
@@ -120,9 +116,8 @@ def away_for_a_while(broker: Broker) -> None:
     "CGH-12",
     level=MUST,
     source="KIP-848, KIP-345; ConsumerGroup.getOrMaybeSubscribeStaticConsumerMember",
-    sentence="Who joins with the instance id of a member that is there is refused with UNRELEASED_INSTANCE_ID; another "
-    "member id than "
-    "the one that has it is FENCED_INSTANCE_ID; an instance id that nobody has is UNKNOWN_MEMBER_ID.",
+    sentence="Who joins with the instance id of a member that is there is refused with UNRELEASED_INSTANCE_ID; another member "
+    "id than the one that has it is FENCED_INSTANCE_ID; an instance id that nobody has is UNKNOWN_MEMBER_ID.",
     accepted="111, 82 and 25; the one that is there goes on, and after it left for good the instance id is free",
     since=SINCE,
     apis=STATIC,
@@ -159,9 +154,8 @@ def grow(broker: Broker, topic: Topic, partitions: int) -> Topic:
     level=MUST,
     source="KIP-848; GroupMetadataManager.hasMemberSubscriptionChanged, TopicMetadata",
     sentence="Another subscription, or another number of partitions, makes a new group epoch and a new assignment.",
-    accepted="the partitions of a second topic once it is subscribed to, those that were added, and none of the first once "
-    "it is "
-    "not; the epoch is higher after each",
+    accepted="the partitions of a second topic once it is subscribed to, those that were added, and none of the first once it "
+    "is not; the epoch is higher after each",
     since=SINCE,
     apis=HEARTBEAT,
     deadline_s=90,
@@ -191,8 +185,7 @@ def changes(broker: Broker) -> None:
     source="KIP-848; uniform and range assignors",
     sentence="Once a group is stable every partition of every subscribed topic belongs to exactly one member, and to one that "
     "subscribes to its topic.",
-    accepted="with three members of different subscriptions and three topics: all partitions, each with a subscriber, with "
-    "each "
+    accepted="with three members of different subscriptions and three topics: all partitions, each with a subscriber, with each "
     "assignor",
     since=SINCE,
     apis=HEARTBEAT,
@@ -220,11 +213,9 @@ def complete(broker: Broker) -> None:
     "CGH-24",
     level=MUST,
     source="KIP-848; SubscribedTopicRegex",
-    sentence="A regular expression subscribes to all topics whose whole names match, also to those that come later, and adds "
-    "to the "
-    "names that the member tells.",
-    accepted="the matching topics and the named one; not those of which only a part matches; a later one once the broker "
-    "looked "
+    sentence="A regular expression subscribes to all topics whose whole names match, also to those that come later, and adds to "
+    "the names that the member tells.",
+    accepted="the matching topics and the named one; not those of which only a part matches; a later one once the broker looked "
     "again",
     since=SINCE,
     apis=REGEX,
@@ -247,11 +238,9 @@ def expressions(broker: Broker) -> None:
     "CGH-25",
     level=MUST,
     source="KIP-848; UniformAssignor, RangeAssignor",
-    sentence="`uniform` gives the members equal shares and moves no more than it must; `range` gives the same partition "
-    "numbers of "
-    "equal topics to the same member.",
-    accepted="uniform: shares that differ by one at most, and when a third joins nobody gets anything new but the third; "
-    "range: "
+    sentence="`uniform` gives the members equal shares and moves no more than it must; `range` gives the same partition numbers "
+    "of equal topics to the same member.",
+    accepted="uniform: shares that differ by one at most, and when a third joins nobody gets anything new but the third; range: "
     "partition n of both topics has one owner",
     since=SINCE,
     apis=HEARTBEAT,

@@ -89,9 +89,8 @@ def share(broker: Broker, old: OldConsumer, new: Consumer) -> None:
     "CGH-17",
     level=SHOULD,
     source="KIP-848, migration; GroupMetadataManager.classicGroupJoin, getOrMaybeCreatePersistedConsumerGroup",
-    sentence="An empty group of one kind becomes one of the other when a member of that joins, and keeps its offsets; a "
-    "classic member "
-    "whose protocols the new kind does not know is refused in a group with members.",
+    sentence="An empty group of one kind becomes one of the other when a member of that joins, and keeps its offsets; a classic "
+    "member whose protocols the new kind does not know is refused in a group with members.",
     accepted="classic to new and back, with the same offset each time; INCONSISTENT_GROUP_PROTOCOL(23) for the type connect",
     since=SINCE,
     apis=DESCRIBE,
@@ -118,11 +117,9 @@ def empty_groups(broker: Broker) -> None:
     level=SHOULD,
     source="KIP-848, online migration; group.consumer.migration.policy",
     sentence="A new member joins a classic group of consumers without stopping it: the classic member is told to join again, "
-    "gives up "
-    "its part, and both share the partitions; each commits in its own way.",
+    "gives up its part, and both share the partitions; each commits in its own way.",
     accepted="never one partition with both; in the end all partitions, some with each; ConsumerGroupDescribe tells who is "
-    "which; "
-    "commits with generation and with epoch",
+    "which; commits with generation and with epoch",
     since=SINCE,
     apis=DESCRIBE | {"ConsumerGroupDescribe": 1},
     configs={"group.consumer.migration.policy": "bidirectional"},
@@ -152,12 +149,10 @@ def upgraded_alive(broker: Broker) -> None:
     "CGH-35",
     level=SHOULD,
     source="KIP-848, online downgrade; GroupMetadataManager.convertToClassicGroup",
-    sentence="A classic member joins a group of new members, and when the last new one leaves the group is classic: the "
-    "classic member "
-    "goes on alone.",
+    sentence="A classic member joins a group of new members, and when the last new one leaves the group is classic: the classic "
+    "member goes on alone.",
     accepted="they share the partitions; after the leave ConsumerGroupDescribe says GROUP_ID_NOT_FOUND(69), and the classic "
-    "member "
-    "joins again, leads, and assigns all",
+    "member joins again, leads, and assigns all",
     since=SINCE,
     apis=DESCRIBE,
     configs={"group.consumer.migration.policy": "bidirectional"},
@@ -187,8 +182,7 @@ def downgraded_alive(broker: Broker) -> None:
     level=MUST,
     source="KIP-848; GroupMetadataManager.validateOnlineUpgrade",
     sentence="A classic group of another protocol type with members is no place for a consumer: GROUP_ID_NOT_FOUND, and its "
-    "members do "
-    "not notice.",
+    "members do not notice.",
     accepted="GROUP_ID_NOT_FOUND(69); NONE(0) for the members' heartbeats; once they left the group can be of consumers",
     since=SINCE,
     apis=HEARTBEAT,
@@ -210,9 +204,8 @@ def groups_of_workers(broker: Broker) -> None:
     "CGH-37",
     level=SHOULD,
     source="KIP-848; group.consumer.migration.policy",
-    sentence="Where the migration policy is `disabled` the two kinds do not mix: while there are members a consumer is "
-    "refused in a "
-    "classic group.",
+    sentence="Where the migration policy is `disabled` the two kinds do not mix: while there are members a consumer is refused "
+    "in a classic group.",
     accepted="GROUP_ID_NOT_FOUND(69) for the consumer; the classic member does not notice; an empty group still changes its "
     "kind",
     since=SINCE,
@@ -238,8 +231,7 @@ def no_mixing(broker: Broker) -> None:
     level=SHOULD,
     source="KIP-848; GroupMetadataManager.classicGroupLeaveToConsumerGroup, validateClassicGroupHeartbeat",
     sentence="In a group of new members the classic Heartbeat and SyncGroup with a new member's id are UNKNOWN_MEMBER_ID; "
-    "LeaveGroup "
-    "removes that member, as an administrator does.",
+    "LeaveGroup removes that member, as an administrator does.",
     accepted="UNKNOWN_MEMBER_ID(25) twice, with no harm; NONE(0) for LeaveGroup, and the other one holds all partitions",
     since=SINCE,
     apis=HEARTBEAT | {"LeaveGroup": 3},

@@ -48,11 +48,9 @@ SET = 0
     level=MUST,
     source="KIP-848; group.consumer.session.timeout.ms; GroupMetadataManager.scheduleConsumerGroupSessionTimeout",
     sentence="A member that is silent for the session timeout is put out: its partitions go to the others, and its next "
-    "heartbeat is "
-    "UNKNOWN_MEMBER_ID.",
+    "heartbeat is UNKNOWN_MEMBER_ID.",
     accepted="with 3 seconds: the other member, which beats, holds all partitions, not before; UNKNOWN_MEMBER_ID(25) for the "
-    "silent "
-    "one",
+    "silent one",
     since=SINCE,
     apis=HEARTBEAT,
     configs=SHORT_SESSIONS,
@@ -74,9 +72,8 @@ def silent_members(broker: Broker) -> None:
     "CGH-29",
     level=MUST,
     source="KIP-848; GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout",
-    sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, "
-    "however often "
-    "it beats, and the others get its partitions.",
+    sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, however "
+    "often it beats, and the others get its partitions.",
     accepted="with 2 seconds: the newcomer holds all partitions, not before; UNKNOWN_MEMBER_ID(25) for the other one",
     since=SINCE,
     apis=HEARTBEAT,
@@ -117,9 +114,8 @@ def request_that_says_nothing(consumer: Consumer) -> ConsumerGroupHeartbeatReque
     "CGH-30",
     level=SHOULD,
     source="KIP-848; group.consumer.max.size",
-    sentence="A group of group.consumer.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; a place that becomes "
-    "free can be "
-    "taken.",
+    sentence="A group of group.consumer.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; a place that becomes free "
+    "can be taken.",
     accepted="GROUP_MAX_SIZE_REACHED(81) for a third member of two; NONE(0) after one left; the members go on",
     since=SINCE,
     apis=HEARTBEAT,
@@ -142,9 +138,8 @@ def largest_size(broker: Broker) -> None:
     "CGH-31",
     level=SHOULD,
     source="KIP-848; GroupConfig, consumer.heartbeat.interval.ms",
-    sentence="A group can have a heartbeat interval of its own, set as a configuration of the group; its members are told "
-    "it, and "
-    "other groups' are not.",
+    sentence="A group can have a heartbeat interval of its own, set as a configuration of the group; its members are told it, "
+    "and other groups' are not.",
     accepted="the interval that was set, for this group; group.consumer.heartbeat.interval.ms for another one",
     since=SINCE,
     apis=HEARTBEAT | {"IncrementalAlterConfigs": 0},
@@ -180,11 +175,10 @@ def expect_going_on(broker: Broker, consumers: list[Consumer], epoch: int, held:
     "CGH-32",
     level=MUST,
     source="KIP-848; GroupCoordinatorService.onElection",
-    sentence="A group survives the end of its coordinator: its members go on with the next one, in their epoch, with what "
-    "they hold.",
-    accepted="after the coordinator's kill -9: the same epochs, members and partitions; commits in the same epoch; a "
-    "newcomer gets "
-    "its share",
+    sentence="A group survives the end of its coordinator: its members go on with the next one, in their epoch, with what they "
+    "hold.",
+    accepted="after the coordinator's kill -9: the same epochs, members and partitions; commits in the same epoch; a newcomer "
+    "gets its share",
     since=SINCE,
     apis=DESCRIBE,
     nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,

@@ -114,9 +114,8 @@ def impossible_epochs(broker: Broker) -> None:
     "CGH-04",
     level=MUST,
     source="KIP-848; group.consumer.assignors",
-    sentence="An assignor that the broker does not have is refused with UNSUPPORTED_ASSIGNOR; `uniform` and `range` are "
-    "there, and "
-    "who names none gets one.",
+    sentence="An assignor that the broker does not have is refused with UNSUPPORTED_ASSIGNOR; `uniform` and `range` are there, "
+    "and who names none gets one.",
     accepted="UNSUPPORTED_ASSIGNOR(112) for another name and the empty one; assignments with uniform, range and without a name",
     since=SINCE,
     apis=HEARTBEAT,
@@ -137,8 +136,7 @@ def assignors(broker: Broker) -> None:
     source="KIP-848, KIP-1082; ConsumerGroupHeartbeatResponse schema",
     sentence="The first heartbeat is answered with a member id (from v1 on the one that the client chose, before one of the "
     "broker's), an epoch above 0, an interval and an assignment.",
-    accepted="in every version: NONE(0), the id, an epoch of 1 or more, group.consumer.heartbeat.interval.ms (5000), and in "
-    "the "
+    accepted="in every version: NONE(0), the id, an epoch of 1 or more, group.consumer.heartbeat.interval.ms (5000), and in the "
     "end all partitions; any text that the client chose is its id",
     since=SINCE,
     apis=HEARTBEAT,
@@ -192,9 +190,8 @@ def short_and_full(broker: Broker) -> None:
     "CGH-07",
     level=MUST,
     source="KIP-848; ConsumerGroup.getOrMaybeCreateMember; GroupMetadataManager.consumerGroup",
-    sentence="A heartbeat with an epoch, or a leave, of a member that the group does not know is UNKNOWN_MEMBER_ID; in a "
-    "group that "
-    "does not exist it is GROUP_ID_NOT_FOUND.",
+    sentence="A heartbeat with an epoch, or a leave, of a member that the group does not know is UNKNOWN_MEMBER_ID; in a group "
+    "that does not exist it is GROUP_ID_NOT_FOUND.",
     accepted="UNKNOWN_MEMBER_ID(25) and GROUP_ID_NOT_FOUND(69), for epochs 1 and 5 and for leaving",
     since=SINCE,
     apis=HEARTBEAT,
@@ -215,8 +212,7 @@ def unknown_members(broker: Broker) -> None:
     level=MUST,
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
     sentence="A heartbeat with an epoch above the member's, or below it, is FENCED_MEMBER_EPOCH; but one with the epoch just "
-    "before, "
-    "that owns no more than is assigned, is answered anew: its answer was lost.",
+    "before, that owns no more than is assigned, is answered anew: its answer was lost.",
     accepted="FENCED_MEMBER_EPOCH(110) above, two below, and one before with partitions that are not its own; NONE(0) with the "
     "epoch and assignment of now for the one before; the member goes on",
     since=SINCE,
@@ -259,9 +255,8 @@ def fenced_epochs(broker: Broker) -> None:
     "CGH-14",
     level=MUST,
     source="KIP-848; ConsumerGroup.validateOffsetCommit, validateOffsetFetch",
-    sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, as "
-    "nobody's member "
-    "UNKNOWN_MEMBER_ID; its commit below v9, which cannot tell an epoch, is UNSUPPORTED_VERSION.",
+    sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, as nobody's "
+    "member UNKNOWN_MEMBER_ID; its commit below v9, which cannot tell an epoch, is UNSUPPORTED_VERSION.",
     accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is told; who is nobody's member can fetch",
     since=SINCE,
     apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS, "OffsetFetch": EPOCHS_IN_COMMITS},
@@ -315,8 +310,7 @@ def bad_expressions(broker: Broker) -> None:
     level=MUST,
     source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat",
     sentence="A member that joins again with its id, as after it was fenced, is the same member: it gets an assignment anew, "
-    "and "
-    "counts once.",
+    "and counts once.",
     accepted="an epoch that is not lower, and in the end all partitions to the two members there are",
     since=SINCE,
     apis=DESCRIBE,
@@ -338,11 +332,9 @@ def joining_again(broker: Broker) -> None:
     level=MUST,
     source="KIP-848; ConsumerGroupDescribeResponse schema",
     sentence="ConsumerGroupDescribe tells a group's state, epochs, assignor, and of each member its epoch, client, "
-    "subscription, what "
-    "it owns and what it is to own.",
-    accepted="Stable, with group and assignment epoch those of the members, uniform, each member's own partitions by topic "
-    "id and "
-    "name, client id and host; Empty once all have left",
+    "subscription, what it owns and what it is to own.",
+    accepted="Stable, with group and assignment epoch those of the members, uniform, each member's own partitions by topic id "
+    "and name, client id and host; Empty once all have left",
     since=SINCE,
     apis=DESCRIBE,
 )
@@ -404,8 +396,7 @@ def spared_offsets(broker: Broker) -> None:
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
     sentence="Members that lie about what they own or about their epoch, and strangers, do no harm: the others keep what they "
     "hold, in their epoch.",
-    accepted="after heartbeats with others' partitions, unknown topics, wrong epochs and unknown members: the same "
-    "assignments, "
+    accepted="after heartbeats with others' partitions, unknown topics, wrong epochs and unknown members: the same assignments, "
     "epochs and members",
     since=SINCE,
     apis=DESCRIBE,

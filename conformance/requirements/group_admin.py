@@ -79,9 +79,8 @@ def describe_unknown(broker: Broker) -> None:
     "GAD-02",
     level=MUST,
     source="ClassicGroup.describe, describeNoMetadata",
-    sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, "
-    "metadata and "
-    "assignment; in other states the members are told without metadata.",
+    sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, metadata "
+    "and assignment; in other states the members are told without metadata.",
     accepted="Stable with each member's own bytes; PreparingRebalance and CompletingRebalance with members, no protocol and no "
     "metadata; Empty with no members; in every version",
 )
@@ -128,9 +127,8 @@ def expect_without_metadata(broker: Broker, group: Group, state: str, members: i
     "GAD-03",
     level=MUST,
     source="KIP-518, KIP-848; GroupCoordinatorService.listGroups",
-    sentence="ListGroups tells every group that the broker coordinates, with its protocol type, from v4 on its state, from "
-    "v5 on its "
-    "type; it can be asked for some states and types, in whatever case, and an unknown one is that of no group.",
+    sentence="ListGroups tells every group that the broker coordinates, with its protocol type, from v4 on its state, from v5 "
+    "on its type; it can be asked for some states and types, in whatever case, and an unknown one is that of no group.",
     accepted="a stable, an empty and a rebalancing group, each once, and those of the filters only",
 )
 def listed_groups(broker: Broker) -> None:
@@ -185,12 +183,10 @@ def everywhere(broker: Broker, **options: Any) -> dict[str, Any]:
     "GAD-04",
     level=MUST,
     source="KIP-229; ClassicGroup.validateDeleteGroup",
-    sentence="DeleteGroups removes groups without members, and their offsets; one with members is NON_EMPTY_GROUP, an "
-    "unknown one "
-    "GROUP_ID_NOT_FOUND, each by itself.",
-    accepted="68, 69 and NONE(0) in one request, in every version; the removed one is Dead, has no offsets, is not listed, "
-    "and can be "
-    "used anew from generation 1; the one with members goes on",
+    sentence="DeleteGroups removes groups without members, and their offsets; one with members is NON_EMPTY_GROUP, an unknown "
+    "one GROUP_ID_NOT_FOUND, each by itself.",
+    accepted="68, 69 and NONE(0) in one request, in every version; the removed one is Dead, has no offsets, is not listed, and "
+    "can be used anew from generation 1; the one with members goes on",
 )
 def deleted_groups(broker: Broker) -> None:
     topic = broker.topic()
@@ -219,8 +215,7 @@ def deleted_groups(broker: Broker) -> None:
     level=MUST,
     source="KIP-848; GroupMetadataManager.consumerGroupDescribe",
     sentence="ConsumerGroupDescribe of a classic group, or of one that does not exist, is GROUP_ID_NOT_FOUND; so is "
-    "DescribeGroups, "
-    "from v6 on, of a group of new consumers.",
+    "DescribeGroups, from v6 on, of a group of new consumers.",
     accepted="GROUP_ID_NOT_FOUND(69); before v6 Dead without an error",
     since="4.0",
     apis=DESCRIBE,
@@ -246,9 +241,8 @@ def the_other_kind(broker: Broker) -> None:
     level=MUST,
     source="GroupCoordinatorService.describeGroups, deleteGroups; KIP-848",
     sentence="A broker that is not a group's coordinator says so, for each group by itself: NOT_COORDINATOR.",
-    accepted="NOT_COORDINATOR(16) from every other node for DescribeGroups, ConsumerGroupDescribe and DeleteGroups; the "
-    "group is "
-    "listed by its coordinator only, and is not removed",
+    accepted="NOT_COORDINATOR(16) from every other node for DescribeGroups, ConsumerGroupDescribe and DeleteGroups; the group "
+    "is listed by its coordinator only, and is not removed",
     nodes=3,
     deadline_s=60,
 )
@@ -276,9 +270,8 @@ def not_the_coordinator(broker: Broker) -> None:
     "GAD-07",
     level=SHOULD,
     source="GroupCoordinatorService.describeGroups, deleteGroups, consumerGroupDescribe",
-    sentence="The empty group id, under which old clients without a group commit, is a group without members for "
-    "DescribeGroups and "
-    "DeleteGroups, and INVALID_GROUP_ID for ConsumerGroupDescribe; the others of the request are answered as ever.",
+    sentence="The empty group id, under which old clients without a group commit, is a group without members for DescribeGroups "
+    "and DeleteGroups, and INVALID_GROUP_ID for ConsumerGroupDescribe; the others of the request are answered as ever.",
     accepted="Empty once an offset is committed, or Dead; NONE(0) for its deletion, or GROUP_ID_NOT_FOUND(69) where there is "
     "nothing; INVALID_GROUP_ID(24); the connection stays",
     tolerated="INVALID_GROUP_ID(24) for all of them",
@@ -373,8 +366,7 @@ def static_members(broker: Broker) -> None:
     level=MUST,
     source="KIP-848; ConsumerGroup.validateDeleteGroup; ListGroupsResponse schema",
     sentence="A group of new consumers is listed with its type and state, is NON_EMPTY_GROUP while it has members, and is "
-    "deleted with "
-    "its offsets when it has none.",
+    "deleted with its offsets when it has none.",
     accepted="type consumer; 68 with a member, NONE(0) without; GROUP_ID_NOT_FOUND(69) and offset -1 afterwards",
     since="4.0",
     apis=DESCRIBE | {"ListGroups": FIRST_WITH_TYPES, "DeleteGroups": 0},
@@ -401,8 +393,7 @@ def consumer_groups(broker: Broker) -> None:
     level=MUST,
     source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
     sentence="After the only broker was killed and started again the groups that were there are listed in their states, and "
-    "those that "
-    "were deleted are not.",
+    "those that were deleted are not.",
     accepted="a stable and an empty group as before, the deleted one Dead and not listed, a deleted group's offset -1",
     hooks=ENDS,
     deadline_s=120,
@@ -432,8 +423,8 @@ def broker_starts_again(broker: Broker) -> None:
     "GAD-13",
     level=SHOULD,
     source="DeleteGroupsRequest schema",
-    sentence="DeleteGroups of many groups deletes each; a group that is named twice is answered and deleted once, or "
-    "answered twice.",
+    sentence="DeleteGroups of many groups deletes each; a group that is named twice is answered and deleted once, or answered "
+    "twice.",
     accepted="NONE(0) for 30 empty groups; none of them is listed afterwards",
 )
 def many_deleted(broker: Broker) -> None:

@@ -58,8 +58,8 @@ def silent_members(broker: Broker) -> None:
     "GRP-18",
     level=MUST,
     source="KIP-62; GroupMetadataManager.completeClassicGroupJoin",
-    sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on without "
-    "it.",
+    sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on "
+    "without it.",
     accepted="with 3 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown",
     deadline_s=90,
 )
@@ -81,8 +81,8 @@ def late_for_the_rebalance(broker: Broker) -> None:
     "GRP-19",
     level=MUST,
     source="KIP-345; GroupMetadataManager.classicGroupLeaveToClassicGroup",
-    sentence="LeaveGroup removes a member and makes the others join again; an unknown member is UNKNOWN_MEMBER_ID. From v3 on it "
-    "names several members, each with its own result.",
+    sentence="LeaveGroup removes a member and makes the others join again; an unknown member is UNKNOWN_MEMBER_ID. From v3 on "
+    "it names several members, each with its own result.",
     accepted="the remaining one sees REBALANCE_IN_PROGRESS(27); of several NONE(0) for members and UNKNOWN_MEMBER_ID(25) for "
     "others, in the order of the request, in every version",
 )

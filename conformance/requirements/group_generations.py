@@ -200,8 +200,8 @@ def liars(broker: Broker) -> None:
     "GRP-31",
     level=SHOULD,
     source="ClassicGroup.initNextGeneration; GroupMetadataManager.updateClassicGroupMember",
-    sentence="A group that became empty keeps counting: who joins it next gets a later generation than all before, and a request "
-    "from an earlier one is refused.",
+    sentence="A group that became empty keeps counting: who joins it next gets a later generation than all before, and a "
+    "request from an earlier one is refused.",
     accepted="a generation above the last one; the first member's old id is unknown",
 )
 def empty_groups_count_on(broker: Broker) -> None:
@@ -220,8 +220,8 @@ def empty_groups_count_on(broker: Broker) -> None:
     "GRP-32",
     level=SHOULD,
     source="GroupMetadataManager.updateMemberThenRebalanceOrCompleteJoin",
-    sentence="A member that lost its connection while its join was held joins again with its id, on another one, and is answered "
-    "there; it counts once.",
+    sentence="A member that lost its connection while its join was held joins again with its id, on another one, and is "
+    "answered there; it counts once.",
     accepted="one generation with two members, told on the new connection",
 )
 def joined_on_another_connection(broker: Broker) -> None:

@@ -14,6 +14,8 @@ SHORTEST_SESSION_MS, LONGEST_SESSION_MS = 6_000, 1_800_000
 INITIAL_DELAY_MS = 3_000
 MAX_SIZE = 2
 TINY_GROUPS = 300
+CROWD = 30
+AN_INSTANT_S = 0.002
 
 
 def join_versions(broker: Broker, lowest: int = 0) -> range:
@@ -223,8 +225,8 @@ def generations(broker: Broker) -> None:
     "GRP-09",
     level=SHOULD,
     source="KIP-134; group.initial.rebalance.delay.ms",
-    sentence="The first join of an empty group waits for group.initial.rebalance.delay.ms, so that others who join meanwhile are "
-    "in the first generation too; each of them makes it wait on.",
+    sentence="The first join of an empty group waits for group.initial.rebalance.delay.ms, so that others who join meanwhile "
+    "are in the first generation too; each of them makes it wait on.",
     accepted="with 3 seconds: two who join half a second apart get generation 1 after 3 seconds or more",
     configs={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
     alone=True,
@@ -359,3 +361,39 @@ def hundreds_of_groups(broker: Broker) -> None:
         if stranger != ErrorCode.UNKNOWN_MEMBER_ID:
             broker.fail(f"group {number} knows a member of group {number - 1}")
     broker.saw(f"{TINY_GROUPS} groups keep their own members and offsets")
+
+
+@requirement(
+    "GRP-47",
+    level=MUST,
+    source="KIP-134, KIP-394; GroupMetadataManager.prepareRebalance",
+    sentence="Many members that join at once end in one generation: who was answered earlier is told to join again, and nobody "
+    "is left behind.",
+    accepted=f"{CROWD} members, all in one generation with one leader, who is told all of them; each is given its own bytes",
+    deadline_s=90,
+)
+def crowds(broker: Broker) -> None:
+    group = Group(broker)
+    members = [group.member() for _ in range(CROWD)]
+    for member in members:
+        member.identify()
+    for member in members:
+        member.begin_join()
+    waiting = set(members)
+
+    def together() -> bool:
+        for member in members:
+            if member in waiting and not member.connection.is_silent(AN_INSTANT_S):
+                member.expect_joined()
+                waiting.discard(member)
+            if member not in waiting and member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
+                member.begin_join()
+                waiting.add(member)
+        return not waiting and len({one.generation for one in members}) == 1
+
+    broker.eventually(together, f"{CROWD} members are in one generation", within_s=60)
+    leader = group.leader_first(members)[0]
+    broker.expect_equal("who leads", {one.answer.leader for one in members}, {leader.id})
+    told = {one.member_id for one in leader.answer.members}
+    broker.expect(told == {one.id for one in members}, f"the leader is told {len(told)} members")
+    group.synchronise(members)

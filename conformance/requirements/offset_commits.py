@@ -26,6 +26,8 @@ EPOCH_COMMITTED, EPOCH_FETCHED = 6, 5
 """The versions of OffsetCommit and OffsetFetch from which on there is a leader epoch (KIP-320)."""
 LONGEST_METADATA = 4_096
 MANY_PARTITIONS = 300
+TOO_MANY = 100
+"""So many partitions with metadata of 4,096 three-byte letters are more than a batch may have, which is 1 MiB."""
 
 
 def commit_versions(broker: Broker) -> range:
@@ -50,8 +52,7 @@ def unknown_topic(broker: Broker) -> Topic:
     level=MUST,
     source="KIP-211, KIP-320; OffsetMetadataManager.commitOffset, fetchOffsets",
     sentence="What is committed is what is told: offset, metadata and leader epoch, in whatever versions.",
-    accepted="for every version of OffsetCommit the same in every version of OffsetFetch; the leader epoch where both have "
-    "one, "
+    accepted="for every version of OffsetCommit the same in every version of OffsetFetch; the leader epoch where both have one, "
     "else -1",
 )
 def told_as_committed(broker: Broker) -> None:
@@ -98,8 +99,7 @@ def nothing_committed(broker: Broker) -> None:
     "OFF-03",
     level=MUST,
     source="KafkaApis.handleOffsetCommitRequest",
-    sentence="A commit for a topic or partition that does not exist is refused for it, with UNKNOWN_TOPIC_OR_PARTITION, or "
-    "from "
+    sentence="A commit for a topic or partition that does not exist is refused for it, with UNKNOWN_TOPIC_OR_PARTITION, or from "
     "v10 on UNKNOWN_TOPIC_ID where it is the topic; the others of the request are stored.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100) for the id from v10 on, NONE(0) for the others, in every "
     "version",
@@ -126,8 +126,7 @@ def unknown_partitions(broker: Broker) -> None:
     level=MUST,
     source="offset.metadata.max.bytes; OffsetMetadataManager.isMetadataInvalid",
     sentence="Metadata longer than offset.metadata.max.bytes are refused with OFFSET_METADATA_TOO_LARGE for their partition; "
-    "the "
-    "others of the request are stored.",
+    "the others of the request are stored.",
     accepted="OFFSET_METADATA_TOO_LARGE(12) for 4,097 letters, NONE(0) for 4,096 and for the others; the refused one keeps its "
     "offset",
     draft="the length is not counted in bytes but in UTF-16 units: 4,096 two-byte letters are taken, 2,049 emojis are not",
@@ -152,9 +151,8 @@ def long_metadata(broker: Broker) -> None:
     "OFF-10",
     level=MUST,
     source="KIP-88; OffsetMetadataManager.fetchAllOffsets",
-    sentence="From v2 on, no list of topics asks for all partitions of which the group committed something, and for no "
-    "others; an "
-    "empty list asks for none.",
+    sentence="From v2 on, no list of topics asks for all partitions of which the group committed something, and for no others; "
+    "an empty list asks for none.",
     accepted="the partitions of two topics, with their offsets, in every version; nothing for the empty list",
     apis={"OffsetFetch": 2},
 )
@@ -230,9 +228,8 @@ def the_last_one_counts(broker: Broker) -> None:
     "OFF-19",
     level=MUST,
     source="KIP-848; KafkaApis.handleOffsetFetchRequest",
-    sentence="From v10 on, a topic is named by its id: one that was deleted and made again is another topic, and an unknown "
-    "id is "
-    "UNKNOWN_TOPIC_ID.",
+    sentence="From v10 on, a topic is named by its id: one that was deleted and made again is another topic, and an unknown id "
+    "is UNKNOWN_TOPIC_ID.",
     accepted="UNKNOWN_TOPIC_ID(100) for the unknown id and offset -1, the offset for the known one; below v10 an unknown name "
     "is offset -1 without an error",
     apis={"OffsetFetch": TOPICS_BY_ID, "OffsetCommit": TOPICS_BY_ID},
@@ -271,8 +268,8 @@ def groups_apart(broker: Broker) -> None:
     "OFF-21",
     level=SHOULD,
     source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset",
-    sentence="Null metadata are stored as empty ones, and the offset is whatever the client says: nobody compares it with "
-    "the log.",
+    sentence="Null metadata are stored as empty ones, and the offset is whatever the client says: nobody compares it with the "
+    "log.",
     accepted="null is told as the empty text; offsets beyond the log's end, of 2^62 and of 0, are told as committed",
 )
 def whatever_the_client_says(broker: Broker) -> None:
@@ -344,3 +341,35 @@ def commits_of_nothing(broker: Broker) -> None:
         answer = broker.call(commit_request(group, {}), version, to=broker.coordinator(group))
         broker.expect_equal(f"v{version}: the topics in the answer", list(answer.topics), [])
     expect_offset(broker, group, topic, 5, "the offset")
+
+
+@requirement(
+    "OFF-30",
+    level=SHOULD,
+    source="CoordinatorRuntime (append of a batch); max.message.bytes of __consumer_offsets",
+    sentence="A commit that does not fit into one batch of the offsets topic is refused for all its partitions, and none of it "
+    "is stored; the group goes on.",
+    accepted="the same error for each of 100 partitions with 12 KiB of metadata, and the offsets as before; a smaller commit "
+    "afterwards is taken",
+    tolerated="that all of it is stored",
+    deadline_s=60,
+)
+def too_much_at_once(broker: Broker) -> None:
+    topic = broker.topic(TOO_MANY)
+    group = Group(broker).name
+    expect_committed(broker, group, {(topic, TOO_MANY - 1): 7})
+    offsets: dict[Partition, Committed | int] = {
+        (topic, partition): Committed(partition, "組" * LONGEST_METADATA) for partition in range(TOO_MANY)
+    }
+    codes = commit(broker, group, offsets)
+    broker.expect_equal("the partitions answered", set(codes), set(offsets))
+    broker.expect(len(set(codes.values())) == 1, f"each partition has the same error: {sorted(set(codes.values()))}")
+    found = committed(broker, group, None, known=[topic]).partitions
+    if set(codes.values()) == {ErrorCode.NONE}:
+        broker.expect(found == offsets, f"{len(found)} offsets are told as committed")
+        broker.tolerate("it is taken as a whole")
+    else:
+        told = {key: one.offset for key, one in found.items()}
+        broker.expect_equal("what is told", told, {(topic, TOO_MANY - 1): 7})
+    expect_committed(broker, group, {(topic, 0): 8})
+    expect_offset(broker, group, topic, 8, "the offset of a smaller commit")

@@ -15,8 +15,7 @@ GROUP_ABSENT = 9
     "OFF-05",
     level=MUST,
     source="OffsetMetadataManager.validateOffsetCommit; ClassicGroup.validateOffsetCommit",
-    sentence="Who is nobody's member commits without a generation and a member id, to a group that nobody used and to one "
-    "whose "
+    sentence="Who is nobody's member commits without a generation and a member id, to a group that nobody used and to one whose "
     "members have left.",
     accepted="NONE(0) in every version, and the offset is told",
 )
@@ -36,8 +35,7 @@ def simple_consumers(broker: Broker) -> None:
     "OFF-06",
     level=MUST,
     source="ClassicGroup.validateOffsetCommit",
-    sentence="While a group has members a commit without a generation and a member id is refused with UNKNOWN_MEMBER_ID; "
-    "asking "
+    sentence="While a group has members a commit without a generation and a member id is refused with UNKNOWN_MEMBER_ID; asking "
     "needs no membership.",
     accepted="UNKNOWN_MEMBER_ID(25), and the offset stays; OffsetFetch tells it to anybody",
 )
@@ -58,8 +56,7 @@ def no_strangers(broker: Broker) -> None:
     level=MUST,
     source="OffsetMetadataManager.validateOffsetCommit; KIP-848",
     sentence="A commit in a generation of a group that does not exist is refused: from v9 on with GROUP_ID_NOT_FOUND, before "
-    "with "
-    "ILLEGAL_GENERATION.",
+    "with ILLEGAL_GENERATION.",
     accepted="GROUP_ID_NOT_FOUND(69) or ILLEGAL_GENERATION(22), by the version; nothing is stored",
     since="4.0",
 )
@@ -78,9 +75,8 @@ def absent_group(broker: Broker) -> None:
     "OFF-08",
     level=MUST,
     source="ClassicGroup.validateOffsetCommit, validateMember; KIP-345",
-    sentence="A commit in another generation is refused with ILLEGAL_GENERATION, of an unknown member with "
-    "UNKNOWN_MEMBER_ID, of a "
-    "static member that somebody replaced with FENCED_INSTANCE_ID; then nothing of it is stored.",
+    sentence="A commit in another generation is refused with ILLEGAL_GENERATION, of an unknown member with UNKNOWN_MEMBER_ID, "
+    "of a static member that somebody replaced with FENCED_INSTANCE_ID; then nothing of it is stored.",
     accepted="22, 25 and 82 for every partition of the request; the offsets stay",
     apis={"JoinGroup": FIRST_WITH_INSTANCE, "OffsetCommit": 7},
 )
@@ -121,10 +117,8 @@ def fenced_commits(broker: Broker) -> None:
     level=MUST,
     source="ClassicGroup.validateOffsetCommit",
     sentence="A member's commit is refused with REBALANCE_IN_PROGRESS while the group waits for the leader's assignment, and "
-    "taken "
-    "while it waits for its members to join again.",
-    accepted="REBALANCE_IN_PROGRESS(27) after joining, NONE(0) when stable, and NONE(0) in the old generation while others "
-    "join",
+    "taken while it waits for its members to join again.",
+    accepted="REBALANCE_IN_PROGRESS(27) after joining, NONE(0) when stable, and NONE(0) in the old generation while others join",
 )
 def commits_while_rebalancing(broker: Broker) -> None:
     topic = broker.topic()
@@ -155,8 +149,7 @@ def commits_while_rebalancing(broker: Broker) -> None:
     level=MUST,
     source="KIP-62; ClassicGroup.validateOffsetCommit; documentation, consumer configs",
     sentence="A group of another protocol type than `consumer` commits and fetches like one of consumers, as Connect's sinks "
-    "and "
-    "Streams do with their own.",
+    "and Streams do with their own.",
     accepted="a member of the type connect commits in its generation, not in another one; its offset is told",
 )
 def offsets_of_other_types(broker: Broker) -> None:
@@ -176,8 +169,7 @@ def offsets_of_other_types(broker: Broker) -> None:
     level=MUST,
     source="OffsetMetadataManager; documentation, consumer groups",
     sentence="Offsets belong to the group, not to the member: who takes a partition over is told what the member before "
-    "committed, "
-    "through rebalances and while nobody is a member.",
+    "committed, through rebalances and while nobody is a member.",
     accepted="the same offset after the member left, to a new member in a later generation, and as the base of its commit",
 )
 def handed_over(broker: Broker) -> None:

@@ -69,13 +69,10 @@ def coordinator_dies(broker: Broker) -> None:
     "OFF-14",
     level=MUST,
     source="KIP-496; OffsetMetadataManager.deleteOffsets; ClassicGroup.validateOffsetDelete, isSubscribedToTopic",
-    sentence="OffsetDelete removes the offsets of partitions: not of topics that a group of consumers with members "
-    "subscribes to "
-    "(GROUP_SUBSCRIBED_TO_TOPIC), of none of a group of another type with members (NON_EMPTY_GROUP), and of none of a group "
-    "that "
-    "does not exist (GROUP_ID_NOT_FOUND).",
-    accepted="86 for the subscribed topic and NONE(0) for another one; 68 for the type connect; NONE(0) for both once they "
-    "have "
+    sentence="OffsetDelete removes the offsets of partitions: not of topics that a group of consumers with members subscribes "
+    "to (GROUP_SUBSCRIBED_TO_TOPIC), of none of a group of another type with members (NON_EMPTY_GROUP), and of none of a group "
+    "that does not exist (GROUP_ID_NOT_FOUND).",
+    accepted="86 for the subscribed topic and NONE(0) for another one; 68 for the type connect; NONE(0) for both once they have "
     "no members; 3 for partitions that do not exist; 69 for an unused group, 24 for the empty id; what is removed is offset -1",
     apis={"OffsetDelete": 0},
 )
@@ -177,11 +174,9 @@ def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive:
     "OFF-16",
     level=SHOULD,
     source="GroupCoordinatorService.onPartitionsDeleted; OffsetMetadataManager.onPartitionsDeleted",
-    sentence="When a topic is deleted the offsets that groups committed for it go, and one of the same name that is made "
-    "later has "
-    "none.",
-    accepted="offset -1 for the deleted topic's partitions and in all of the group, the other topic's stay; -1 after it is "
-    "made "
+    sentence="When a topic is deleted the offsets that groups committed for it go, and one of the same name that is made later "
+    "has none.",
+    accepted="offset -1 for the deleted topic's partitions and in all of the group, the other topic's stay; -1 after it is made "
     "again",
 )
 def deleted_topics(broker: Broker) -> None:
@@ -237,8 +232,7 @@ def own_retention(broker: Broker) -> None:
     level=MUST,
     source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
     sentence="Commits that were acknowledged, and deletions of offsets, are in force after the only broker was killed and "
-    "started "
-    "again.",
+    "started again.",
     accepted="the last offset of each of 20 groups; offset -1 where it was deleted",
     hooks=ENDS,
     deadline_s=120,

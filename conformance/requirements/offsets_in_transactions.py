@@ -34,12 +34,10 @@ def commit_in_transaction(
     source="KIP-447; ClassicGroup.validateOffsetCommit (isTransactional); "
     "OffsetMetadataManager.validateTransactionalOffsetCommit",
     sentence="TxnOffsetCommit in another generation is refused with ILLEGAL_GENERATION, of an unknown member with "
-    "UNKNOWN_MEMBER_ID, of a static member that was replaced with FENCED_INSTANCE_ID; unlike OffsetCommit it is taken while "
-    "the "
+    "UNKNOWN_MEMBER_ID, of a static member that was replaced with FENCED_INSTANCE_ID; unlike OffsetCommit it is taken while the "
     "group waits for the leader's assignment.",
     accepted="22, 25, 82, and nothing of it is told afterwards; NONE(0) for the member, joined and not yet synchronised, and "
-    "for "
-    "who tells neither generation nor member",
+    "for who tells neither generation nor member",
     apis=TRANSACTIONS | {"TxnOffsetCommit": WITH_MEMBERS, "JoinGroup": 5},
 )
 def members_in_transactions(broker: Broker) -> None:
@@ -78,8 +76,7 @@ untestable(
     "OFF-18",
     level=SHOULD,
     source="KafkaApis.handleTxnOffsetCommitRequest",
-    sentence="While the coordinator is loading, TxnOffsetCommit below v2 is answered with COORDINATOR_NOT_AVAILABLE where "
-    "later "
+    sentence="While the coordinator is loading, TxnOffsetCommit below v2 is answered with COORDINATOR_NOT_AVAILABLE where later "
     "versions are answered with COORDINATOR_LOAD_IN_PROGRESS.",
     reason="nothing from outside makes a coordinator load for so long that a request surely meets it",
 )

@@ -134,6 +134,7 @@ class Log(Shortening):
         Errors, each leaving the log as it was: RecordsError (code, message, record_errors), LogError
         (RECORD_LIST_TOO_LARGE), RefusedByProducerState (45, 47, 48 ...), StorageError (56).
         """
+        self.resume()
         config = self.config
         header, data, max_timestamp = validate(records, config.produce_rules, now, origin)
         if len(data) > config.segment_bytes:
@@ -171,6 +172,7 @@ class Log(Shortening):
         Batches before one that raises stay written: each is a step of its own.
         Errors: RecordsError for corrupt bytes; LogError when offsets do not go on from the log's end; StorageError.
         """
+        self.resume()
         first, newest, size = self.log_end_offset, -1, 0
         for header, _, data in read_batches(records):
             check_crc(data, header)
@@ -191,9 +193,8 @@ class Log(Shortening):
         self, data: memoryview, first: Offset, last: Offset, max_timestamp: TimestampMs, epoch: Epoch, now: TimestampMs
     ) -> None:
         """Write a batch at the log's end, into a new segment if need be. Errors: StorageError, and nothing has changed."""
+        config, active = self.config, self._active
         try:
-            self._resume()
-            config, active = self.config, self._active
             if active.file.size and (
                 active.file.size + len(data) > config.segment_bytes or active.is_over(last, max_timestamp, now, config)
             ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -341,25 +341,26 @@ class Segment:
 
         Errors: OSError, when some may have their new names.
         """
-        renamed = {self.path(suffix): file_name(self.base_offset, suffix) + ending for suffix in reversed(SUFFIXES)}
-        for path, name in renamed.items():
-            if self._disk.exists(path):
-                self._disk.rename(path, self._folder / name)
-        self._ending = ending
-        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
+        self._rename(reversed(SUFFIXES), ending)
 
     def mark_deleted(self) -> None:
-        """Rename the files so that no start takes them for a segment. Errors: OSError."""
-        for suffix in SUFFIXES:
+        """Rename the files so that no start takes them for a segment, the log's first. Errors: as for `rename`."""
+        self._rename(SUFFIXES, DELETED_SUFFIX)
+
+    def _rename(self, suffixes: Iterable[str], ending: str) -> None:
+        if ending == self._ending:
+            return  # by now another segment may have the names that this one had
+        for suffix in suffixes:
             path = self.path(suffix)
             if self._disk.exists(path):
-                self._disk.rename(path, path.with_name(path.name + DELETED_SUFFIX))
+                self._disk.rename(path, self._folder / (file_name(self.base_offset, suffix) + ending))
+        self._ending = ending
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def remove_deleted(self) -> None:
         """Remove the renamed files; who reads one keeps it. Errors: OSError."""
         for suffix in SUFFIXES:
-            path = self.path(suffix)
-            self._disk.remove(path.with_name(path.name + DELETED_SUFFIX))
+            self._disk.remove(self.path(suffix))
 
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")

@@ -142,10 +142,7 @@ class SegmentRow:
 
     def flush(self, now: TimestampMs | None = None) -> None:
         """Make everything durable; the recovery point becomes the log's end. Errors: StorageError."""
-        try:
-            self._resume()
-        except OSError as error:
-            raise storage_error(self.folder, error) from error
+        self.resume()
         self._flush_segments(self._segments, self.log_end_offset)
         if now is not None:
             self._last_flush = now
@@ -187,15 +184,19 @@ class SegmentRow:
     def _resume(self) -> None:
         """Go on with what a failing disk has broken off. Errors: OSError."""
 
+    def resume(self) -> None:
+        """Go on with what a failing disk has broken off: before that nothing is appended. Errors: StorageError."""
+        try:
+            self._resume()
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
+
     def tick(self, now: TimestampMs) -> None:
         """What time brings: flush by flush.ms and of closed segments, removal of deleted files, expiry of producers.
 
         Errors: StorageError.
         """
-        try:
-            self._resume()
-        except OSError as error:
-            raise storage_error(self.folder, error) from error
+        self.resume()
         if now - self._last_flush >= self.config.flush_ms:
             self.flush(now)
         elif self.recovery_point < self._active.base_offset and self._pending_flush is None:

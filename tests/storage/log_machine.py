@@ -8,7 +8,6 @@ prefix, at least up to the last flush.
 from __future__ import annotations
 
 import contextlib
-import errno
 import random
 import shutil
 import tempfile
@@ -29,9 +28,10 @@ from reference.protocol.records.validate import Origin
 from reference.storage.cleanable import cleanable
 from reference.storage.cleaning import Cleaning
 from reference.storage.config import LogConfig
-from reference.storage.disk import Change, Disk, PosixDisk, SimulatedDisk, _Inode
+from reference.storage.disk import Disk, PosixDisk
 from reference.storage.errors import OffsetOutOfRange, RefusedByProducerState, StorageError
 from reference.storage.log import Log
+from tests.storage.breaking_disk import BreakingDisk
 
 START = 1_700_000_000_000
 
@@ -630,40 +630,6 @@ class PosixLogMachine(LogMachine):
 
     def make_disk(self) -> Disk:
         return PosixDisk()
-
-
-class BreakingDisk(SimulatedDisk):
-    """A disk that takes some changes more, and then none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes_left: int | None = None
-
-    def _spend(self) -> None:
-        if self.changes_left is not None:
-            self.changes_left -= 1
-            if self.changes_left < 0:
-                raise OSError(errno.EIO, "the simulated disk is broken")
-
-    def change(self, inode: _Inode, change: Change) -> None:
-        self._spend()
-        super().change(inode, change)
-
-    def flush(self, inode: _Inode) -> None:
-        self._spend()
-        super().flush(inode)
-
-    def rename(self, path: Path, to: Path) -> None:
-        self._spend()
-        super().rename(path, to)
-
-    def remove(self, path: Path) -> None:
-        self._spend()
-        super().remove(path)
-
-    def sync_folder(self, path: Path) -> None:
-        self._spend()
-        super().sync_folder(path)
 
 
 class SimulatedLogMachine(LogMachine):

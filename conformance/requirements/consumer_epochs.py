@@ -1,0 +1,177 @@
+"""CGH: who is believed in a KIP-848 consumer group: members in their epoch, and nobody else."""
+
+from conformance.broker import Broker
+from conformance.committed_offsets import commit_one, committed
+from conformance.consumers import (
+    DESCRIBE,
+    HEARTBEAT,
+    LEAVING,
+    Consumer,
+    described,
+    joined,
+    listed,
+    partitions_of,
+    settle,
+    told_in,
+    unused_group,
+)
+from conformance.requirement import MUST, requirement
+from conformance.requirements.consumer_heartbeats import EPOCHS_IN_COMMITS, SINCE
+from reference.protocol.errors import ErrorCode
+
+
+@requirement(
+    "CGH-07",
+    level=MUST,
+    source="KIP-848; ConsumerGroup.getOrMaybeCreateMember; GroupMetadataManager.consumerGroup",
+    sentence="A heartbeat with an epoch, or a leave, of a member that the group does not know is UNKNOWN_MEMBER_ID; in a group "
+    "that does not exist it is GROUP_ID_NOT_FOUND.",
+    accepted="UNKNOWN_MEMBER_ID(25) and GROUP_ID_NOT_FOUND(69), for epochs 1 and 5 and for leaving",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def unknown_members(broker: Broker) -> None:
+    topic = broker.topic()
+    group = unused_group(broker)
+    joined(broker, group, 1, [topic])
+    for name, error in ((group, ErrorCode.UNKNOWN_MEMBER_ID), (unused_group(broker), ErrorCode.GROUP_ID_NOT_FOUND)):
+        stranger = Consumer(broker, name, [topic])
+        for epoch in (1, 5, LEAVING):
+            answer = stranger.ask(member_epoch=epoch, topic_partitions=[])
+            broker.expect_error(answer.error_code, error, what=f"epoch {epoch}")
+
+
+@requirement(
+    "CGH-08",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
+    sentence="A heartbeat with an epoch above the member's, or below it, is FENCED_MEMBER_EPOCH; but one with the epoch just "
+    "before, that owns no more than is assigned, is answered anew: its answer was lost.",
+    accepted="FENCED_MEMBER_EPOCH(110) above, two below, and one before with partitions that are not its own; NONE(0) with the "
+    "epoch and assignment of now for the one before; the member goes on",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def fenced_epochs(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    (consumer,) = joined(broker, group, 1, [topic])
+    epochs = [consumer.epoch]
+    newcomer = Consumer(broker, group, [topic])
+    newcomer.join()
+
+    def moved() -> bool:
+        consumer.beat()
+        if consumer.epoch != epochs[-1]:
+            epochs.append(consumer.epoch)
+        return len(epochs) > 1
+
+    broker.eventually(moved, "the member is told a later epoch")
+    before, now = epochs
+    own, others = listed(consumer.assigned), listed(partitions_of(topic))
+    fenced = ErrorCode.FENCED_MEMBER_EPOCH
+    for told, epoch, owned in (
+        ("a later epoch", now + 1, own), ("a far later epoch", 2**31 - 1, own),
+        ("the epoch before the one before", before - 1, own),
+        ("the epoch before, with partitions of another", before, others),
+    ):  # fmt: skip
+        answer = consumer.ask(member_epoch=epoch, topic_partitions=owned)
+        broker.expect_error(answer.error_code, fenced, what=told)
+    answer = consumer.ask(member_epoch=before, topic_partitions=own)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="the epoch before")
+    broker.expect_equal(
+        "the epoch and assignment that it is told", (answer.member_epoch, told_in(answer)), (now, consumer.assigned)
+    )
+    settle(consumer, newcomer, topics=[topic])
+
+
+@requirement(
+    "CGH-14",
+    level=MUST,
+    source="KIP-848; ConsumerGroup.validateOffsetCommit, validateOffsetFetch",
+    sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, as nobody's "
+    "member UNKNOWN_MEMBER_ID; its commit below v9, which cannot tell an epoch, is UNSUPPORTED_VERSION.",
+    accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is told; who is nobody's member can fetch",
+    since=SINCE,
+    apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS, "OffsetFetch": EPOCHS_IN_COMMITS},
+)
+def commits_by_epoch(broker: Broker) -> None:
+    topic = broker.topic()
+    group = unused_group(broker)
+    (consumer,) = joined(broker, group, 1, [topic])
+    stale, unknown, unsupported = (
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+    for version, shift, id, error in (
+        (9, 0, consumer.id, ErrorCode.NONE), (9, 1, consumer.id, stale), (9, -1, consumer.id, stale),
+        (9, 0, "nobody", unknown), (8, 0, consumer.id, unsupported), (2, 0, consumer.id, unsupported),
+    ):  # fmt: skip
+        offset = 70 if error == ErrorCode.NONE else 99
+        code = commit_one(
+            broker, group, topic, offset, version=version, generation=consumer.epoch + shift, member_id=id
+        )
+        broker.expect_error(code, error, what=f"OffsetCommit v{version} in epoch {shift:+d}")
+    broker.expect_error(commit_one(broker, group, topic, 99), unknown, what="OffsetCommit of nobody")
+    for epoch, id, error in (
+        (consumer.epoch, consumer.id, ErrorCode.NONE), (consumer.epoch + 1, consumer.id, stale),
+        (consumer.epoch - 1, consumer.id, stale), (consumer.epoch, "nobody", unknown), (-1, None, ErrorCode.NONE),
+    ):  # fmt: skip
+        found = committed(broker, group, [(topic, 0)], version=9, member_id=id, member_epoch=epoch)
+        broker.expect_error(found.error_code, error, what=f"OffsetFetch of {id} in epoch {epoch}")
+        offsets = [one.offset for one in found.partitions.values()]
+        broker.expect_equal("the offsets told", offsets, [70] if error == ErrorCode.NONE else [])
+
+
+@requirement(
+    "CGH-19",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat",
+    sentence="A member that joins again with its id, as after it was fenced, is the same member: it gets an assignment anew, "
+    "and counts once.",
+    accepted="an epoch that is not lower, and in the end all partitions to the two members there are",
+    since=SINCE,
+    apis=DESCRIBE,
+)
+def joining_again(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    one, other = joined(broker, group, 2, [topic])
+    epoch = one.epoch
+    one.join()
+    broker.expect(one.epoch >= epoch, f"epoch {one.epoch} after {epoch}")
+    settle(one, other, topics=[topic])
+    (found,) = described(broker, group)
+    broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, other.id})
+
+
+@requirement(
+    "CGH-22",
+    level=MUST,
+    source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
+    sentence="Members that lie about what they own or about their epoch, and strangers, do no harm: the others keep what they "
+    "hold, in their epoch.",
+    accepted="after heartbeats with others' partitions, unknown topics, wrong epochs and unknown members: the same assignments, "
+    "epochs and members",
+    since=SINCE,
+    apis=DESCRIBE,
+)
+def liars(broker: Broker) -> None:
+    topic, foreign = broker.topic(6), broker.topic(2)
+    group = unused_group(broker)
+    one, liar = joined(broker, group, 2, [topic])
+    held, epoch = (set(one.assigned), set(liar.assigned)), one.epoch
+    for lie in (listed(one.assigned), listed(partitions_of(foreign)), listed({(topic.id, 99)}), []):
+        liar.ask(topic_partitions=lie)
+    for shift in (-1, 1, 100):
+        answer = liar.ask(member_epoch=epoch + shift)
+        broker.expect(answer.error_code != ErrorCode.NONE, f"epoch {shift:+d} is refused")
+    for name in (one.id + "x", "nobody"):
+        Consumer(broker, group, [topic], id=name).ask(member_epoch=epoch, topic_partitions=[])
+    answer = one.beat(full=True)
+    broker.expect_equal("the true one's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[0]))
+    answer = liar.beat(full=True)
+    broker.expect_equal("the liar's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[1]))
+    (found,) = described(broker, group)
+    broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, liar.id})

@@ -17,3 +17,20 @@ class ConsumerGroupSettings:
     """The least time between two targets of one group."""
     max_size: int = 2_147_483_647
     regex_refresh_interval_ms: int = 600_000
+    max_classic_size: int = 2_147_483_647
+    """group.max.size, to which a group must fit that becomes a classic one."""
+    migration_policy: str = "bidirectional"
+    """group.consumer.migration.policy: which way groups with members may change their type."""
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self.migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self.migration_policy in ("bidirectional", "downgrade")
+
+    @property
+    def may_mix(self) -> bool:
+        """Whether members of the classic protocol may join a consumer group."""
+        return self.migration_policy != "disabled"

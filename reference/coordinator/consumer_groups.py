@@ -1,29 +1,31 @@
-"""The consumer groups (KIP-848) among the groups of one shard: heartbeats decided, descriptions, and what time brings.
+"""The consumer groups (KIP-848) among the groups of one shard: heartbeats, what time brings, and what the log tells.
 
-Decisions are records and an answer; the groups change when the records are replayed. Beside the records there are only
-timers: a member's session, and the time that it has for giving up partitions; whoever lets one pass is fenced, as if it had
-left (CGH-13). A new coordinator starts them anew. Source: org.apache.kafka.coordinator.group.GroupMetadataManager of 4.3.1.
+A decision is records, by one write; the groups change when these are replayed. Beside the records there are only waits
+(`consumer_timers`): whoever lets one pass is fenced, as if it had left (CGH-13). A new coordinator begins them anew.
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager of 4.3.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from reference.coordinator import consumer_group_records as records
 from reference.coordinator.assignment import with_epoch
+from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_records import decode_record
 from reference.coordinator.consumer_group_replay import is_gone, replay
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat import Heartbeat, response_to
 from reference.coordinator.consumer_heartbeat_check import check_instance
-from reference.coordinator.consumer_member import JOINING, LEAVING, LEAVING_STATIC, ConsumerMember, MemberState
-from reference.coordinator.group import Decided, Group, KeyValue, Write
+from reference.coordinator.consumer_member import JOINING, LEAVING, LEAVING_STATIC, ConsumerMember
+from reference.coordinator.consumer_timers import ConsumerTimers, Due, Wait
+from reference.coordinator.group import Group, KeyValue, Write
+from reference.coordinator.group_conversions import downgrade, upgrade
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.subscription_patterns import must_resolve, resolve
-from reference.coordinator.timers import Timers
 from reference.coordinator.topics import Topics
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import (
@@ -32,13 +34,17 @@ from reference.protocol.messages.consumer_group_heartbeat import (
 )
 from reference.protocol.primitives import Buffer, GroupId, TimestampMs, TopicName
 
-RETRY_MS = 500
-"""When what time brought is tried again, where its records could not be written."""
 
-SESSION, REBALANCE, PATTERNS = "session", "rebalance", "patterns"
+class Conversions(Protocol):
+    """What becomes of a classic group's waiting members, and of its timers, when groups change their type."""
 
-TimerKey = tuple[str, GroupId, str]
-"""Of what kind, of which group, and of which member (none for its patterns)."""
+    def upgraded(self, group: ClassicGroup) -> None:
+        """The group is about to become a consumer group."""
+        ...
+
+    def downgraded(self, id: GroupId, members: Sequence[ConsumerMember], is_stale: bool, now: TimestampMs) -> None:
+        """The group has become a classic one; with a stale assignment its members are to be called to join."""
+        ...
 
 
 class ConsumerGroups:
@@ -50,35 +56,55 @@ class ConsumerGroups:
         topics: Topics,
         settings: ConsumerGroupSettings,
         new_member_id: Callable[[], str],
+        write: Write,
+        conversions: Conversions,
     ) -> None:
         self._groups = groups
-        self._topics = topics
-        self._settings = settings
-        self._new_member_id = new_member_id
-        self._hashes = TopicHashes(topics)
+        self._conversions = conversions
+        self._write = write
         self._newest_topics_version = topics.version
-        self._timers: Timers[TimerKey] = Timers()
-        self._revoking_epochs: dict[tuple[GroupId, str], int] = {}
-        """The epoch in which a member is to give up partitions: its timer means nothing in another."""
+        self.topics = topics
+        self.settings = settings
+        self.new_member_id = new_member_id
+        self.hashes = TopicHashes(topics)
+        self.timers = ConsumerTimers(settings.session_timeout_ms)
 
     # ---- heartbeats
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: TimestampMs
-    ) -> Decided[ConsumerGroupHeartbeatResponse]:
-        """Decide on a heartbeat that `check_request` has let through. Errors: KafkaError; nothing is then changed."""
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Take up a heartbeat that `check_request` has let through.
+
+        Errors: KafkaError, also where the records cannot be written; nothing is then changed.
+        """
         if request.member_epoch in (LEAVING, LEAVING_STATIC):
-            return self._leave(request)
-        written: list[KeyValue] = []
-        group = (
-            self._joined(request.group_id, written) if request.member_epoch == JOINING else self.of(request.group_id)
-        )
-        _check_room(group, request.member_id, self._settings.max_size)
-        beat = Heartbeat(group, self._topics, self._hashes, self._settings, now, written)
-        member = beat.decide(request, request.member_id or self._new_member_id(), client_id, client_host)
-        self._time(beat, member, now)
-        response = response_to(request, beat.before, member, self._settings.heartbeat_interval_ms)
-        return Decided(response, beat.records)
+            return self._leave(request, now)
+        group, written = self._group(request)
+        self.check_room(group, request.member_id)
+        beat = Heartbeat(group, self.topics, self.hashes, self.settings, now, written)
+        member = beat.decide(request, request.member_id or self.new_member_id(), client_id, client_host)
+        self.carry_out(beat, member)
+        return response_to(request, beat.before, member, self.settings.heartbeat_interval_ms)
+
+    def carry_out(self, beat: Heartbeat, member: ConsumerMember) -> None:
+        """Write what was decided of a member, and begin the waits that follow from it. Errors: KafkaError."""
+        group, now = beat.group, beat.now
+        former = self._groups.get(group.id)
+        if isinstance(former, ClassicGroup):
+            self._conversions.upgraded(former)
+        self._write(beat.records, now)
+        if isinstance(former, ClassicGroup):
+            for each in group.members.values():
+                self.timers.heard(group.id, each, now)
+        self.timers.heard(group.id, member, now)
+        if beat.has_moved:
+            self.timers.moved(group.id, member, now)
+        newest, interval_ms = self._newest_topics_version, self.settings.regex_refresh_interval_ms
+        if not self.timers.are_patterns_due(group.id) and must_resolve(
+            group, beat.members.values(), beat.pattern, newest, interval_ms, now
+        ):
+            self.timers.match_patterns(group.id, now)
 
     def of(self, id: GroupId) -> ConsumerGroup:
         """Errors: KafkaError GROUP_ID_NOT_FOUND (CGH-07)."""
@@ -89,18 +115,30 @@ class ConsumerGroups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {id} is not a consumer group.")
         return group
 
-    def _joined(self, id: GroupId, written: list[KeyValue]) -> ConsumerGroup:
-        """The group that a member joins: a new one where there is none, or an empty one of the classic type (CGH-17)."""
-        group = self._groups.get(id)
-        if isinstance(group, ConsumerGroup):
-            return group
-        if group is not None:
-            if not group.is_empty:
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {id} is not a consumer group.")
-            written += group.tombstones()
-        return ConsumerGroup(id)
+    def _group(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[KeyValue]]:
+        """The group of a heartbeat, and what must be written for it to be one.
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> Decided[ConsumerGroupHeartbeatResponse]:
+        Whoever joins makes the group where there is none, and a consumer group of a classic one (CGH-17).
+        """
+        group = self._groups.get(request.group_id)
+        if request.member_epoch != JOINING or isinstance(group, ConsumerGroup):
+            return self.of(request.group_id), []
+        if isinstance(group, ClassicGroup) and not group.is_empty:
+            return upgrade(group, self.topics, self.hashes, self.settings)
+        return ConsumerGroup(request.group_id), group.tombstones() if group is not None else []
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Errors: KafkaError GROUP_MAX_SIZE_REACHED."""
+        max_size = self.settings.max_size
+        if len(group.members) >= max_size and member_id not in group.members:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {max_size} members.",
+            )
+
+    # ---- leaving
+
+    def _leave(self, request: ConsumerGroupHeartbeatRequest, now: TimestampMs) -> ConsumerGroupHeartbeatResponse:
         """A member goes for good, or, a static one, for now (CGH-10, CGH-11)."""
         group = self.of(request.group_id)
         if request.instance_id is None:
@@ -108,82 +146,98 @@ class ConsumerGroups:
         else:
             existing = group.static_member(request.instance_id)
             member = check_instance(existing, request.member_id, request.instance_id)
-        response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is not None and request.member_epoch == LEAVING_STATIC:
             away = replace(
                 member, epoch=LEAVING_STATIC, assigned=with_epoch(member.assigned, JOINING), pending_revocation={}
             )
-            return Decided(response, [records.current_record(group.id, away)])
-        return Decided(response, self._fence(group, member))
+            self._write([records.current_record(group.id, away)], now)
+        else:
+            self.fence(group, [member], now)
+        return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
-    def _fence(self, group: ConsumerGroup, member: ConsumerMember) -> list[KeyValue]:
-        """A member is gone: what it owned is free, and the others get new targets with their next heartbeats."""
-        self._forget(group.id, member.id)
-        written = records.member_tombstones(group.id, member.id)
-        if member.regex and group.subscribers_of(member.regex) == [member.id]:
-            written.append(records.pattern_tombstone(group.id, member.regex))
-        others = [each for each in group.members.values() if each.id != member.id]
-        metadata_hash = self._hashes.of({topic for each in others for topic in group.topics_of(each)})
-        written.append(records.group_epoch_record(group.id, group.epoch + 1, metadata_hash))
-        return written
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: TimestampMs) -> None:
+        """Members are gone: what they owned is free, and the others get new targets with their next heartbeats.
+
+        Are all others of the classic protocol, the group becomes a classic one. Errors: KafkaError.
+        """
+        gone = {member.id for member in members}
+        others = [each for each in group.members.values() if each.id not in gone]
+        if self._becomes_classic(others):
+            self.make_classic(group, others, is_stale=True, now=now)
+        else:
+            self._write(self._without(group, members, others), now)
+            for id in gone:
+                self.timers.forget(group.id, id)
+
+    def _without(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], others: Sequence[ConsumerMember]
+    ) -> list[KeyValue]:
+        written = [record for member in members for record in records.member_tombstones(group.id, member.id)]
+        left = {each.regex for each in others}
+        gone = {member.regex for member in members if member.regex} - left
+        written += [records.pattern_tombstone(group.id, pattern) for pattern in sorted(gone)]
+        metadata_hash = self.hashes.of({topic for each in others for topic in group.topics_of(each)})
+        return [*written, records.group_epoch_record(group.id, group.epoch + 1, metadata_hash)]
+
+    # ---- groups that change their type
+
+    def _becomes_classic(self, members: Sequence[ConsumerMember]) -> bool:
+        is_classic = bool(members) and all(member.classic is not None for member in members)
+        return is_classic and self.settings.may_downgrade and len(members) <= self.settings.max_classic_size
+
+    def may_become_classic(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+        """Whether a classic member in the place of another, the last of the new protocol, makes the group classic."""
+        if replaced.classic is not None:
+            return False
+        others = [each for each in group.members.values() if each.id != replaced.id]
+        is_classic = all(member.classic is not None for member in others)
+        return is_classic and self.settings.may_downgrade and len(group.members) <= self.settings.max_classic_size
+
+    def make_classic(
+        self,
+        group: ConsumerGroup,
+        members: Sequence[ConsumerMember],
+        *,
+        is_stale: bool,
+        now: TimestampMs,
+        before: Sequence[KeyValue] = (),
+    ) -> None:
+        """The group becomes a classic one of these members. Errors: KafkaError."""
+        former = [*group.members]
+        self._write([*before, *downgrade(group, members, self.topics, now)], now)
+        for id in former:
+            self.timers.forget(group.id, id)
+        self._conversions.downgraded(group.id, members, is_stale, now)
 
     # ---- time
 
-    def _time(self, beat: Heartbeat, member: ConsumerMember, now: TimestampMs) -> None:
-        """The timers that follow from a heartbeat."""
-        group = beat.group
-        self._timers.schedule((SESSION, group.id, member.id), now + self._settings.session_timeout_ms)
-        if beat.has_moved:
-            self._time_revocation(group.id, member, now)
-        key = (PATTERNS, group.id, "")
-        newest, interval_ms = self._newest_topics_version, self._settings.regex_refresh_interval_ms
-        if self._timers.deadline_of(key) is None and must_resolve(
-            group, beat.members.values(), beat.pattern, newest, interval_ms, now
-        ):
-            self._timers.schedule(key, now)
-
-    def _time_revocation(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        key = (REBALANCE, group, member.id)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-            self._timers.schedule(key, now + member.rebalance_timeout_ms)
-            self._revoking_epochs[group, member.id] = member.epoch
-        else:
-            self._timers.cancel(key)
-            self._revoking_epochs.pop((group, member.id), None)
-
-    def _forget(self, group: GroupId, member: str) -> None:
-        for kind in (SESSION, REBALANCE):
-            self._timers.cancel((kind, group, member))
-        self._revoking_epochs.pop((group, member), None)
-
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next."""
-        return self._timers.next_deadline()
+        return self.timers.next_deadline()
 
-    def tick(self, now: TimestampMs, write: Write) -> None:
+    def tick(self, now: TimestampMs) -> None:
         """Fence whose time is over, and match the patterns that are due; each by one write."""
-        for _ in range(len(self._timers)):
-            key = self._timers.take_due(now)
-            if key is None:
+        for _ in range(len(self.timers)):
+            due = self.timers.take_due(now)
+            if due is None:
                 return
-            written = self._due(key, now)
             try:
-                if written:
-                    write(written, now)
+                self._carry_out_due(due, now)
             except KafkaError:
-                self._timers.schedule(key, now + RETRY_MS)
+                self.timers.again(due, now)
 
-    def _due(self, key: TimerKey, now: TimestampMs) -> list[KeyValue]:
-        kind, group_id, member_id = key
-        group = self._groups.get(group_id)
+    def _carry_out_due(self, due: Due, now: TimestampMs) -> None:
+        group = self._groups.get(due.group)
         if not isinstance(group, ConsumerGroup):
-            return []
-        if kind == PATTERNS:
-            return resolve(group, self._topics, self._hashes, now)
-        member = group.members.get(member_id)
-        if member is None or (kind == REBALANCE and self._revoking_epochs.get((group_id, member_id)) != member.epoch):
-            return []
-        return self._fence(group, member)
+            return
+        if due.wait is Wait.PATTERNS:
+            written = resolve(group, self.topics, self.hashes, now)
+            if written:
+                self._write(written, now)
+            return
+        member = group.members.get(due.member)
+        if member is not None and self.timers.is_over(due, member):
+            self.fence(group, [member], now)
 
     # ---- the log and the metadata
 
@@ -208,22 +262,13 @@ class ConsumerGroups:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
-                    self._timers.schedule((SESSION, group.id, member.id), now + self._settings.session_timeout_ms)
-                    self._time_revocation(group.id, member, now)
+                    self.timers.heard(group.id, member, now)
+                    self.timers.moved(group.id, member, now)
 
     def topics_changed(self, names: Iterable[TopicName]) -> None:
         """Topics were made, grown, placed elsewhere or deleted: the groups that subscribe to them look again (CGH-15)."""
-        changed = frozenset(names)
-        self._hashes.forget(changed)
-        self._newest_topics_version = self._topics.version
+        self.hashes.forget(names)
+        self._newest_topics_version = self.topics.version
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 group.checked_at_epoch = None
-
-
-def _check_room(group: ConsumerGroup, member_id: str, max_size: int) -> None:
-    if len(group.members) >= max_size and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {max_size} members.",
-        )

@@ -43,27 +43,35 @@ class Heartbeat:
     members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
     """The group's members as this heartbeat makes them."""
     before: ConsumerMember | None = None
+    epoch: int = 0
+    """The group's epoch after this heartbeat."""
     pattern: PatternChange = field(default_factory=PatternChange)
     has_moved: bool = False
     """Whether the member came closer to its target."""
+
+    def __post_init__(self) -> None:
+        self.members = dict(self.group.members)
 
     def decide(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, client_id: str, client_host: str
     ) -> ConsumerMember:
         """Go through all steps. Errors: KafkaError; nothing is then changed."""
         owned = owned_of(request)
-        self.members = dict(self.group.members)
-        before = self.before = self._member(request, member_id, owned)
-        after = _as_said(before, request, client_id, client_host)
-        self.members[after.id] = after
-        names_changed = after.topics != before.topics
-        if after != before:
-            self.records.append(records.member_record(self.group.id, after))
-        self.pattern = change_pattern(self.group, before, after)
+        before = self._member(request, member_id, owned)
+        return self.advance(before, _as_said(before, request, client_id, client_host), owned)
+
+    def advance(self, before: ConsumerMember, said: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
+        """All steps but the first: from what the member is now said to be on. Errors: as `decide`."""
+        self.before = before
+        self.members[said.id] = said
+        names_changed = said.topics != before.topics
+        if said != before:
+            self.records.append(records.member_record(self.group.id, said))
+        self.pattern = change_pattern(self.group, before, said)
         self.records += self.pattern.records
-        epoch = self._group_epoch(names_changed or self.pattern.is_resolved)
-        target_epoch, target = self._target(after, epoch)
-        after = self._reconcile(after, target_epoch, target, owned, names_changed or self.pattern.is_changed)
+        self.epoch = self._group_epoch(names_changed or self.pattern.is_resolved)
+        target_epoch, target = self._target(said, self.epoch)
+        after = self._reconcile(said, target_epoch, target, owned, names_changed or self.pattern.is_changed)
         self.members[after.id] = after
         return after
 
@@ -75,26 +83,27 @@ class Heartbeat:
         """The member before this heartbeat, its epoch being checked (CGH-07, CGH-08, CGH-12)."""
         joins = request.member_epoch == JOINING
         if request.instance_id is None:
-            member = self._joining(member_id) if joins else self.group.member(member_id)
+            member = self.joining(member_id) if joins else self.group.member(member_id)
         else:
             existing = self.group.static_member(request.instance_id)
             if joins:
-                return self._joining_static(existing, member_id, request.instance_id)
+                if existing is not None and existing.classic is None:
+                    check_released(existing, member_id, request.instance_id)
+                return self.joining_static(existing, member_id)
             member = check_instance(existing, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
         return member
 
-    def _joining(self, member_id: str) -> ConsumerMember:
+    def joining(self, member_id: str) -> ConsumerMember:
+        """A member that joins, for the first time or again."""
         return self.group.members.get(member_id) or ConsumerMember(member_id)
 
-    def _joining_static(self, existing: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
+    def joining_static(self, existing: ConsumerMember | None, member_id: str) -> ConsumerMember:
         """A new instance, or a new member in the place that an instance keeps: it gets what was reserved (CGH-11)."""
         if existing is None:
-            return self._joining(member_id)
-        if existing.classic is None:
-            check_released(existing, member_id, instance_id)
+            return self.joining(member_id)
         member = replace(existing, id=member_id, epoch=JOINING, previous_epoch=JOINING)
-        del self.members[existing.id]
+        self.members.pop(existing.id, None)
         self.records += [
             *records.member_tombstones(self.group.id, existing.id),
             records.member_record(self.group.id, member),

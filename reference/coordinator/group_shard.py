@@ -9,29 +9,37 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from reference.coordinator import group_expiry
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_groups import ClassicGroups
+from reference.coordinator.classic_member import Client, Terms
+from reference.coordinator.classic_members import ClassicMembers
+from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_records import RECORD_TYPES as CONSUMER_GROUP_RECORDS
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_groups import ConsumerGroups
-from reference.coordinator.group import Group, Say, Write
+from reference.coordinator.consumer_member import ConsumerMember
+from reference.coordinator.group import Group, Say, Token, Write
 from reference.coordinator.group_records import decode_key, decode_value, record_type
 from reference.coordinator.group_settings import GroupSettings
 from reference.coordinator.offset_commits import OffsetCommits
 from reference.coordinator.offsets import Offsets
 from reference.coordinator.topics import Topics
-from reference.protocol.errors import KafkaError
+from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.group_metadata_key import GroupMetadataKey
 from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from reference.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
 from reference.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from reference.protocol.messages.offset_commit_key import OffsetCommitKey
 from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.primitives import (
     Buffer,
     GroupId,
@@ -73,7 +81,8 @@ class GroupShard:
         self.commits = OffsetCommits(self.groups, self.offsets, topics, settings)
         self.classic = ClassicGroups(self.groups, settings, write, say, self._new_member_id)
         consumer = consumer_settings or ConsumerGroupSettings()
-        self.consumer = ConsumerGroups(self.groups, topics, consumer, self._new_consumer_member_id)
+        self.consumer = ConsumerGroups(self.groups, topics, consumer, self._new_consumer_member_id, write, self)
+        self.classic_members = ClassicMembers(self.consumer, say)
         self._replays: dict[int, Callable[[Buffer, Buffer | None, Producer | None], None]] = {
             LegacyOffsetCommitKey.KEY: self._replay_legacy_offset,
             OffsetCommitKey.KEY: self._replay_offset,
@@ -90,6 +99,57 @@ class GroupShard:
         id = UUID(int=self._chance.getrandbits(128), version=4)
         text = urlsafe_b64encode(id.bytes).decode().rstrip("=")
         return f"_{text[1:]}" if text.startswith("-") else text
+
+    # ---- members of the classic protocol, in whatever group they are
+
+    def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token, now: TimestampMs) -> None:
+        group = self._mixed(request.group_id)
+        if group is not None:
+            self.classic_members.join(group, request, version, client, token, now)
+        else:
+            self.classic.join(request, version, client, token, now)
+
+    def sync(self, request: SyncGroupRequest, version: int, token: Token, now: TimestampMs) -> None:
+        group = self._mixed(request.group_id)
+        if group is not None:
+            self.classic_members.sync(group, request, token, now)
+        else:
+            self.classic.sync(request, version, token, now)
+
+    def heartbeat(self, request: HeartbeatRequest, now: TimestampMs) -> HeartbeatResponse:
+        group = self._mixed(request.group_id)
+        if group is not None:
+            return self.classic_members.heartbeat(group, request, now)
+        return self.classic.heartbeat(request, now)
+
+    def leave(self, request: LeaveGroupRequest, version: int, now: TimestampMs) -> LeaveGroupResponse:
+        """Errors: KafkaError where a consumer group's records cannot be written."""
+        group = self._mixed(request.group_id)
+        if group is not None:
+            return self.classic_members.leave(group, request, version, now)
+        return self.classic.leave(request, version, now)
+
+    def _mixed(self, id: GroupId) -> ConsumerGroup | None:
+        """The consumer group of that id, if it has members: an empty one may become a classic one."""
+        group = self.groups.get(id)
+        return group if isinstance(group, ConsumerGroup) and not group.is_empty else None
+
+    def upgraded(self, group: ClassicGroup) -> None:
+        """A classic group becomes a consumer group: whoever waits is to join again (CGH-17)."""
+        for member in group.members.values():
+            self.classic.rebalances.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def downgraded(self, id: GroupId, members: Sequence[ConsumerMember], is_stale: bool, now: TimestampMs) -> None:
+        """A consumer group has become a classic one: its members know again all protocols that they named."""
+        group = self.classic.find(id)
+        assert group is not None, "its record has just been replayed"
+        for each in members:
+            assert each.classic is not None, "a classic group has classic members"
+            terms = Terms([*each.classic.protocols], each.classic.session_timeout_ms, each.rebalance_timeout_ms)
+            group.update(group.members[each.id], terms)
+        self.classic.rebalances.loaded(group, now)
+        if is_stale:
+            self.classic.rebalances.rebalance(group, now)
 
     # ---- the log
 
@@ -143,7 +203,7 @@ class GroupShard:
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: sessions, rebalances, expiry."""
         self.classic.rebalances.tick(now)
-        self.consumer.tick(now, self._write)
+        self.consumer.tick(now)
         if self._expiry_at is not None and now >= self._expiry_at:
             self._expiry_at = now + self._settings.offsets_retention_check_interval_ms
             retention_ms = self._settings.offsets_retention_ms

@@ -35,18 +35,16 @@ def consumer_group_heartbeat(
     node: Node, request: Request, body: ConsumerGroupHeartbeatRequest, now: TimestampMs
 ) -> Message | None:
     """A member joins, lives on or leaves; answered when what that changes is committed."""
-    coordination = node.groups.coordination
     try:
         _require_protocol(node)
         check_request(body, request.version, node.groups.consumer_settings.assignors)
-        index, shard = coordination.shard_of(body.group_id)
+        index, shard = node.groups.coordination.shard_of(body.group_id)
         client = client_of(request)
-        decided = shard.consumer.heartbeat(body, client.id, client.host, now)
-        coordination.write(index, decided.records, now)
+        response = shard.consumer.heartbeat(body, client.id, client.host, now)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-    node.groups.answer(index, request, decided.response, now)
-    return None
+    node.groups.answer(index, request, response, now)
+    return node.groups.send_said(now)
 
 
 def consumer_group_describe(

@@ -181,7 +181,7 @@ def join_group(node: Node, request: Request, body: JoinGroupRequest, now: Timest
         refused = join_refused(body.member_id, error.code)
         refused.protocol_name = None if request.version >= FIRST_JOIN_WITHOUT_PROTOCOL else ""
         return refused
-    shard.classic.join(body, request.version, client_of(request), request, now)
+    shard.join(body, request.version, client_of(request), request, now)
     return node.groups.send_said(now)
 
 
@@ -190,7 +190,7 @@ def sync_group(node: Node, request: Request, body: SyncGroupRequest, now: Timest
         _, shard = node.groups.shard_of_member(body.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    shard.classic.sync(body, request.version, request, now)
+    shard.sync(body, request.version, request, now)
     return node.groups.send_said(now)
 
 
@@ -201,16 +201,16 @@ def heartbeat(node: Node, request: Request, body: HeartbeatRequest, now: Timesta
     except KafkaError as error:
         is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
-    node.groups.answer(index, request, shard.classic.heartbeat(body, now), now)
+    node.groups.answer(index, request, shard.heartbeat(body, now), now)
     return None
 
 
 def leave_group(node: Node, request: Request, body: LeaveGroupRequest, now: TimestampMs) -> Message | None:
     try:
         index, shard = node.groups.shard_of_member(body.group_id)
+        left = shard.leave(body, request.version, now)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    left = shard.classic.leave(body, request.version, now)
     node.groups.answer(index, request, left, now)
     return node.groups.send_said(now)
 
@@ -244,5 +244,7 @@ def consumer_settings_of(node: Node) -> ConsumerGroupSettings:
         heartbeat_interval_ms=integer("group.consumer.heartbeat.interval.ms"),
         assignment_interval_ms=integer("group.consumer.assignment.interval.ms"),
         max_size=integer("group.consumer.max.size"),
+        max_classic_size=integer("group.max.size"),
+        migration_policy=str(node.configuration.broker("group.consumer.migration.policy")).lower(),
         regex_refresh_interval_ms=integer("group.consumer.regex.refresh.interval.ms"),
     )

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
-from reference.coordinator.consumer_groups import ConsumerGroups
 from reference.coordinator.consumer_heartbeat_check import check_request
-from reference.coordinator.group import Group, KeyValue
+from reference.coordinator.group import KeyValue
+from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.group_shard import GroupShard
 from reference.protocol.codec import decode, encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from reference.protocol.schema import Message
 
 REBALANCE_TIMEOUT_MS = 30_000
 
@@ -72,26 +75,32 @@ class Room:
         self.topics = FakeTopics(**topics)
         self.now = 1_000_000
         self.log: list[KeyValue] = []
+        self.chance = random.Random(1)
         self._begin()
 
     def _begin(self) -> None:
-        numbers = itertools.count(1)
-        self.groups: dict[str, Group] = {}
-        self.consumer = ConsumerGroups(
-            self.groups, self.topics, self.settings, lambda: f"given-{next(numbers)}"
+        self.answers: dict[object, Message] = {}
+        self.shard = GroupShard(
+            GroupSettings(initial_rebalance_delay_ms=0),
+            self.chance,
+            self.topics,
+            lambda records, now: self.write(records, now),
+            self.answers.__setitem__,
+            self.settings,
         )
+        self.groups, self.consumer = self.shard.groups, self.shard.consumer
 
     def write(self, records: Sequence[KeyValue], now: int) -> None:
         for key, value in records:
             self.log.append((key, value))
-            self.consumer.replay(key, value)
+            self.shard.replay(key, value, now, None)
 
     def fail_over(self) -> None:
         """Another coordinator takes over with what is in the log."""
         self._begin()
         for key, value in self.log:
-            self.consumer.replay(key, value)
-        self.consumer.loaded(self.now)
+            self.shard.replay(key, value, self.now, None)
+        self.shard.loaded(self.now)
 
     def compact(self) -> None:
         """Only the newest record of each key is kept, at its place, and no tombstone."""
@@ -102,11 +111,11 @@ class Room:
         """Let time pass, timer by timer."""
         end = self.now + ms
         for _ in range(1000):
-            due = self.consumer.next_deadline()
+            due = self.shard.next_deadline()
             if due is None or due > end:
                 break
             self.now = max(self.now, due)
-            self.consumer.tick(self.now, self.write)
+            self.shard.tick(self.now)
         self.now = end
 
     def beat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
@@ -114,11 +123,10 @@ class Room:
         request = decode(ConsumerGroupHeartbeatRequest, version, encode(request, version))
         try:
             check_request(request, version, self.settings.assignors)
-            decided = self.consumer.heartbeat(request, "client", "/127.0.0.1", self.now)
+            response = self.consumer.heartbeat(request, "client", "/127.0.0.1", self.now)
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-        self.write(decided.records, self.now)
-        return decode(ConsumerGroupHeartbeatResponse, version, encode(decided.response, version))
+        return decode(ConsumerGroupHeartbeatResponse, version, encode(response, version))
 
     def group(self, id: str = "g") -> ConsumerGroup:
         return self.consumer.of(id)

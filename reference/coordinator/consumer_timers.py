@@ -1,0 +1,108 @@
+"""How long a consumer group waits for its members, and for what.
+
+| wait | how long | else |
+| --- | --- | --- |
+| SESSION | session timeout, from each sign of life | the member is fenced |
+| REVOCATION | rebalance timeout, from being told to give up partitions | the member is fenced, if it is still in that epoch |
+| JOIN | rebalance timeout, from telling a classic member to join again | the member is fenced |
+| SYNC | rebalance timeout, from a classic member's join | the member is fenced |
+| PATTERNS | not at all | patterns are matched against all topics |
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from reference.coordinator.consumer_member import ConsumerMember, MemberState
+from reference.coordinator.timers import Timers
+from reference.protocol.primitives import GroupId, TimestampMs
+
+RETRY_MS = 500
+"""When what time brought is tried again, where its records could not be written."""
+
+
+class Wait(Enum):
+    SESSION = "session"
+    REVOCATION = "revocation"
+    JOIN = "join"
+    SYNC = "sync"
+    PATTERNS = "patterns"
+
+
+class Due(NamedTuple):
+    """Something that was waited for; `member` is empty for the group's patterns."""
+
+    wait: Wait
+    group: GroupId
+    member: str
+
+
+class ConsumerTimers:
+    """The waits of all consumer groups of a shard."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._timers: Timers[Due] = Timers()
+        self._revoking: dict[tuple[GroupId, str], int] = {}
+        """The epoch in which a member is to give up partitions."""
+
+    def heard(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
+        """A sign of life."""
+        timeout_ms = self._session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        self._timers.schedule(Due(Wait.SESSION, group, member.id), now + timeout_ms)
+
+    def moved(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
+        """A member came closer to its target, or was told to give up partitions first."""
+        due = Due(Wait.REVOCATION, group, member.id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            self._timers.schedule(due, now + member.rebalance_timeout_ms)
+            self._revoking[group, member.id] = member.epoch
+        else:
+            self._timers.cancel(due)
+            self._revoking.pop((group, member.id), None)
+
+    def called(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
+        """A classic member was told to join again: the first time counts."""
+        due = Due(Wait.JOIN, group, member.id)
+        if self._timers.deadline_of(due) is None:
+            self._timers.schedule(due, now + member.rebalance_timeout_ms)
+
+    def joined(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
+        """A classic member has joined: it is to ask for what it owns."""
+        self._timers.cancel(Due(Wait.JOIN, group, member.id))
+        self._timers.schedule(Due(Wait.SYNC, group, member.id), now + member.rebalance_timeout_ms)
+
+    def synced(self, group: GroupId, member: ConsumerMember) -> None:
+        """A classic member has asked for what it owns."""
+        self._timers.cancel(Due(Wait.SYNC, group, member.id))
+
+    def match_patterns(self, group: GroupId, now: TimestampMs) -> None:
+        """The group's patterns are to be matched."""
+        self._timers.schedule(Due(Wait.PATTERNS, group, ""), now)
+
+    def are_patterns_due(self, group: GroupId) -> bool:
+        return self._timers.deadline_of(Due(Wait.PATTERNS, group, "")) is not None
+
+    def forget(self, group: GroupId, member: str) -> None:
+        """A member is gone."""
+        for wait in Wait:
+            self._timers.cancel(Due(wait, group, member))
+        self._revoking.pop((group, member), None)
+
+    def again(self, due: Due, now: TimestampMs) -> None:
+        """What it brought could not be written."""
+        self._timers.schedule(due, now + RETRY_MS)
+
+    def is_over(self, due: Due, member: ConsumerMember) -> bool:
+        """Whether a wait that has ended still means anything for the member."""
+        return due.wait is not Wait.REVOCATION or self._revoking.get((due.group, due.member)) == member.epoch
+
+    def take_due(self, now: TimestampMs) -> Due | None:
+        return self._timers.take_due(now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        return self._timers.next_deadline()
+
+    def __len__(self) -> int:
+        return len(self._timers)

@@ -1,0 +1,68 @@
+"""What consumers of the classic protocol tell each other within a group, as far as a mixed group must understand it.
+
+Each is a 16-bit version and the fields of that version, or of the newest known here where it is newer.
+Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol; KIP-429, KIP-792, KIP-881.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reference.coordinator.assignment import Assignment, by_topic
+from reference.coordinator.topics import Topics
+from reference.protocol.codec import CodecError, decode_from, encode
+from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from reference.protocol.primitives import TopicName
+
+_VERSION_SIZE = 2
+_NEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member wants, and what it says it owns."""
+
+    topics: frozenset[TopicName]
+    owned: Assignment
+    rack_id: str | None
+
+
+def subscription_of(metadata: bytes, topics: Topics) -> Subscription:
+    """Errors: CodecError."""
+    said, _ = decode_from(ConsumerProtocolSubscription, version_of(metadata), memoryview(metadata), _VERSION_SIZE)
+    owned = ((topics.id_of(each.topic), each.partitions) for each in said.owned_partitions)
+    return Subscription(
+        frozenset(said.topics),
+        frozenset((id, each) for id, partitions in owned if id is not None for each in partitions),
+        said.rack_id or None,
+    )
+
+
+def assignment_of(data: bytes, topics: Topics) -> Assignment:
+    """What a leader gave a member; of topics that are gone nothing. Errors: CodecError, also for what an assignor added."""
+    if not data:
+        return frozenset()
+    given, _ = decode_from(ConsumerProtocolAssignment, version_of(data), memoryview(data), _VERSION_SIZE)
+    if given.user_data:
+        raise CodecError("what a custom assignor added to an assignment would be lost")
+    named = ((topics.id_of(each.topic), each.partitions) for each in given.assigned_partitions)
+    return frozenset((id, each) for id, partitions in named if id is not None for each in partitions)
+
+
+def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
+    """An assignment as a member of the classic protocol reads it."""
+    partitions = [
+        ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=indexes)
+        for id, indexes in by_topic(assignment).items()
+        if (name := topics.name_of(id)) is not None
+    ]
+    body = encode(ConsumerProtocolAssignment(assigned_partitions=partitions), version)
+    return version.to_bytes(_VERSION_SIZE, "big") + body
+
+
+def version_of(data: bytes) -> int:
+    """Errors: CodecError."""
+    if len(data) < _VERSION_SIZE or data[0] & 0x80:
+        raise CodecError("the consumers' protocol begins with its version, which is not negative")
+    return min(int.from_bytes(data[:_VERSION_SIZE], "big"), _NEWEST)

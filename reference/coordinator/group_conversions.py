@@ -1,0 +1,129 @@
+"""A group with members that becomes one of the other type (KIP-848, online migration; CGH-17).
+
+A classic group of consumers becomes a consumer group when the first member of the new protocol joins it: its generation is
+the epoch, its assignment what everybody owns and shall own. A consumer group of which only classic members are left becomes
+a classic one, and is called to join. The records of the one are removed by the same write that brings those of the other.
+Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup of 4.3.1; group.consumer.migration.policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference.coordinator import consumer_group_records as records
+from reference.coordinator.assignment import Assignment, with_epoch
+from reference.coordinator.classic_group import ClassicGroup
+from reference.coordinator.classic_member import Client, Member
+from reference.coordinator.consumer_group import ConsumerGroup, target_of
+from reference.coordinator.consumer_group_replay import replay
+from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.consumer_member import ClassicMember, ConsumerMember
+from reference.coordinator.consumer_protocol import CONSUMER
+from reference.coordinator.embedded_protocol import assignment_of, encode_assignment, subscription_of, version_of
+from reference.coordinator.group import KeyValue
+from reference.coordinator.metadata_hash import TopicHashes
+from reference.coordinator.topics import Topics
+from reference.protocol.codec import CodecError
+from reference.protocol.errors import ErrorCode, KafkaError
+
+# ---- to the new protocol
+
+
+def upgrade(
+    classic: ClassicGroup, topics: Topics, hashes: TopicHashes, settings: ConsumerGroupSettings
+) -> tuple[ConsumerGroup, list[KeyValue]]:
+    """The consumer group that a classic one with members becomes, and the records that make it so.
+
+    Errors: KafkaError GROUP_ID_NOT_FOUND where it cannot.
+    """
+    _check_upgrade(classic, settings)
+    try:
+        members = [_upgraded(classic, member, topics) for member in classic.members.values()]
+    except CodecError as error:
+        raise _not_upgraded(classic, str(error)) from error
+    written = _records(classic, members, hashes)
+    group = ConsumerGroup(classic.id)
+    for key, value in written:
+        decoded = records.decode_record(key, value)
+        assert decoded is not None, "only a consumer group's records were made"
+        replay(group, *decoded)
+    return group, [*classic.tombstones(), *written]
+
+
+def _check_upgrade(classic: ClassicGroup, settings: ConsumerGroupSettings) -> None:
+    if not settings.may_upgrade:
+        raise _not_upgraded(classic, "online upgrade is disabled")
+    if classic.protocol_type != CONSUMER:
+        raise _not_upgraded(classic, "the group does not use the consumer embedded protocol")
+    if len(classic.members) > settings.max_size:
+        raise _not_upgraded(classic, "the group size exceeds the consumer group maximum size")
+
+
+def _not_upgraded(classic: ClassicGroup, why: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {classic.id} to consumer group because {why}."
+    )
+
+
+def _upgraded(classic: ClassicGroup, member: Member, topics: Topics) -> ConsumerMember:
+    metadata = member.metadata_for(classic.protocol or classic.select_protocol())
+    subscription = subscription_of(metadata, topics)
+    return ConsumerMember(
+        member.id,
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client.id,
+        client_host=member.client.host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topics=subscription.topics,
+        assigned=with_epoch(assignment_of(member.assignment, topics), classic.generation),
+        classic=ClassicMember(member.session_timeout_ms, tuple(member.protocols)),
+    )
+
+
+def _records(classic: ClassicGroup, members: Sequence[ConsumerMember], hashes: TopicHashes) -> list[KeyValue]:
+    id, epoch = classic.id, classic.generation
+    metadata_hash = hashes.of({topic for member in members for topic in member.topics})
+    return [
+        *(records.member_record(id, member) for member in members),
+        records.group_epoch_record(id, epoch, metadata_hash),
+        *(records.target_record(id, member.id, frozenset(member.assigned)) for member in members),
+        records.target_metadata_record(id, epoch, 0),
+        *(records.current_record(id, member) for member in members),
+    ]
+
+
+# ---- back to the classic one
+
+
+def downgrade(group: ConsumerGroup, members: Sequence[ConsumerMember], topics: Topics, now: int) -> list[KeyValue]:
+    """The records that make a classic group of `members`, which all speak the classic protocol."""
+    classic = ClassicGroup(group.id)
+    for member in members:
+        classic.add(_downgraded(member))
+    classic.generation = group.epoch
+    classic.protocol = classic.select_protocol()
+    assignments = {
+        member.id: _assignment(classic.members[member.id], target_of(group, member), classic.protocol, topics)
+        for member in members
+    }
+    return [*group.tombstones(), classic.record(assignments, now)]
+
+
+def _downgraded(member: ConsumerMember) -> Member:
+    assert member.classic is not None, "only members of the classic protocol are left"
+    return Member(
+        id=member.id,
+        instance_id=member.instance_id,
+        client=Client(member.client_id, member.client_host),
+        session_timeout_ms=member.classic.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocol_type=CONSUMER,
+        protocols=[*member.classic.protocols],
+    )
+
+
+def _assignment(member: Member, target: Assignment, protocol: str, topics: Topics) -> bytes:
+    return encode_assignment(target, topics, version_of(member.metadata_for(protocol)))

@@ -134,6 +134,9 @@ class TransactionCoordinator:
 
         Errors: KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
+        found = self.transactions.get(id)
+        if found is not None and found.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         known = self._known(id, identity)
         added = frozenset(partitions)
         if known.state is State.ONGOING and added <= known.partitions:
@@ -147,6 +150,8 @@ class TransactionCoordinator:
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each partition is in the transaction (TXN-16). Errors: as `add_partitions`."""
         known = self._known(id, identity)
+        if known.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return {
             each: ErrorCode.NONE if each in known.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
         }
@@ -157,8 +162,6 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if known.epoch != identity.epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
-        if known.state in PREPARED:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return known
 
     def end_transaction(
@@ -186,7 +189,7 @@ class TransactionCoordinator:
     def take_prepared(self) -> list[TransactionalId]:
         """The ids whose transactions were prepared since this was asked last, and are not complete."""
         ids, self._prepared = self._prepared, []
-        return [id for id in ids if id in self.transactions and self.transactions[id].state in PREPARED]
+        return [id for id in dict.fromkeys(ids) if id in self.transactions and self.transactions[id].state in PREPARED]
 
     def write_marker(self, id: TransactionalId, identity: Identity, partition: TopicPartition) -> bool:
         """A partition has its marker, or is gone; True when it was the transaction's last. An old one is nothing."""

@@ -31,15 +31,18 @@ _OUTCOMES: dict[tuple[State, bool], Ending | ErrorCode] = {
     (State.EMPTY, True): ErrorCode.INVALID_TXN_STATE,
     (State.EMPTY, False): ErrorCode.INVALID_TXN_STATE,
     (State.PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
-    (State.PREPARE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
-    (State.PREPARE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
+    (State.PREPARE_COMMIT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (State.PREPARE_ABORT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
     (State.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
     (State.COMPLETE_COMMIT, True): Ending.DONE,
     (State.COMPLETE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
     (State.COMPLETE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
     (State.COMPLETE_ABORT, False): Ending.DONE,
 }
-"""State and whether it is a commit -> what it amounts to, before KIP-890 and for what is repeated since."""
+"""State and whether it is a commit -> what it amounts to, before KIP-890 and for what is repeated since.
+
+While markers are being written nothing is said of any outcome: the client asks again (TXN-13).
+"""
 
 _OUTCOMES_OF_A_NEW_TRANSACTION: dict[tuple[State, bool], Ending | ErrorCode] = _OUTCOMES | {
     (State.EMPTY, False): Ending.PREPARE,
@@ -61,11 +64,13 @@ def ending_before_kip_890(transaction: Transaction, identity: Identity, committe
 
 def ending(transaction: Transaction, identity: Identity, committed: bool) -> Ending:
     """Since KIP-890. Errors: as before it."""
+    if transaction.state in PREPARED:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     moved = _has_moved(transaction, identity)
     repeats = moved or transaction.epoch == identity.epoch + 1
     if identity.producer_id != transaction.producer_id and not moved:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if not _is_valid(transaction, identity, repeats):
+    if transaction.epoch != identity.epoch and not (repeats and transaction.state in COMPLETED):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     outcomes = _OUTCOMES if repeats else _OUTCOMES_OF_A_NEW_TRANSACTION
     return _ending(outcomes[transaction.state, committed])
@@ -78,12 +83,6 @@ def _has_moved(transaction: Transaction, identity: Identity) -> bool:
         and identity.epoch == EXHAUSTED_EPOCH
         and transaction.epoch == 0
     )
-
-
-def _is_valid(transaction: Transaction, identity: Identity, repeats: bool) -> bool:
-    if transaction.state in PREPARED:
-        return transaction.epoch == identity.epoch + 1
-    return transaction.epoch == identity.epoch or (repeats and transaction.state in COMPLETED)
 
 
 def _ending(outcome: Ending | ErrorCode) -> Ending:

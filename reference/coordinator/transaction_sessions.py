@@ -56,10 +56,10 @@ def next_session(
 
 def require_session_may_begin(transaction: Transaction, expected: Identity | None) -> None:
     """Errors: KafkaError PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while markers are being written."""
-    if expected is not None and not _is_known(transaction, expected):
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if expected is not None and not _is_known(transaction, expected):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def _is_known(transaction: Transaction, expected: Identity) -> bool:

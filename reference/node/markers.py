@@ -82,9 +82,8 @@ class Markers:
         """Send what stands in line."""
         while self._again and self._again[0][0] <= now:
             self._enqueue(heapq.heappop(self._again)[2], now)
-        while ready := [broker for broker in self._lines if broker not in self._asked]:
-            for broker in ready:
-                self._ask(broker, self._lines.pop(broker), now)
+        while (ready := next((broker for broker in self._lines if broker not in self._asked), None)) is not None:
+            self._ask(ready, self._lines.pop(ready), now)
 
     def next_deadline(self) -> TimestampMs | None:
         return self._again[0][0] if self._again else None

@@ -9,6 +9,7 @@ from conformance.consumers import (
     LEAVING_FOR_A_WHILE,
     REGEX,
     Consumer,
+    described,
     expect_apart,
     joined,
     partitions_of,
@@ -342,3 +343,29 @@ def many_groups(broker: Broker) -> None:
         settle(consumer, topics=[topic], what=f"group {number} owns the topic")
         stranger = consumer.ask(member_id=consumers[number - 1].id, member_epoch=consumer.epoch, topic_partitions=[])
         broker.expect_error(stranger.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="a member of another group")
+
+
+@requirement(
+    "CGH-39",
+    level=SHOULD,
+    source="KIP-848; ConsumerGroup.preferredServerAssignor",
+    sentence="Where members name different assignors the one that most of them name is the group's, and it changes when they "
+    "do.",
+    accepted="range for two of three members, uniform after one of them leaves and another one that names it joins",
+    since=SINCE,
+    apis=DESCRIBE,
+    deadline_s=60,
+)
+def majority(broker: Broker) -> None:
+    topic = broker.topic(6)
+    group = unused_group(broker)
+    consumers = [Consumer(broker, group, [topic], assignor=name) for name in ("range", "range", "uniform")]
+    for consumer in consumers:
+        consumer.join()
+    settle(*consumers, topics=[topic])
+    broker.expect_equal("the assignor", [one.assignor_name for one in described(broker, group)], ["range"])
+    consumers.pop(0).leave()
+    consumers.append(Consumer(broker, group, [topic], assignor="uniform"))
+    consumers[-1].join()
+    settle(*consumers, topics=[topic])
+    broker.expect_equal("the assignor then", [one.assignor_name for one in described(broker, group)], ["uniform"])

@@ -115,7 +115,8 @@ def leaving(broker: Broker) -> None:
     "GRP-33",
     level=SHOULD,
     source="GroupMetadataManager.classicGroupLeaveToClassicGroup; documentation, group membership protocol",
-    sentence="A member that leaves while the others have joined again and are held lets them go on: its place is not waited for.",
+    sentence="A member that leaves while the others have joined again and are held lets them go on: its place is not waited "
+    "for.",
     accepted="the join of the two others is answered, with two members, once the third leaves",
 )
 def leaving_while_joining(broker: Broker) -> None:
@@ -267,3 +268,32 @@ def the_leader_says_nothing(broker: Broker) -> None:
     follower.join()
     broker.expect_equal("who leads", follower.leads, True)
     group.synchronise([follower])
+
+
+@requirement(
+    "GRP-48",
+    level=SHOULD,
+    source="KIP-62; JoinGroupRequest schema (rebalanceTimeoutMs, v1)",
+    sentence="A member of JoinGroup v0, which has no rebalance timeout, is waited for as long as its session timeout.",
+    accepted="with a session timeout of 3 seconds: the other member, which joined again, is answered without it, not before, "
+    "although the one of v0 beats",
+    configs=SHORT_SESSIONS,
+    deadline_s=90,
+)
+def old_members_are_waited_for(broker: Broker) -> None:
+    group = Group(broker)
+    leader = group.member(version=0, session_timeout_ms=SHORT_MS)
+    late = group.member(version=0, session_timeout_ms=SHORT_MS)
+    group.admit(leader)
+    group.admit(late, [leader])
+    group.synchronise([leader, late])
+    leader, late = group.leader_first([leader, late])
+    began = time.monotonic()
+    leader.begin_join()
+    group.await_rebalance(late)
+    while leader.connection.is_silent(HELD_FOR_S) and time.monotonic() < began + GONE_WITHIN_S:
+        late.heartbeat()
+    answer = leader.expect_joined()
+    waited_ms = (time.monotonic() - began) * 1000
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is answered after {waited_ms:.0f} ms")
+    broker.expect_equal("the members", [one.member_id for one in answer.members], [leader.id])

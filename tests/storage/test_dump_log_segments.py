@@ -1,6 +1,8 @@
 """Kafka's DumpLogSegments reads what we write, and finds fault with what we damage."""
 
 import random
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from reference.storage.disk import PosixDisk
 from reference.storage.log import Log
 from tests.protocol.records.random_records import TIME, random_records
 from tests.storage.dump import complaints, dump
+from tests.storage.test_cleaning import compact, put
 
 pytestmark = pytest.mark.java
 
@@ -102,3 +105,24 @@ def test_the_tool_finds_fault(tmp_path: Path) -> None:
     data[7] ^= 1
     time_indexes[1].write_bytes(bytes(data))
     assert complaints(dump([time_indexes[1]]))
+
+
+def test_the_tool_reads_compacted_segments(tmp_path: Path) -> None:
+    """Thinned, empty and repacked batches, delete horizons, and their indexes; gaps are all that it remarks."""
+    log = written_log(tmp_path)
+    whole = log.size_bytes
+    log.config = replace(CONFIG, cleanup_policy="compact", delete_retention_ms=0)
+    for round_ in range(2):
+        put(log, ("last", str(round_)), time=TIME)
+        compact(log, now=TIME + round_)
+    assert log.size_bytes < whole * 2 / 3
+    log.close()
+    logs = files_of(log, ".log")
+    text = dump(logs, "--deep-iteration", "--print-data-log")
+    assert complaints(re.sub(r"Non-consecutive offsets in .*\n(\s*\d+ is followed by \d+\n)*", "", text)) == []
+    assert text.count("isvalid: true") == text.count("baseOffset:") > 50
+    assert "deleteHorizonMs: OptionalLong[" in text
+
+    assert complaints(dump(files_of(log, ".index", ".timeindex"))) == []
+    if aborted := files_of(log, ".txnindex"):
+        assert complaints(dump(aborted)) == []

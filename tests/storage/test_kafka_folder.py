@@ -23,6 +23,7 @@ from reference.storage.log import Log
 from reference.storage.log_manager import METADATA_TOPIC, LogManager
 from tests.protocol.records.random_records import random_records
 from tests.storage.dump import complaints, dump
+from tests.storage.test_cleaning import compact
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -208,3 +209,41 @@ def fill(log: Log) -> list[Read]:
         if step == 60:
             log.flush()
     return written
+
+
+def test_kafka_serves_what_we_compacted(tmp_path: Path) -> None:
+    """The same records, from the segments that our cleaner has written."""
+    disk = PosixDisk()
+    with kafka(tmp_path / "kafka") as target:
+        create(target)
+        target.stop(1)
+        folder = target.members[0].data / f"{TOPIC}-0"
+        topic_id = read_topic_id(disk, folder)
+        shutil.rmtree(folder)
+        config = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, index_interval_bytes=1000)
+        log = Log(disk, folder, config, 0, topic=TOPIC, partition=0, topic_id=topic_id)
+        chance = random.Random(6)
+        for number in range(900):
+            keys = [b"key %d" % chance.randrange(300) for _ in range(20)]
+            records = [
+                Record(index, number, key, chance.randbytes(400) if chance.random() < 0.9 else None)
+                for index, key in enumerate(keys)
+            ]
+            log.append_as_leader(build(records, codec=chance.choice(list(Codec))), 0, 0)
+        whole, segments = all_records(log), log.segment_count
+        log.flush()
+        for _ in range(2):  # the second puts the small segments together that the first has left
+            compact(log, rolls=False)
+        kept = all_records(log)
+        assert len(kept) < len(whole) / 2
+        assert log.segment_count < segments
+        last = {key: offset for offset, _, key, _ in whole}
+        assert set(last.values()) <= {offset for offset, *_ in kept}
+        assert set(kept) <= set(whole)
+        log.close()
+        assert complaints(dump(sorted(folder.glob("*.index")))) == []
+        target.restart(1)
+        assert consume(target, "read_uncommitted") == kept
+        said = "\n".join(path.read_text() for path in target.logs(1))
+    assert "ERROR" not in said
+    assert "Corrupt" not in said

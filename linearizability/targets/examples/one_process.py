@@ -79,6 +79,8 @@ def command(port, folder, config):
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(folder / "data"),
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         **config,
     }
     file = folder / "server.properties"

@@ -13,7 +13,12 @@ The controller's steps tell the partition's record afterwards, whatever their `n
 offset, high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by,
 and may be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge
 and Consume carry `end`, the offset after the last record that was promised or read. A trace that begins in the middle of a
-life says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks": {"1": 7}`.
+life says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks": {"1": 7}`,
+and `"fenced": [2]`, the brokers that were.
+
+What nodes write by themselves (`tidegauge.trace.file`, or a simulated world) is one file a node or one for all of them, with
+the rows of all partitions: the files of one folder, or of its folders `node-…`, are one cluster's. They are put in one order
+(`merging.py`) and become one trace for each partition (`cluster_trace.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ from typing import Any
 
 from spec.actions import ACTIONS
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
+from spec.cluster_trace import begins_life, partition_traces
+from spec.merging import merged
 from spec.models import SPEC
 
 FOLDER = SPEC / "replication"
@@ -54,6 +61,7 @@ class Trace:
     logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
     high_watermarks: dict[int, int] = field(default_factory=dict)
+    fenced: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,16 +100,34 @@ class Validation:
 
 
 def read_traces(paths: Iterable[Path]) -> list[Trace]:
-    """Files, and all `*.jsonl` of folders. Errors: TraceError, OSError."""
+    """Files, and all `*.jsonl` of folders; nodes' files are put together. Errors: TraceError, OSError."""
     found: list[Trace] = []
+    clusters: dict[Path, list[list[Event]]] = {}
     for path in paths:
-        files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-        found += [read_trace(file.read_text().splitlines(), str(file)) for file in files]
+        for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
+            rows = read_rows(file.read_text().splitlines(), str(file))
+            if is_of_nodes(rows):
+                clusters.setdefault(_home(file), []).append(rows)
+            else:
+                found.append(trace_of(rows, str(file)))
+    for folder, nodes in clusters.items():
+        rows = merged(nodes) if len(nodes) > 1 else nodes[0]
+        found += [trace_of(events, f"{folder}/{name}") for name, events in partition_traces(rows).items()]
     return found
 
 
-def read_trace(lines: Sequence[str], name: str) -> Trace:
-    """One file's lines. Errors: TraceError."""
+def _home(file: Path) -> Path:
+    """The folder of a node's cluster: nodes may have folders of their own, `node-1` and so on."""
+    return file.parent.parent if file.parent.name.startswith("node-") else file.parent
+
+
+def is_of_nodes(rows: Sequence[Event]) -> bool:
+    """Whether rows are what nodes wrote, not yet one partition's trace: a trace begins with its brokers."""
+    return bool(rows) and "brokers" not in rows[0] and begins_life(rows[0])
+
+
+def read_rows(lines: Sequence[str], name: str) -> list[Event]:
+    """A file of JSON objects. Errors: TraceError."""
     rows: list[Event] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -111,6 +137,16 @@ def read_trace(lines: Sequence[str], name: str) -> Trace:
         if not isinstance(row, dict):
             raise TraceError(f"{name}:{number}: not an object")
         rows.append(row)
+    return rows
+
+
+def read_trace(lines: Sequence[str], name: str) -> Trace:
+    """One file's lines. Errors: TraceError."""
+    return trace_of(read_rows(lines, name), name)
+
+
+def trace_of(rows: Sequence[Event], name: str) -> Trace:
+    """A partition's rows. Errors: TraceError."""
     if not rows or rows[0].get("action") != "Begin":
         raise TraceError(f"{name}:1: a trace begins with the action Begin")
     for number, row in enumerate(rows[1:], 2):
@@ -123,7 +159,10 @@ def read_trace(lines: Sequence[str], name: str) -> Trace:
         }
         brokers = tuple(int(broker) for broker in begin["brokers"])
         marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
-        return Trace(name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs, marks)
+        fenced = tuple(int(broker) for broker in begin.get("fenced", ()))
+        return Trace(
+            name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs, marks, fenced
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{name}:1: Begin lacks {error}") from error
 
@@ -234,6 +273,7 @@ def data_module(traces: Sequence[Trace]) -> str:
     for number, trace in enumerate(traces, 1):
         events = ",\n  ".join(_event(event) for event in trace.events)
         first = f"first |-> {_partition(trace.first)}, logs |-> {_logs(trace)}, highWatermarks |-> {_high_watermarks(trace)}"
+        first += f", fenced |-> {_brokers(trace.fenced)}"
         lines.append(f"Trace{number} == [{first}, events |-> <<\n  {events}>>]")
     names = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
     return "\n".join([*lines, f"Traces == <<{names}>>", "===="]) + "\n"
@@ -258,6 +298,8 @@ CONSTANTS
   Guarded = {"FALSE" if deadlock else "TRUE"}
   Bugs = {{{", ".join(f'"{bug}"' for bug in bugs)}}}
   Spend <- Free
+  MayLose <- TraceMayLose
+  HasReplayed <- TraceHasReplayed
   EndOffset <- RunEndOffset
   Prefix <- RunPrefix
   LastEpoch <- RunLastEpoch

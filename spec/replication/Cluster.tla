@@ -65,7 +65,8 @@ Spend(kind) ==
 -----------------------------------------------------------------------------
 \* A broker that has replayed nothing yet.
 NoMetadata == [leader |-> None, leaderEpoch |-> 0, partitionEpoch |-> 0, isr |-> {}, elr |-> {}]
-NoProgress == [broker \in Brokers |-> [end |-> -1, brokerEpoch |-> 0]]
+UnknownLife == 0
+NoProgress == [broker \in Brokers |-> [end |-> -1, brokerEpoch |-> UnknownLife]]
 
 Running(b)   == status[b] = "running"
 Leads(b)     == Running(b) /\ metadata[b].leader = b

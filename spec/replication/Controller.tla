@@ -42,19 +42,24 @@ EligibleAfter(isr, unclean) ==
 IsrWithout(b) ==
     IF On("LastReplicaStanding") /\ partition.isr = {b} THEN {b} ELSE partition.isr \ {b}
 
+UncleanlyLed(b) == [partition EXCEPT !.leader = b, !.leaderEpoch = @ + 1, !.isr = {b}, !.elr = {}]
+
 \* The records that the controller may write when ISR, ELR and the unfenced
 \* brokers are these: the leader stays if it can; otherwise any live member
 \* of the ISR leads, or, where the ISR is empty, any live member of the ELR.
+\* Where neither has one nobody leads, or, if that is allowed, anybody alive.
 Elections(isr, elr, unfenced) ==
     LET eligible  == IF isr = {} THEN elr ELSE isr
         electable == IF eligible \cap unfenced = {} /\ On("ElectOutsideIsr") THEN unfenced
                      ELSE eligible \cap unfenced
         led(b) == [partition EXCEPT !.leader = b, !.leaderEpoch = @ + 1,
                                     !.isr = IF b \in isr THEN isr ELSE {b}, !.elr = elr \ {b}]
+        uncleanly == IF UncleanElection THEN {UncleanlyLed(b) : b \in unfenced} ELSE {}
     IN  IF partition.leader \in isr \cap unfenced THEN {[partition EXCEPT !.isr = isr, !.elr = elr]}
         ELSE IF electable # {} THEN {led(b) : b \in electable}
-        ELSE IF partition.leader = None THEN {[partition EXCEPT !.isr = isr, !.elr = elr]}
-        ELSE {[partition EXCEPT !.leader = None, !.leaderEpoch = @ + 1, !.isr = isr, !.elr = elr]}
+        ELSE uncleanly \cup
+             IF partition.leader = None THEN {[partition EXCEPT !.isr = isr, !.elr = elr]}
+             ELSE {[partition EXCEPT !.leader = None, !.leaderEpoch = @ + 1, !.isr = isr, !.elr = elr]}
 
 Decide(isr, elr, unfenced) ==
     \E record \in Elections(isr, elr, unfenced) :
@@ -82,10 +87,12 @@ RegisterBroker(b) ==
     /\ UNCHANGED <<log, highWatermark, progress, pending, truncating, clientVars, environmentVars>>
 
 \* Heartbeats say that the broker has caught up with the metadata.
+HasReplayed(b) == metadata[b].leaderEpoch > 0
+
 UnfenceBroker(b) ==
     /\ Running(b)
     /\ registry[b].fenced
-    /\ metadata[b].leaderEpoch > 0
+    /\ HasReplayed(b)
     /\ registry' = [registry EXCEPT ![b].fenced = FALSE]
     /\ UNCHANGED <<replicaVars, clientVars, environmentVars>>
     /\ Decide(partition.isr, partition.elr, Unfenced \cup {b})
@@ -113,11 +120,14 @@ ControlledShutdown(b) ==
     /\ Step("ControlledShutdown", [broker |-> b])
 
 -----------------------------------------------------------------------------
-\* Who is not fenced, in the life that the leader saw, may be in the ISR.
+\* Who is not fenced, in the life that the leader saw, may be in the ISR.  Of
+\* a member that has not fetched in this reign the leader has seen none: had it
+\* begun another since, it would have left the ISR, and the proposal be stale.
 Ineligible(proposal) ==
     {b \in proposal.isr :
         \/ registry[b].fenced /\ ~On("AdmitFencedBroker")
-        \/ registry[b].brokerEpoch # proposal.brokerEpochs[b] /\ ~On("AdmitStaleBrokerEpoch")}
+        \/ /\ proposal.brokerEpochs[b] \notin {registry[b].brokerEpoch, UnknownLife}
+           /\ ~On("AdmitStaleBrokerEpoch")}
 
 IsForThisEpoch(proposal) ==
     /\ proposal.leaderEpoch = partition.leaderEpoch
@@ -152,6 +162,6 @@ ElectUncleanLeader(b) ==
     /\ partition.leader = None
     /\ b \in Unfenced
     /\ UNCHANGED <<replicaVars, clientVars, registry, environmentVars>>
-    /\ Publish([partition EXCEPT !.leader = b, !.leaderEpoch = @ + 1, !.isr = {b}, !.elr = {}])
+    /\ Publish(UncleanlyLed(b))
     /\ Step("ElectUncleanLeader", [broker |-> b])
 =============================================================================

@@ -216,17 +216,17 @@ ShutDown(b) ==
     /\ Halt(b, "stopped")
     /\ Step("ShutDown", [broker |-> b])
 
+\* Fewer than min.insync.replicas brokers may be short of a tail at a time.
+MayLose(b) == MayLoseTail /\ status[b] = "crashed" /\ Cardinality(lostTail \cup {b}) < MinIsr
+
 \* The log is recovered: after a crash perhaps without its un-fsynced tail.
-\* The high watermark is the checkpoint's, which may be old.  Fewer than
-\* min.insync.replicas brokers may be short of a tail at the same time.
+\* The high watermark is the checkpoint's, which may be old.
 Restart(b, end, checkpoint) ==
     /\ status[b] \in {"crashed", "stopped"}
     /\ end <= EndOffset(log[b])
     /\ checkpoint <= Min(highWatermark[b], end)
     /\ IF end = EndOffset(log[b]) THEN UNCHANGED lostTail
-       ELSE /\ MayLoseTail /\ status[b] = "crashed"
-            /\ Cardinality(lostTail \cup {b}) < MinIsr
-            /\ lostTail' = lostTail \cup {b}
+       ELSE MayLose(b) /\ lostTail' = lostTail \cup {b}
     /\ log' = [log EXCEPT ![b] = Prefix(@, end)]
     /\ highWatermark' = [highWatermark EXCEPT ![b] = checkpoint]
     /\ status' = [status EXCEPT ![b] = IF @ = "crashed" THEN "recovered" ELSE "returned"]

@@ -14,22 +14,24 @@ CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not 
 
 VARIABLES
     trace,      \* which of the traces
-    at          \* the next event's place
+    at,         \* the next event's place
+    isExcused   \* may committed records be gone
 
-traceVars == <<vars, historyVars, trace, at>>
+traceVars == <<vars, historyVars, trace, at, isExcused>>
 
 Event == Traces[trace].events[at]
 
 TraceInit ==
     /\ trace \in DOMAIN Traces
     /\ at = 1
+    /\ isExcused = FALSE
     /\ LET first == Traces[trace].first
        IN  /\ partition = first
            /\ published = {first}
            /\ metadata  = [b \in Brokers |-> NoMetadata]
            /\ log       = Traces[trace].logs
            /\ highWatermark = Traces[trace].highWatermarks
-    /\ registry      = [b \in Brokers |-> [brokerEpoch |-> 1, fenced |-> FALSE]]
+    /\ registry      = [b \in Brokers |-> [brokerEpoch |-> 1, fenced |-> b \in Traces[trace].fenced]]
     /\ status        = [b \in Brokers |-> "running"]
     /\ progress      = [b \in Brokers |-> NoProgress]
     /\ pending       = [b \in Brokers |-> None]
@@ -42,8 +44,15 @@ TraceInit ==
     /\ step          = <<>>
     /\ InitHistory
 
-\* Faults are not rationed here.
+\* Faults are not rationed here, and the cluster may lose more than it can bear.
 Free(kind) == UNCHANGED faults
+TraceMayLose(b) == status[b] = "crashed"
+
+\* A broker may have replayed the metadata before the trace began.
+TraceHasReplayed(b) == metadata[b].leaderEpoch > 0 \/ registry[b].brokerEpoch = 1
+
+\* Nothing is promised any more once somebody leads who was not eligible, or too many are short of a tail.
+IsUnclean == partition'.leader \notin {partition.leader, None} \cup partition.isr \cup partition.elr
 
 -----------------------------------------------------------------------------
 \* Clients: a batch is one event, and what was promised is one log: the one
@@ -58,7 +67,7 @@ Promise(b, end) ==
     /\ Running(b)
     /\ end <= highWatermark[b]
     /\ IF end > EndOffset(consumed) THEN consumed' = Prefix(log[b], end)
-       ELSE Prefix(log[b], end) = Prefix(consumed, end) /\ UNCHANGED consumed
+       ELSE (isExcused \/ Prefix(log[b], end) = Prefix(consumed, end)) /\ UNCHANGED consumed
     /\ UNCHANGED <<controllerVars, replicaVars, sent, acknowledged, environmentVars, step>>
 
 Newest(records, partitionEpoch) == {r \in records : r.partitionEpoch = partitionEpoch}
@@ -104,7 +113,7 @@ Agrees(e) ==
 KeepsPromises ==
     /\ HighWatermarkBound
     /\ NoFencedMemberInIsr
-    /\ \A l \in Brokers : IsCurrentLeader(l) =>
+    /\ isExcused \/ \A l \in Brokers : IsCurrentLeader(l) =>
         /\ IsPrefix(consumed, log[l])
         /\ \A b \in Brokers : IsPrefix(Committed(b), log[l])
 
@@ -113,6 +122,7 @@ TraceNext ==
     /\ StepOf(Event)
     /\ Agrees(Event)
     /\ HistoryAfter
+    /\ isExcused' = (isExcused \/ IsUnclean \/ Cardinality(lostTail') >= MinIsr)
     /\ Guarded => KeepsPromises'
     /\ at' = at + 1
     /\ UNCHANGED trace

@@ -1,0 +1,216 @@
+"""From what the nodes of a cluster wrote to one trace for each partition.
+
+Nodes tell of all their partitions, of the metadata quorum, and of decisions about brokers, each in one row (`rows`), in
+an order in which no row stands before what caused it: that of a simulated world, or the one that `merging` finds. A trace
+(`trace.py`) is one partition's share of it, told as the specification tells it. What has to be done for that:
+
+- A decision of the controller that was never committed did not happen. It was lost if a later leader of the quorum began
+  with a log that does not have it: rows of the quorum's `BecomeLeader` say with which.
+- A step that concerns a broker stands in the trace of each of its partitions, with the record that it leaves behind.
+- To a controller it makes no difference whether a broker that it does not hear of is dead or silent, and a life begins
+  to matter when it is registered. So the end of a life and the recovery of the log (`Restart`, with the log that the new
+  life then turns out to have) stand before the new life's registration, wherever they happened in between. A decision
+  that is made for a life that is over by then is thus made in time.
+- A trace ends where something is made of the partition that the specification does not know (`End`), and where a log
+  is taken up twice in one life, which is the disk's doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spec.actions import ACTIONS
+
+Row = dict[str, Any]
+Event = dict[str, Any]
+
+METADATA = "__cluster_metadata-0"
+NAMES = {action.name for action in ACTIONS}
+CONTROLLERS = {action.name for action in ACTIONS if action.actor == "controller"}
+OF_BROKERS = {action.name for action in ACTIONS if action.actor == "controller" and action.arguments == ("broker",)}
+OF_BROKERS -= {"ElectLeader", "ElectUncleanLeader"}
+"""Decisions about a broker: they stand in the traces of all its partitions."""
+
+RECORD = ("leader", "leaderEpoch", "partitionEpoch", "isr", "elr")
+
+
+def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
+    """The traces of all partitions that began, by name; a later topic of the same name has a number behind it."""
+    happened = [*without_lost_decisions(rows)]
+    lives = Lives(happened)
+    found: dict[str, list[Event]] = {}
+    for place, row in enumerate(happened):
+        if row["action"] == "Begin":
+            for name, first in row["partitions"].items():
+                title = name if name not in found else f"{name}~{sum(each.startswith(name) for each in found)}"
+                found[title] = [*Share(name, first, lives).events(happened, place)]
+    return found
+
+
+# ---- what was committed
+
+
+def without_lost_decisions(rows: Sequence[Row]) -> Iterator[Row]:
+    """All rows but the decisions that some later leader of the quorum did not have."""
+    reigns = [
+        (row["epoch"], row["leo"], row["lastEpoch"])
+        for row in rows
+        if row["action"] == "BecomeLeader" and row.get("partition") == METADATA
+    ]
+    for row in rows:
+        if "controllerEpoch" not in row or not _is_lost(row, reigns):
+            yield row
+
+
+def _is_lost(row: Row, reigns: Iterable[tuple[int, int, int]]) -> bool:
+    made, end = row["controllerEpoch"], row["offset"]
+    return any(epoch > made and (start < end or last < made) for epoch, start, last in reigns)
+
+
+# ---- lives
+
+
+@dataclass
+class Life:
+    """One life of a node: what each partition's log was recovered to, and which were shut down."""
+
+    recovered: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Partition -> log end offset and high watermark at the life's first step; (0, 0) for a new replica."""
+    ended_cleanly: bool = False
+
+
+class Lives:
+    """The lives of all nodes, in order; each begins with the quorum's `Restart`."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._lives: dict[int, list[Life]] = {}
+        self.numbers: list[int] = []
+        """For each row the number of its node's life, from 1; 0 before the first."""
+        for row in rows:
+            lives = self._lives.setdefault(row["node"], [])
+            if begins_life(row):
+                lives.append(Life())
+            self.numbers.append(len(lives))
+            if lives and "leo" in row and row.get("partition") != METADATA:
+                self._note(lives[-1], row)
+
+    def _note(self, life: Life, row: Row) -> None:
+        if row["partition"] not in life.recovered:
+            is_old = row["action"] == "Restart"
+            life.recovered[row["partition"]] = (row["leo"], row["hw"]) if is_old else (0, 0)
+        life.ended_cleanly |= row["action"] == "ShutDown"
+
+    def ended_cleanly(self, node: int, number: int) -> bool:
+        lives = self._lives.get(node, [])
+        return 0 < number <= len(lives) and lives[number - 1].ended_cleanly
+
+    def recovered(self, node: int, number: int, partition: str) -> tuple[int, int] | None:
+        """What a life found of a log; a life that ended before it looked, what the next one found. None: nobody looked."""
+        lives = self._lives.get(node, [])
+        return next((life.recovered[partition] for life in lives[number - 1 :] if partition in life.recovered), None)
+
+
+def begins_life(row: Row) -> bool:
+    return row["action"] == "Restart" and row.get("partition") == METADATA
+
+
+# ---- one partition
+
+
+class Share:
+    """What of all rows is one partition's."""
+
+    def __init__(self, name: str, first: Row, lives: Lives) -> None:
+        self._name = name
+        self._first = first
+        self._lives = lives
+        self._brokers = sorted(first["replicas"])
+        self._record = _record(first)
+        self._now: dict[int, tuple[int, int]] = dict.fromkeys(self._brokers, (0, 0))
+        """Each replica's log end offset and high watermark, as it said last."""
+        self._life: dict[int, int] = {}
+        """The life of each replica that is in the trace."""
+        self._started: dict[int, int] = {}
+        """The life that began last."""
+        self._taken_up: set[tuple[int, int]] = set()
+        """Lives in which the log was taken up."""
+
+    def events(self, rows: Sequence[Row], begin: int) -> Iterator[Event]:
+        """The trace, from the row that begins it."""
+        for number, row in enumerate(rows[:begin]):
+            if row["node"] in self._now:
+                self._life[row["node"]] = self._started[row["node"]] = self._lives.numbers[number]
+        yield {
+            "action": "Begin",
+            "brokers": self._brokers,
+            "minIsr": min(self._first["minIsr"], len(self._brokers)),
+            "partition": self._record,
+            "fenced": [broker for broker in self._first["fenced"] if broker in self._now],
+        }
+        for number in range(begin + 1, len(rows)):
+            row = rows[number]
+            if self._ends(row, number):
+                return
+            yield from self._told(row, number)
+
+    def _ends(self, row: Row, number: int) -> bool:
+        """Whether the specification does not know what becomes of the partition from here on."""
+        if row["action"] in ("Begin", "End"):
+            return self._name in row["partitions"]
+        if row.get("partition") == self._name and row["action"] not in NAMES:
+            return True
+        if row["action"] != "Restart" or row.get("partition") != self._name or row["node"] not in self._now:
+            return row.get("partition") == self._name and row["node"] not in self._now
+        found = self._lives.recovered(row["node"], self._lives.numbers[number], self._name)
+        return self._is_second(row, number) or found != (row["leo"], row["hw"])
+
+    def _is_second(self, row: Row, number: int) -> bool:
+        """A log that is taken up again in one life."""
+        key = row["node"], self._lives.numbers[number]
+        is_second = key in self._taken_up
+        self._taken_up.add(key)
+        return is_second
+
+    def _told(self, row: Row, number: int) -> Iterator[Event]:
+        action, node = row["action"], row["node"]
+        if begins_life(row):
+            self._started[node] = self._lives.numbers[number]
+        elif action in CONTROLLERS:
+            yield from self._decided(row)
+        elif row.get("partition") == self._name and action not in ("Restart", "ShutDown"):
+            self._now[node] = row["leo"], row["hw"]
+            yield {key: value for key, value in row.items() if key not in ("partition", "partitionEpoch")}
+
+    def _decided(self, row: Row) -> Iterator[Event]:
+        action, record = row["action"], row["partitions"].get(self._name)
+        if record is None and (action not in OF_BROKERS or row["args"]["broker"] not in self._now):
+            return
+        if record is not None:
+            self._record = _record(record)
+        if action == "RegisterBroker":
+            yield from self._new_life(row["args"]["broker"])
+        yield {"node": row["node"], "action": action, "args": row["args"], "partition": self._record}
+
+    def _new_life(self, broker: int) -> Iterator[Event]:
+        """The end of the life before, and the log that the new one recovers."""
+        former, life = self._life.get(broker, 0), self._started.get(broker, 0)
+        self._life[broker] = life
+        before = self._now[broker]
+        recovered = self._lives.recovered(broker, life, self._name) if life != former else before
+        self._now[broker] = recovered or before
+        is_clean = life == former + 1 and self._lives.ended_cleanly(broker, former)
+        yield self._event(broker, "ShutDown" if is_clean else "Crash", {"broker": broker}, before)
+        end, high_watermark = self._now[broker]
+        arguments = {"broker": broker, "end": end, "highWatermark": high_watermark}
+        yield self._event(broker, "Restart", arguments, self._now[broker])
+
+    def _event(self, broker: int, action: str, arguments: dict[str, int], now: tuple[int, int]) -> Event:
+        """A step at which a replica has no role."""
+        state = {"leo": now[0], "hw": now[1], "leaderEpoch": -1}
+        return {"node": broker, "action": action, "args": arguments} | state
+
+
+def _record(row: Row) -> Row:
+    return {name: row[name] for name in RECORD}

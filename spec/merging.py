@@ -1,0 +1,193 @@
+"""One order for what several processes wrote: no row before what caused it, and else as the clocks say.
+
+Each node writes its rows in the order of its steps, before their effects leave it. A row that needs another node's step
+waits here until that was told: a reign needs the controller's record of it, a fetch's answer the follower's log, records
+the leader's log, a high watermark the leader's, a decision the proposal or the start that asked for it and all decisions
+before it. Among rows that wait for nothing the one with the least time `at` comes first (a monotonic clock, one for all
+processes of a machine); where clocks differ that only makes the order less like what was. Rows that can never come are
+told in the order of their times: then the specification says what is wrong with them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from spec.cluster_trace import METADATA, OF_BROKERS, Row, begins_life, without_lost_decisions
+
+TAKING_UP = ("Restart", "BecomeLeader", "BecomeFollower")
+
+Key = tuple[str, int]
+"""A partition and a leader epoch."""
+
+
+def merged(nodes: Sequence[Sequence[Row]]) -> list[Row]:
+    """The rows of all nodes in one order."""
+    kept = {id(row) for row in without_lost_decisions([row for rows in nodes for row in rows])}
+    known = Known([[row for row in rows if id(row) in kept] for rows in nodes if rows])
+    order: list[Row] = []
+    while heads := known.heads():
+        ready = [node for node in heads if known.is_caused(heads[node])]
+        chosen = min(ready or heads, key=lambda node: heads[node].get("at", 0))
+        order.append(known.take(chosen))
+    return order
+
+
+class Known:
+    """What the rows so far have told, as far as others may have been caused by it."""
+
+    def __init__(self, streams: Sequence[Sequence[Row]]) -> None:
+        self._rows = {rows[0]["node"]: rows for rows in streams if rows}
+        self._places = dict.fromkeys(self._rows, 0)
+        self._offsets = sorted(row["offset"] for rows in streams for row in rows if "controllerEpoch" in row)
+        """Where the decisions that are still to come end in the metadata log."""
+        self._decided: dict[str, int] = {}
+        """The newest partition epoch of each partition."""
+        self._follower_ends: set[tuple[Key, int, int, int]] = set()
+        """Reign, follower, the broker epoch of its life, and how far it was."""
+        self._leader_end: dict[Key, int] = {}
+        self._leader_mark: dict[Key, int] = {}
+        self._proposed: set[tuple[str, int, int]] = set()
+        """Partition, leader, and the partition epoch that a proposal builds on."""
+        self._proposals_judged_by: dict[tuple[str, int], int] = {}
+        """So many decisions about brokers there had been when a leader proposed."""
+        self._about_brokers = 0
+        self._lives: dict[int, int] = {}
+        self._registered: dict[int, int] = {}
+        self._broker_epochs: dict[int, int] = {}
+        self._strangers: set[int] = set()
+        """Nodes whose present life is not registered yet."""
+        self._fresh: set[int] = set()
+        """Nodes that are registered, and have not taken up a replica in this life."""
+
+    def heads(self) -> dict[int, Row]:
+        """The next row of each node that has one."""
+        return {node: rows[self._places[node]] for node, rows in self._rows.items() if self._places[node] < len(rows)}
+
+    # ---- may it come
+
+    def is_caused(self, row: Row) -> bool:
+        """Whether everything that the row needs was told."""
+        if "controllerEpoch" in row:
+            return self._may_decide(row)
+        needs = _NEEDS.get(row["action"])
+        return needs is None or row.get("partition") == METADATA or needs(self, row)
+
+    def _may_decide(self, row: Row) -> bool:
+        if self._offsets and row["offset"] > self._offsets[0]:
+            return False
+        if row["action"] == "RegisterBroker":
+            broker = row["args"]["broker"]
+            return self._registered.get(broker, 0) < self._lives.get(broker, 0)
+        if row["action"] == "UnfenceBroker":
+            broker = row["args"]["broker"]
+            return broker == row["node"] or not self._is_taking_up(broker)
+        if row["action"] == "AlterPartition":
+            leader = row["args"]["leader"]
+            return all(
+                (name, leader, record["partitionEpoch"] - 1) in self._proposed
+                for name, record in row["partitions"].items()
+            )
+        return True
+
+    def _is_taking_up(self, broker: int) -> bool:
+        """Whether a broker that is to be unfenced has yet to take up what it has: it says so when it has done that."""
+        head = self.heads().get(broker)
+        if head is None:
+            return False
+        if head["action"] in TAKING_UP and head.get("partition") != METADATA and self.is_caused(head):
+            return True
+        return broker in self._fresh and self._takes_up_later(broker)
+
+    def _takes_up_later(self, broker: int) -> bool:
+        for row in islice(self._rows[broker], self._places[broker], None):
+            if begins_life(row):
+                return False
+            if row["action"] in TAKING_UP and row.get("partition") != METADATA:
+                return row["action"] == "Restart" or self.has_record(row)
+        return False
+
+    def has_record(self, row: Row) -> bool:
+        is_decided = self._decided.get(row["partition"], -1) >= row["args"]["partitionEpoch"]
+        return is_decided and row["node"] not in self._strangers
+
+    def has_follower(self, row: Row) -> bool:
+        arguments = row["args"]
+        follower = arguments["follower"]
+        life = arguments.get("brokerEpoch", self._broker_epochs.get(follower, -1))
+        return (_key(row), follower, life, arguments["end"]) in self._follower_ends
+
+    def has_records(self, row: Row) -> bool:
+        return self._leader_end.get(_key(row), -1) >= row["args"]["end"]
+
+    def has_mark(self, row: Row) -> bool:
+        return self._leader_mark.get(_key(row), -1) >= row["args"]["highWatermark"]
+
+    def has_reign(self, row: Row) -> bool:
+        return _key(row) in self._leader_end
+
+    def has_refusal(self, row: Row) -> bool:
+        return self._about_brokers > self._proposals_judged_by.get((row["partition"], row["node"]), -1)
+
+    # ---- it came
+
+    def take(self, node: int) -> Row:
+        """A node's next row has its place in the order."""
+        row = self._rows[node][self._places[node]]
+        self._places[node] += 1
+        if begins_life(row):
+            self._lives[row["node"]] = self._lives.get(row["node"], 0) + 1
+            self._strangers.add(row["node"])
+        elif "controllerEpoch" in row:
+            self._take_decision(row)
+        elif row.get("partition") != METADATA and "leo" in row:
+            self._take_step(row)
+        return row
+
+    def _take_decision(self, row: Row) -> None:
+        if row["action"] in OF_BROKERS:
+            self._about_brokers += 1
+        if row["action"] == "RegisterBroker":
+            broker = row["args"]["broker"]
+            self._registered[broker] = self._registered.get(broker, 0) + 1
+            self._broker_epochs[broker] = row["args"].get("brokerEpoch", -1)
+            self._strangers.discard(broker)
+            self._fresh.add(broker)
+        for name, record in row["partitions"].items():
+            if self._decided.get(name) == sys.maxsize:
+                continue
+            # Of a partition that the specification knows no more everything may be decided.
+            self._decided[name] = record["partitionEpoch"] if record is not None else sys.maxsize
+        self._offsets.remove(row["offset"])
+
+    def _take_step(self, row: Row) -> None:
+        key = _key(row)
+        if "isr" in row:
+            self._leader_end[key] = max(row["leo"], self._leader_end.get(key, -1))
+            self._leader_mark[key] = max(row["hw"], self._leader_mark.get(key, -1))
+        else:
+            self._follower_ends.add((key, row["node"], self._broker_epochs.get(row["node"], -1), row["leo"]))
+        if row["action"] in TAKING_UP:
+            self._fresh.discard(row["node"])
+        if row["action"] in ("ExpandIsr", "ShrinkIsr"):
+            self._proposed.add((row["partition"], row["node"], row["partitionEpoch"]))
+            self._proposals_judged_by[row["partition"], row["node"]] = self._about_brokers
+
+
+def _key(row: Row) -> Key:
+    return row["partition"], row["leaderEpoch"]
+
+
+_NEEDS: dict[str, Callable[[Known, dict[str, Any]], bool]] = {
+    "BecomeLeader": Known.has_record,
+    "BecomeFollower": Known.has_record,
+    "CommitIsr": Known.has_record,
+    "AnswerFetch": Known.has_follower,
+    "AppendFetched": Known.has_records,
+    "AdoptHighWatermark": Known.has_mark,
+    "Truncate": Known.has_reign,
+    "RollBackIsr": Known.has_refusal,
+}
+"""What a replica's step needs of other nodes."""

@@ -1,0 +1,55 @@
+"""Simulated clusters of three nodes, with faults, told as the specification's steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+from linearizability.mutants.registry import planted
+from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.schedule import Producer, Schedule
+from spec.cluster_trace import partition_traces
+from spec.trace import Trace, trace_of
+from tests.simulation.short import short
+
+NODES = 3
+BATCHES = 8
+PARTITIONS = 4
+
+Row = dict[str, Any]
+
+
+def small(seed: int) -> Schedule:
+    """A short life with faults, of a cluster with one topic of several partitions, to each of which little is written."""
+    schedule = short(seed, None, NODES)
+    clients = tuple(
+        client.model_copy(update={"batches": min(client.batches, BATCHES)}) if isinstance(client, Producer) else client
+        for client in schedule.clients
+    )
+    first = schedule.topics[0].model_copy(update={"partitions": PARTITIONS})
+    return schedule.model_copy(update={"topics": (first, *schedule.topics[1:]), "clients": clients})
+
+
+def rows_of(schedule: Schedule, mutant: str = "") -> tuple[Outcome, list[Row]]:
+    """What all nodes told in one life, in order."""
+    rows: list[Row] = []
+    with planted(mutant) if mutant else nullcontext():
+        outcome, _ = live(schedule, by_history=True, rows=rows)
+    return outcome, rows
+
+
+def traces_of(schedule: Schedule, mutant: str = "") -> list[Trace]:
+    """One trace of each partition."""
+    _, rows = rows_of(schedule, mutant)
+    return [trace_of(events, f"{schedule.seed}-{name}") for name, events in partition_traces(as_read(rows)).items()]
+
+
+def small_traces(seeds: Iterable[int], mutant: str = "") -> list[Trace]:
+    return [trace for seed in seeds for trace in traces_of(small(seed), mutant)]
+
+
+def as_read(rows: Iterable[Row]) -> list[Row]:
+    """Rows as they come back from a file."""
+    return [json.loads(json.dumps(row)) for row in rows]

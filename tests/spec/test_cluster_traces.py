@@ -1,0 +1,178 @@
+"""Traces of whole clusters: what simulated nodes told of lives with faults is what the specification allows, whether told in
+one order or merged from each node's own; what is not, is rejected where it leaves the specification.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from linearizability.simulation.fuzzing import write_rows
+from spec.actions import ACTIONS
+from spec.checker import Verdict
+from spec.cluster_trace import METADATA, partition_traces, without_lost_decisions
+from spec.commands import app
+from spec.merging import merged
+from spec.trace import Trace, check_traces, trace_of
+from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
+
+LIVES = range(100)
+SELDOM = {"ElectUncleanLeader", "ElectLeader", "Retry", "RollBackIsr", "Truncate", "ShrinkIsr", "Consume"}
+"""Steps that a hundred short lives may not have."""
+
+
+@pytest.fixture(scope="module")
+def lives() -> list[Trace]:
+    """Some half a minute on a quiet core, and as much for TLC."""
+    return small_traces(LIVES)
+
+
+@pytest.mark.java
+def test_five_hundred_traces_of_clusters_with_faults_are_accepted(lives: list[Trace]) -> None:
+    assert len(lives) >= 500
+    steps = Counter(event["action"] for trace in lives for event in trace.events)
+    assert {action.name for action in ACTIONS} - SELDOM <= {*steps}
+    done = check_traces(lives)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
+    assert len(done.verdicts) == len(lives)
+
+
+# ---- corrupted
+
+
+def changed(trace: Trace, action: str, **more: object) -> tuple[Trace, int] | None:
+    """The trace with the last such event told otherwise, and its place."""
+    events = as_read(trace.events)
+    places = [place for place, event in enumerate(events, 1) if event["action"] == action]
+    if not places:
+        return None
+    event = events[places[-1] - 1]
+    told = event.get("partition", event)
+    told.update({name: change(told[name]) for name, change in more.items() if callable(change)})
+    begin = {"action": "Begin", "brokers": list(trace.brokers), "minIsr": trace.min_isr, "partition": trace.first}
+    return trace_of([begin | {"fenced": list(trace.fenced)}, *events], "spoiled"), places[-1]
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("action", "more"),
+    [
+        ("UnfenceBroker", {"leaderEpoch": lambda epoch: epoch + 1}),
+        ("RegisterBroker", {"partitionEpoch": lambda epoch: epoch + 1}),
+        ("AlterPartition", {"isr": lambda isr: isr[:-1]}),
+        ("Crash", {"leo": lambda end: end + 1}),
+        ("CommitIsr", {"isr": lambda isr: isr[:-1]}),
+    ],
+)
+def test_a_corrupted_trace_is_rejected_at_the_event(lives: list[Trace], action: str, more: dict) -> None:
+    spoiled, place = next(found for trace in lives if (found := changed(trace, action, **more)))
+    done = check_traces([spoiled])
+    assert [(verdict.name, verdict.place) for verdict in done.rejected] == [("spoiled", place)]
+    assert done.rejected[0].before["partition"]
+
+
+# ---- planted bugs
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("mutant", "seeds", "action"),
+    [("kip-966", range(4, 6), "RegisterBroker"), ("replay-skipped", range(2), "BecomeFollower")],
+)
+def test_traces_of_mutants_are_rejected_where_they_leave_the_specification(
+    mutant: str, seeds: range, action: str
+) -> None:
+    done = check_traces(small_traces(seeds, mutant))
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert action in {verdict.event["action"] for verdict in done.rejected if verdict.event}
+
+
+# ---- each node's own order
+
+
+def split(rows: list[Row], grain: int) -> list[list[Row]]:
+    """Each node's rows, timed by a clock that does not tell `grain` rows apart."""
+    timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
+    return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
+
+
+@pytest.mark.java
+def test_traces_merged_by_cause_are_accepted() -> None:
+    found: list[Trace] = []
+    for seed in range(8):
+        _, rows = rows_of(small(seed))
+        nodes = split(as_read(rows), 10)
+        order = merged(nodes)
+        assert [row for row in order if row["node"] == 1] == [*without_lost_decisions_of(1, nodes)]
+        found += [trace_of(events, f"{seed}-{name}") for name, events in partition_traces(order).items()]
+    done = check_traces(found)
+    assert (done.outcome.verdict, len(done.verdicts)) == (Verdict.HOLDS, len(found))
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
+
+
+def without_lost_decisions_of(node: int, nodes: list[list[Row]]) -> list[Row]:
+    kept = [*without_lost_decisions([row for rows in nodes for row in rows])]
+    return [row for row in kept if row["node"] == node]
+
+
+def test_what_was_caused_waits_for_its_cause() -> None:
+    first = {"leader": 1, "leaderEpoch": 0, "partitionEpoch": 0, "replicas": [1, 2], "isr": [1, 2], "elr": []}
+    begin = {"minIsr": 1, "fenced": []}
+    state = {"partition": "t-0", "leaderEpoch": 0, "partitionEpoch": 0}
+
+    def told(node: int, action: str, leo: int, hw: int = 0, **arguments: object) -> Row:
+        return {"node": node, "action": action, "args": arguments, "leo": leo, "hw": hw} | state
+
+    leader = [
+        {"node": 1, "action": "Begin", "controllerEpoch": 1, "offset": 5, "partitions": {"t-0": first | begin}},
+        told(1, "BecomeLeader", 0, partitionEpoch=0) | {"isr": [1, 2]},
+        told(1, "Produce", 3) | {"isr": [1, 2]},
+        told(1, "AnswerFetch", 3, follower=2, end=3) | {"isr": [1, 2]},
+    ]
+    follower = [
+        told(2, "BecomeFollower", 0, partitionEpoch=0),
+        told(2, "AppendFetched", 3, end=3),
+    ]
+    order = [(row["node"], row["action"]) for row in merged([follower, leader])]
+    assert order.index((1, "Begin")) < order.index((2, "BecomeFollower"))
+    assert order.index((1, "Produce")) < order.index((2, "AppendFetched")) < order.index((1, "AnswerFetch"))
+
+
+def test_what_a_deposed_controller_decided_alone_did_not_happen() -> None:
+    def decision(epoch: int, end: int) -> Row:
+        return {"node": epoch, "action": "FenceBroker", "controllerEpoch": epoch, "offset": end, "partitions": {}}
+
+    def reign(epoch: int, start: int, last: int) -> Row:
+        named = {"action": "BecomeLeader", "partition": METADATA}
+        return named | {"node": epoch, "epoch": epoch, "leo": start, "lastEpoch": last}
+
+    rows = [reign(1, 0, 0), decision(1, 5), decision(1, 8), reign(2, 6, 1), decision(2, 9), reign(3, 9, 2)]
+    kept = [(row["controllerEpoch"], row["offset"]) for row in without_lost_decisions(rows) if "offset" in row]
+    assert kept == [(1, 5), (2, 9)]
+    longer_but_older = [reign(4, 4, 3), decision(4, 7), reign(5, 9, 3)]
+    assert "offset" not in [*without_lost_decisions(longer_but_older)][1]
+
+
+# ---- the command
+
+
+@pytest.mark.java
+def test_a_folder_of_clusters_is_checked_by_the_command(tmp_path: Path) -> None:
+    _, rows = rows_of(small(1))
+    write_rows(rows, tmp_path / "told")
+    for node in (1, 2, 3):
+        write_rows((row for row in split(rows, 1)[node - 1]), tmp_path / "each" / f"node-{node}")
+    done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
+    summary = json.loads(done.stdout.splitlines()[-1])
+    expected = 2 * len(partition_traces(rows))
+    assert (done.exit_code, summary["verdict"], summary["accepted"]) == (0, "valid", expected), done.output
+
+    spoiled = as_read(rows)
+    next(row for row in spoiled if row["action"] == "Produce")["leo"] += 1
+    write_rows(spoiled, tmp_path / "spoiled")
+    found = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
+    assert (found.exit_code, json.loads(found.stdout.splitlines()[-1])["rejected"]) == (1, 1)
+    assert json.loads(found.stdout.splitlines()[0])["event"]["action"] == "Produce"

@@ -1,0 +1,111 @@
+"""Three real processes under load, each killed and started again: what they told, merged, is what the specification allows."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from linearizability.targets import open_target
+from linearizability.targets.target import Target
+from spec.checker import Verdict
+from spec.trace import Trace, check_traces, read_traces
+
+pytestmark = pytest.mark.java
+
+TRACE_FILE = "trace.jsonl"
+PROPERTIES = {
+    "tidegauge.trace.file": TRACE_FILE,
+    "min.insync.replicas": "2",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",
+    "replica.lag.time.max.ms": "2000",
+}
+PARTITIONS = 2
+PAUSE_S = 0.02
+"""Between two records of the load."""
+
+
+@contextmanager
+def load(addresses: str) -> Iterator[list[int]]:
+    """Records with acks=all, one after the other, and the number of those that were acknowledged."""
+    done = threading.Event()
+    acknowledged = [0]
+    producer = Producer({"bootstrap.servers": addresses, "acks": "all", "message.timeout.ms": 60_000, "log_level": 0})
+
+    def heard(error: object, _: object) -> None:
+        acknowledged[0] += error is None
+
+    def produce() -> None:
+        while not done.is_set():
+            producer.produce("orders", b"x", on_delivery=heard)
+            producer.poll(0)
+            time.sleep(PAUSE_S)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        done.set()
+        thread.join()
+        producer.flush(60)
+
+
+def killed_and_back(target: Target, node: int) -> None:
+    target.kill(node)
+    time.sleep(0.3)
+    target.restart(node)
+    time.sleep(1.0)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a cluster's life: its nodes' traces are in node-1 to node-3."""
+    folder = tmp_path_factory.mktemp("traced")
+    with open_target("reference:3", folder=folder, config=PROPERTIES) as target:
+        addresses = ",".join(f"{node.host}:{node.port}" for node in target.nodes)
+        admin = AdminClient({"bootstrap.servers": addresses, "log_level": 0})
+        admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(60)
+        with load(addresses) as acknowledged:
+            for node in (1, 2, 3):
+                killed_and_back(target, node)
+        assert acknowledged[0] > 0
+    return folder
+
+
+def steps_of(traces: list[Trace]) -> Counter[str]:
+    return Counter(event["action"] for trace in traces for event in trace.events)
+
+
+def test_processes_that_are_killed_under_load_keep_to_the_specification(cluster: Path) -> None:
+    traces = read_traces([cluster])
+    assert len(traces) >= PARTITIONS
+    steps = steps_of(traces)
+    assert steps["Crash"] >= 3 and steps["Produce"] and steps["Acknowledge"] and steps["BecomeLeader"] > PARTITIONS
+    done = check_traces(traces)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, verdict.place, verdict.event, verdict.reason) for verdict in done.rejected] == []
+    assert len(done.verdicts) == len(traces)
+
+
+def test_what_a_process_tells_falsely_is_rejected(cluster: Path, tmp_path: Path) -> None:
+    """One node says that its log ends one record later than it does."""
+    for file in cluster.rglob(TRACE_FILE):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        if file.parent.name == "node-1":
+            next(row for row in reversed(rows) if row["action"] == "AppendFetched")["leo"] += 1
+        copy = tmp_path / file.parent.name
+        copy.mkdir()
+        (copy / TRACE_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = check_traces(read_traces([tmp_path]))
+    assert done.outcome.verdict == Verdict.HOLDS
+    assert [verdict.event["action"] for verdict in done.rejected if verdict.event] == ["AppendFetched"]

@@ -33,19 +33,23 @@ def breaching_segments(
     """How many of the oldest segments are due; all of them only if the active one, too, holds something that is due.
 
     A segment goes if everything in it is below the high watermark, and it is older than retention.ms, or the rest would
-    still have retention.bytes, or it ends at or before the log's start. The first two need cleanup.policy=delete.
+    still have retention.bytes, or it ends at or before the log's start. The first two need cleanup.policy=delete. One that
+    compaction has emptied has no age; it goes with the one behind it.
     """
+    found = 0
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     for slot, segment in enumerate(segments):
         end = segments[slot + 1].base_offset if slot + 1 < len(segments) else log_end
         is_active = slot + 1 == len(segments)
         if end > high_watermark or (is_active and segment.size == 0):
-            return slot
+            return found
         excess -= segment.size
         due = end <= log_start and not is_active
         if config.deletes:
             due = due or 0 <= config.retention_ms < now - segment.largest_timestamp
             due = due or (config.retention_bytes >= 0 and excess >= 0)
-        if not due:
-            return slot
-    return len(segments)
+        if due:
+            found = slot + 1
+        elif segment.size or is_active:
+            return found
+    return found

@@ -67,3 +67,11 @@ def test_a_young_segment_keeps_the_older_ones_behind_it() -> None:
 def test_an_empty_active_segment_stays() -> None:
     assert due(LogConfig(retention_ms=0), segments=[*SEGMENTS, Aging(40, 0, 0)]) == 4
     assert due(LogConfig(retention_ms=0), segments=[Aging(40, 0, 0)]) == 0
+
+
+@pytest.mark.parametrize(("retention_ms", "expected"), [(9000, 0), (7999, 2), (6999, 3)])
+def test_a_segment_that_compaction_emptied_goes_with_the_one_behind_it(retention_ms: int, expected: int) -> None:
+    """Its file is as young as the compaction, and must not keep what is old behind it."""
+    emptied = [Aging(0, 0, 10_000), *SEGMENTS[1:]]
+    config = LogConfig(cleanup_policy="compact,delete", retention_ms=retention_ms)
+    assert due(config, segments=emptied) == expected

@@ -21,10 +21,15 @@ Owned: TypeAlias = Mapping[TopicIdPartition, MemberEpoch]
 NOTHING: Assignment = frozenset()
 
 
+def in_order(partitions: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
+    """By topic id and number."""
+    return sorted(partitions, key=lambda partition: (partition[0].int, partition[1]))
+
+
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[TopicId, list[int]]:
     """The partitions of each topic, in order."""
     found: dict[TopicId, list[int]] = {}
-    for topic, partition in sorted(partitions):
+    for topic, partition in in_order(partitions):
         found.setdefault(topic, []).append(partition)
     return found
 

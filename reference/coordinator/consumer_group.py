@@ -56,6 +56,8 @@ class ConsumerGroup:
     targets: dict[str, Assignment] = field(default_factory=dict[str, Assignment])
     patterns: dict[str, ResolvedPattern] = field(default_factory=dict[str, ResolvedPattern])
     holders: dict[TopicIdPartition, str] = field(default_factory=dict[TopicIdPartition, str])
+    pattern_users: dict[str, int] = field(default_factory=dict[str, int])
+    """How many members subscribe by each pattern."""
     has_partition_metadata: bool = False
     """Whether an older version left its partition metadata in the log."""
     checked_at_epoch: int | None = None
@@ -95,10 +97,6 @@ class ConsumerGroup:
         if id not in self.members:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {id} is not a member of group {self.id}.")
         return self.members[id]
-
-    def subscribers_of(self, pattern: str) -> list[str]:
-        """The members that subscribe by a pattern."""
-        return [member.id for member in self.members.values() if member.regex == pattern]
 
     def topics_of(self, member: ConsumerMember) -> frozenset[TopicName]:
         """What a member subscribes to, by name and by what its pattern matched."""
@@ -174,6 +172,8 @@ class ConsumerGroup:
         """A member is new, or is now this value: what it held before and does not hold any more is free."""
         self._let_go(member.id)
         self.members[member.id] = member
+        if member.regex:
+            self.pattern_users[member.regex] = self.pattern_users.get(member.regex, 0) + 1
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.id
         self.holders.update(dict.fromkeys(member.held, member.id))
@@ -187,9 +187,15 @@ class ConsumerGroup:
 
     def _let_go(self, id: str) -> None:
         before = self.members.get(id)
-        for partition in before.held if before is not None else ():
+        if before is None:
+            return
+        for partition in before.held:
             if self.holders.get(partition) == id:
                 del self.holders[partition]
+        if before.regex:
+            self.pattern_users[before.regex] -= 1
+            if not self.pattern_users[before.regex]:
+                del self.pattern_users[before.regex]
 
 
 def target_of(group: ConsumerGroup, member: ConsumerMember) -> Assignment:

@@ -41,11 +41,11 @@ def change_pattern(group: ConsumerGroup, before: ConsumerMember, after: Consumer
     if before.regex == after.regex:
         return PatternChange()
     change = PatternChange(is_changed=True)
-    if before.regex and len(group.subscribers_of(before.regex)) == 1:
+    if before.regex and group.pattern_users.get(before.regex) == 1:
         change.records.append(records.pattern_tombstone(group.id, before.regex))
     if not after.regex:
         change.is_resolved = bool(before.regex)
-    elif group.subscribers_of(after.regex):
+    elif after.regex in group.pattern_users:
         change.is_resolved = after.regex in group.patterns
     else:
         compile_pattern(after.regex)
@@ -66,6 +66,8 @@ def must_resolve(
     now: TimestampMs,
 ) -> bool:
     """Whether the patterns of the group are to be matched, its members being these."""
+    if not group.pattern_users and not change.is_changed:
+        return False
     patterns = patterns_of(members)
     if not patterns:
         return False
@@ -86,7 +88,7 @@ def resolve(group: ConsumerGroup, topics: Topics, hashes: TopicHashes, now: Time
     """Match the patterns of the group's members against all topics."""
     found = {
         pattern: ResolvedPattern(_matched(pattern, topics), topics.version, now)
-        for pattern in sorted(patterns_of(group.members.values()))
+        for pattern in sorted(group.pattern_users)
     }
     written = [records.pattern_record(group.id, pattern, resolved) for pattern, resolved in found.items()]
     metadata_hash = hashes.of(_subscribed(group, found))

@@ -14,10 +14,12 @@ from reference.coordinator.assignors.spec import GroupSpec
 def assign(spec: GroupSpec) -> dict[str, Assignment]:
     """The target of every member."""
     targets: dict[str, set[TopicIdPartition]] = {id: set() for id in spec.members}
-    for topic, subscribers in spec.subscribers().items():
-        longest = longer_runs(spec.partition_counts[topic], len(subscribers))
-        shortest = spec.partition_counts[topic] // len(subscribers)
-        for position, id in enumerate(sorted(subscribers, key=lambda id: _order(spec, id))):
+    ordered = GroupSpec({id: spec.members[id] for id in _in_order(spec)}, spec.partition_counts)
+    for topic, subscribers in ordered.subscribers().items():
+        partitions = spec.partition_counts[topic]
+        longest = longer_runs(partitions, len(subscribers))
+        shortest = partitions // len(subscribers)
+        for position, id in enumerate(subscribers[:partitions]):  # no more of them than partitions have any
             start = run_start(position, shortest, longest)
             end = run_start(position + 1, shortest, longest)
             targets[id].update((topic, partition) for partition in range(start, end))
@@ -43,6 +45,11 @@ def run_start(position: int, shortest: int, longer: int) -> int:
     return position * shortest + min(position, longer)
 
 
-def _order(spec: GroupSpec, id: str) -> tuple[bool, str]:
-    instance_id = spec.members[id].instance_id
-    return (False, instance_id) if instance_id is not None else (True, id)
+def _in_order(spec: GroupSpec) -> list[str]:
+    """The members by instance id, those without one behind, by member id."""
+
+    def key(id: str) -> tuple[bool, str]:
+        instance_id = spec.members[id].instance_id
+        return (False, instance_id) if instance_id is not None else (True, id)
+
+    return sorted(spec.members, key=key)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reference.coordinator.assignment import Assignment, TopicIdPartition
+from reference.coordinator.assignment import Assignment, TopicIdPartition, in_order
 from reference.coordinator.assignors import uniform_heterogeneous
-from reference.coordinator.assignors.spec import GroupSpec, MemberSpec
+from reference.coordinator.assignors.spec import GroupSpec
 from reference.protocol.primitives import TopicId
 
 
@@ -27,22 +27,18 @@ def _assign_equals(spec: GroupSpec) -> dict[str, Assignment]:
     room: dict[str, int] = {}
     minimum, extras = divmod(len(wanted), len(spec.members)) if spec.members else (0, 0)
     for position, (id, member) in enumerate(spec.members.items()):
-        held = _held(member, wanted)
+        held = member.assigned & wanted
         quota = member_quota(minimum, extras, len(held), len(spec.members) - position)
         extras -= quota - minimum
-        targets[id] = set(held[:quota])
+        targets[id] = set(held) if len(held) <= quota else set(in_order(held)[:quota])
         room[id] = quota - len(targets[id])
     _fill(targets, room, wanted.difference(*targets.values()))
     return {id: frozenset(target) for id, target in targets.items()}
 
 
-def _held(member: MemberSpec, wanted: set[TopicIdPartition]) -> list[TopicIdPartition]:
-    return sorted(member.assigned & wanted)
-
-
 def _fill(targets: dict[str, set[TopicIdPartition]], room: dict[str, int], free: Iterable[TopicIdPartition]) -> None:
     """Give what nobody holds to who has room, member by member."""
-    left = iter(sorted(free))
+    left = iter(in_order(free))
     for id, target in targets.items():
         target.update(partition for _, partition in zip(range(room[id]), left, strict=False))
 

@@ -30,38 +30,52 @@ class _Builder:
     def __init__(self, spec: GroupSpec) -> None:
         self._counts = spec.partition_counts
         self._subscribers = spec.subscribers()
-        self._targets: dict[str, set[TopicIdPartition]] = {
-            id: {each for each in member.assigned if each[0] in member.subscribed}
-            for id, member in spec.members.items()
-        }
         self._position = {id: position for position, id in enumerate(spec.members)}
+        self._loads = dict.fromkeys(spec.members, 0)
+        self._owners: dict[TopicId, dict[int, str]] = {topic: {} for topic in self._subscribers}
+        for id, member in spec.members.items():
+            for topic, partition in member.assigned:
+                if topic in member.subscribed:
+                    self._give(topic, partition, id)
 
     def build(self) -> dict[str, Assignment]:
         topics = sorted(self._subscribers, key=self._urgency)
         for topic in topics:
             self._give_out(topic)
         self._balance([topic for topic in topics if len(self._subscribers[topic]) > 1])
-        return {id: frozenset(target) for id, target in self._targets.items()}
+        targets: dict[str, set[TopicIdPartition]] = {id: set() for id in self._loads}
+        for topic, owners in self._owners.items():
+            for partition, id in owners.items():
+                targets[id].add((topic, partition))
+        return {id: frozenset(target) for id, target in targets.items()}
 
-    def _urgency(self, topic: TopicId) -> tuple[float, int, TopicId]:
+    def _urgency(self, topic: TopicId) -> tuple[float, int, int]:
         """Where a topic stands: many partitions for each subscriber first, then few subscribers."""
         subscribers = len(self._subscribers[topic])
-        return (-self._counts[topic] / subscribers, subscribers, topic)
+        return (-self._counts[topic] / subscribers, subscribers, topic.int)
+
+    def _give(self, topic: TopicId, partition: int, id: str) -> None:
+        former = self._owners[topic].get(partition)
+        if former is not None:
+            self._loads[former] -= 1
+        self._owners[topic][partition] = id
+        self._loads[id] += 1
 
     def _load(self, id: str) -> tuple[int, int]:
         """How much a member owns; of equals the earlier one is the lesser."""
-        return (len(self._targets[id]), self._position[id])
+        return (self._loads[id], self._position[id])
 
     def _give_out(self, topic: TopicId) -> None:
         """What nobody owns of a topic goes to its least loaded subscribers."""
-        owned = {each for id in self._subscribers[topic] for each in self._targets[id] if each[0] == topic}
-        loads = [(self._load(id), id) for id in self._subscribers[topic]]
+        free = [partition for partition in range(self._counts[topic]) if partition not in self._owners[topic]]
+        if not free:
+            return
+        loads = [(*self._load(id), id) for id in self._subscribers[topic]]
         heapq.heapify(loads)
-        for partition in range(self._counts[topic]):
-            if (topic, partition) not in owned:
-                _, id = loads[0]
-                self._targets[id].add((topic, partition))
-                heapq.heapreplace(loads, (self._load(id), id))
+        for partition in free:
+            id = loads[0][2]
+            self._give(topic, partition, id)
+            heapq.heapreplace(loads, (*self._load(id), id))
 
     def _balance(self, topics: Sequence[TopicId]) -> None:
         for _ in range(MAX_ROUNDS):
@@ -70,21 +84,31 @@ class _Builder:
 
     def _balance_topic(self, topic: TopicId) -> bool:
         """Move a topic's partitions to less loaded subscribers as long as one owns two less; whether any moved."""
-        movable = {
-            id: sorted(each for each in self._targets[id] if each[0] == topic) for id in self._subscribers[topic]
-        }
+        subscribers = self._subscribers[topic]
+        loads = [self._loads[id] for id in subscribers]
+        if not is_worth_moving(max(loads), min(loads)):
+            return False
+        movable: dict[str, list[int]] = {id: [] for id in subscribers}
+        for partition, id in sorted(self._owners[topic].items()):
+            movable[id].append(partition)
+        least = [(*self._load(id), id) for id in subscribers]
+        most = [(-load, -position, id) for load, position, id in least if movable[id]]
+        heapq.heapify(least)
+        heapq.heapify(most)
         moved = False
-        for _ in range(self._counts[topic]):
-            givers = [id for id, partitions in movable.items() if partitions]
-            if not givers:
+        while most:
+            load, position, giver = most[0]
+            if -load != self._loads[giver]:
+                heapq.heapreplace(most, (-self._loads[giver], position, giver))
+            elif not movable[giver]:
+                heapq.heappop(most)
+            elif least[0][0] != self._loads[least[0][2]]:
+                heapq.heapreplace(least, (*self._load(least[0][2]), least[0][2]))
+            elif is_worth_moving(-load, least[0][0]):
+                self._give(topic, movable[giver].pop(), least[0][2])
+                moved = True
+            else:
                 break
-            most, least = max(givers, key=self._load), min(movable, key=self._load)
-            if not is_worth_moving(len(self._targets[most]), len(self._targets[least])):
-                break
-            partition = movable[most].pop()
-            self._targets[most].remove(partition)
-            self._targets[least].add(partition)
-            moved = True
         return moved
 
 

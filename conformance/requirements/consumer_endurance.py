@@ -20,6 +20,7 @@ from conformance.consumers import (
 )
 from conformance.requirement import MUST, SHOULD, requirement
 from conformance.requirements.consumer_heartbeats import SINCE
+from conformance.requirements.group_joins import MAX_SIZE, SMALL_GROUPS
 from conformance.requirements.group_survival import group_at
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -35,7 +36,6 @@ SHORT_SESSIONS = {
 """So that a member is put out in seconds; the default of the session is 45 seconds, and no less can be configured."""
 EARLY_MS = 100
 OUT_WITHIN_S = 40.0
-MAX_SIZE = 2
 DEADLINE_S = 180.0
 ENDS = ("kill", "restart")
 GROUP_RESOURCE = 32
@@ -54,6 +54,7 @@ SET = 0
     since=SINCE,
     apis=HEARTBEAT,
     configs=SHORT_SESSIONS,
+    alone=True,
     deadline_s=90,
 )
 def silent_members(broker: Broker) -> None:
@@ -72,7 +73,8 @@ def silent_members(broker: Broker) -> None:
     "CGH-29",
     level=MUST,
     source="KIP-848; GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout",
-    sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, however "
+    sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, "
+    "however "
     "often it beats, and the others get its partitions.",
     accepted="with 2 seconds: the newcomer holds all partitions, not before; UNKNOWN_MEMBER_ID(25) for the other one",
     since=SINCE,
@@ -119,7 +121,8 @@ def request_that_says_nothing(consumer: Consumer) -> ConsumerGroupHeartbeatReque
     accepted="GROUP_MAX_SIZE_REACHED(81) for a third member of two; NONE(0) after one left; the members go on",
     since=SINCE,
     apis=HEARTBEAT,
-    configs={"group.consumer.max.size": str(MAX_SIZE)},
+    configs=SMALL_GROUPS,
+    alone=True,
     deadline_s=60,
 )
 def largest_size(broker: Broker) -> None:

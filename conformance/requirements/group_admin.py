@@ -79,7 +79,8 @@ def describe_unknown(broker: Broker) -> None:
     "GAD-02",
     level=MUST,
     source="ClassicGroup.describe, describeNoMetadata",
-    sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, metadata "
+    sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, "
+    "metadata "
     "and assignment; in other states the members are told without metadata.",
     accepted="Stable with each member's own bytes; PreparingRebalance and CompletingRebalance with members, no protocol and no "
     "metadata; Empty with no members; in every version",
@@ -227,7 +228,7 @@ def not_the_coordinator(broker: Broker) -> None:
             codes = list(delete(broker, group.name, to=address).values())
             broker.expect_equal(f"DeleteGroups at node {node}", codes, [ErrorCode.NOT_COORDINATOR])
             broker.expect(group.name not in list_groups(broker, to=address), f"node {node} does not list it")
-            if ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
+            if broker.is_kafka("4.0") and ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
                 answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[group.name]), to=address)
                 codes = [one.error_code for one in answer.groups]
                 broker.expect_equal(f"ConsumerGroupDescribe at node {node}", codes, [ErrorCode.NOT_COORDINATOR])
@@ -239,7 +240,8 @@ def not_the_coordinator(broker: Broker) -> None:
     "GAD-07",
     level=SHOULD,
     source="GroupCoordinatorService.describeGroups, deleteGroups, consumerGroupDescribe",
-    sentence="The empty group id, under which old clients without a group commit, is a group without members for DescribeGroups "
+    sentence="The empty group id, under which old clients without a group commit, is a group without members for "
+    "DescribeGroups "
     "and DeleteGroups, and INVALID_GROUP_ID for ConsumerGroupDescribe; the others of the request are answered as ever.",
     accepted="Empty once an offset is committed, or Dead; NONE(0) for its deletion, or GROUP_ID_NOT_FOUND(69) where there is "
     "nothing; INVALID_GROUP_ID(24); the connection stays",
@@ -264,7 +266,7 @@ def the_empty_group(broker: Broker) -> None:
         what="DeleteGroups",
     )  # fmt: skip
     broker.expect_error(codes[other.name], ErrorCode.NON_EMPTY_GROUP, what="DeleteGroups of the other one")
-    if ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
+    if broker.is_kafka("4.0") and ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
         answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[""]), to=other.address)
         codes_told = [one.error_code for one in answer.groups]
         broker.expect_equal("ConsumerGroupDescribe", codes_told, [ErrorCode.INVALID_GROUP_ID])

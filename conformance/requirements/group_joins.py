@@ -12,6 +12,8 @@ SHORTEST_SESSION_MS, LONGEST_SESSION_MS = 6_000, 1_800_000
 """Defaults of group.min.session.timeout.ms and group.max.session.timeout.ms."""
 INITIAL_DELAY_MS = 3_000
 MAX_SIZE = 2
+SMALL_GROUPS = {"group.max.size": str(MAX_SIZE), "group.consumer.max.size": str(MAX_SIZE)}
+"""For both kinds of groups: one start of the target serves who judges either. Others cannot bear it."""
 
 
 def join_versions(broker: Broker, lowest: int = 0) -> range:
@@ -147,7 +149,8 @@ def inconsistent_protocols(broker: Broker) -> None:
     "GRP-06",
     level=MUST,
     source="GroupMetadataManager.completeClassicGroupJoin; JoinGroupResponse schema",
-    sentence="One member is the leader and is told all members with their metadata for the chosen protocol; the others are told "
+    sentence="One member is the leader and is told all members with their metadata for the chosen protocol; the others are "
+    "told "
     "who leads, and no members.",
     accepted="of three members one gets three entries with each one's own bytes, the others none; all name the same leader",
 )
@@ -253,7 +256,8 @@ def initial_delay(broker: Broker) -> None:
     sentence="A group of group.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; its members can join again, and a "
     "place that becomes free can be taken.",
     accepted="GROUP_MAX_SIZE_REACHED(81) for a third member of two; both join again; after one left another is admitted",
-    configs={"group.max.size": str(MAX_SIZE)},
+    configs=SMALL_GROUPS,
+    alone=True,
 )
 def largest_size(broker: Broker) -> None:
     group = Group(broker)

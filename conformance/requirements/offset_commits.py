@@ -24,6 +24,8 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 
 EPOCH_COMMITTED, EPOCH_FETCHED = 6, 5
 """The versions of OffsetCommit and OffsetFetch from which on there is a leader epoch (KIP-320)."""
+KEPT_BY_COORDINATOR = 1
+"""The version of OffsetCommit and OffsetFetch from which on the coordinator keeps the offsets, and not ZooKeeper."""
 LONGEST_METADATA = 4_096
 MANY_PARTITIONS = 300
 TOO_MANY = 100
@@ -31,13 +33,13 @@ TOO_MANY = 100
 
 
 def commit_versions(broker: Broker) -> range:
-    """The versions of OffsetCommit that both sides know."""
+    """The versions of OffsetCommit that both sides know, but for the one whose offsets are kept by ZooKeeper."""
     first, last = broker.versions_of(OffsetCommitRequest)
-    return range(first, last + 1)
+    return range(max(first, KEPT_BY_COORDINATOR), last + 1)
 
 
-def fetch_versions(broker: Broker, lowest: int = 0) -> range:
-    """The versions of OffsetFetch that both sides know, from one on."""
+def fetch_versions(broker: Broker, lowest: int = KEPT_BY_COORDINATOR) -> range:
+    """The versions of OffsetFetch that both sides know, from one on, and but for the one of ZooKeeper."""
     first, last = broker.versions_of(OffsetFetchRequest)
     return range(max(first, lowest), last + 1)
 
@@ -52,7 +54,8 @@ def unknown_topic(broker: Broker) -> Topic:
     level=MUST,
     source="KIP-211, KIP-320; OffsetMetadataManager.commitOffset, fetchOffsets",
     sentence="What is committed is what is told: offset, metadata and leader epoch, in whatever versions.",
-    accepted="for every version of OffsetCommit the same in every version of OffsetFetch; the leader epoch where both have one, "
+    accepted="for every version of OffsetCommit the same in every version of OffsetFetch; the leader epoch where both have "
+    "one, "
     "else -1",
 )
 def told_as_committed(broker: Broker) -> None:
@@ -99,7 +102,8 @@ def nothing_committed(broker: Broker) -> None:
     "OFF-03",
     level=MUST,
     source="KafkaApis.handleOffsetCommitRequest",
-    sentence="A commit for a topic or partition that does not exist is refused for it, with UNKNOWN_TOPIC_OR_PARTITION, or from "
+    sentence="A commit for a topic or partition that does not exist is refused for it, with UNKNOWN_TOPIC_OR_PARTITION, or "
+    "from "
     "v10 on UNKNOWN_TOPIC_ID where it is the topic; the others of the request are stored.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100) for the id from v10 on, NONE(0) for the others, in every "
     "version",

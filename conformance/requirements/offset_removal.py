@@ -72,7 +72,8 @@ def coordinator_dies(broker: Broker) -> None:
     sentence="OffsetDelete removes the offsets of partitions: not of topics that a group of consumers with members subscribes "
     "to (GROUP_SUBSCRIBED_TO_TOPIC), of none of a group of another type with members (NON_EMPTY_GROUP), and of none of a group "
     "that does not exist (GROUP_ID_NOT_FOUND).",
-    accepted="86 for the subscribed topic and NONE(0) for another one; 68 for the type connect; NONE(0) for both once they have "
+    accepted="86 for the subscribed topic and NONE(0) for another one; 68 for the type connect; NONE(0) for both once they "
+    "have "
     "no members; 3 for partitions that do not exist; 69 for an unused group, 24 for the empty id; what is removed is offset -1",
     apis={"OffsetDelete": 0},
 )
@@ -126,6 +127,7 @@ def expect_refused_deletes(broker: Broker, topic: Topic) -> None:
     accepted="with one minute: the offset without members and the unsubscribed one go after a minute and not before, that of "
     "the group which became empty later goes later, that of the subscribed topic stays",
     configs=SHORT_RETENTION,
+    alone=True,
     deadline_s=300,
 )
 def expired_offsets(broker: Broker) -> None:
@@ -176,7 +178,8 @@ def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive:
     source="GroupCoordinatorService.onPartitionsDeleted; OffsetMetadataManager.onPartitionsDeleted",
     sentence="When a topic is deleted the offsets that groups committed for it go, and one of the same name that is made later "
     "has none.",
-    accepted="offset -1 for the deleted topic's partitions and in all of the group, the other topic's stay; -1 after it is made "
+    accepted="offset -1 for the deleted topic's partitions and in all of the group, the other topic's stay; -1 after it is "
+    "made "
     "again",
 )
 def deleted_topics(broker: Broker) -> None:

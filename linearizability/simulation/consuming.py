@@ -17,13 +17,15 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from reference.protocol.primitives import Buffer
-from reference.protocol.records.batch import check_crc, read_batches, records_of
+from reference.protocol.records.batch import Batch, check_crc, read_batches, records_of
+from reference.protocol.records.control import ControlType, control_type
 from reference.protocol.records.errors import RecordsError
 
 if TYPE_CHECKING:
     from linearizability.simulation.life import Cluster
 
 LATEST, EARLIEST = -1, -2
+ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 LIST_OFFSETS_VERSION = 7
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_EPOCHS = 9
@@ -52,6 +54,23 @@ class Session:
     id: int = 0
     epoch: int = 0
     asked: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
+
+
+class _Aborted:
+    """Which batches of one answer belong to aborted transactions, as a consumer finds it out (KIP-98)."""
+
+    def __init__(self, answer: FetchResponse.PartitionData) -> None:
+        self._to_come = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
+        self._producers: set[int] = set()
+
+    def hides(self, batch: Batch) -> bool:
+        """Whether the batch's records are of an aborted transaction; after its marker the producer's next ones are not."""
+        header = batch.header
+        while self._to_come and self._to_come[0][0] <= header.last_offset:
+            self._producers.add(self._to_come.pop(0)[1])
+        if header.is_control and any(control_type(record) == ControlType.ABORT for record in records_of(batch.data)):
+            self._producers.discard(header.producer_id)
+        return header.is_transactional and header.producer_id in self._producers
 
 
 def name_of(key: Key) -> str:
@@ -170,7 +189,8 @@ class SimulatedConsumer(SimulatedClient):
                     current_leader_epoch=self.leader_epochs.get((name, index), -1),
                 )
             )
-        body = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[*topics.values()])
+        isolation = ISOLATION_LEVELS[self.plan.isolation]
+        body = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[*topics.values()])
         operation = self.notebook.invoke("list_offsets") if timestamp == LATEST else None
         self._asking = line
         context = line, keys, timestamp, operation
@@ -246,6 +266,7 @@ class SimulatedConsumer(SimulatedClient):
         body = FetchRequest(
             max_wait_ms=0 if self.drains else plan.max_wait_ms,
             min_bytes=plan.min_bytes,
+            isolation_level=ISOLATION_LEVELS[plan.isolation],
             max_bytes=1 << 20,
             session_id=session.id if session is not None else 0,
             session_epoch=session.epoch if session is not None else -1,
@@ -317,10 +338,14 @@ class SimulatedConsumer(SimulatedClient):
     def _records(self, key: Key, answer: FetchResponse.PartitionData) -> Iterator[list[int]]:
         """The records of one partition from our position on. Errors: Violation for what no broker may answer."""
         place = self.places[key]
+        aborted = _Aborted(answer) if self.plan.isolation == "read_committed" else None
         try:
             for batch in read_batches(cast(Buffer, answer.records or b"")):
                 header = batch.header
                 check_crc(batch.data, header)
+                if aborted is not None and header.next_offset > answer.last_stable_offset:
+                    text = f"{name_of(key)}: offset {header.last_offset}, stable up to {answer.last_stable_offset}"
+                    raise Violation("fetch-above-last-stable-offset", text)
                 if header.next_offset > answer.high_watermark:
                     text = (
                         f"{name_of(key)}: offset {header.last_offset} with a high watermark of {answer.high_watermark}"
@@ -329,6 +354,10 @@ class SimulatedConsumer(SimulatedClient):
                 if header.next_offset <= place.position:
                     text = f"{name_of(key)}: a batch up to {header.last_offset} where {place.position} was asked for"
                     raise Violation("fetch-below-offset", text)
+                is_hidden = aborted is not None and aborted.hides(batch)
+                if is_hidden or header.is_control:
+                    place.position, place.last_epoch = header.next_offset, header.leader_epoch
+                    continue
                 for record in records_of(batch.data):
                     if record.offset < place.position:
                         continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from linearizability.simulation.choices import Choices, SeededChoices, T
 from linearizability.simulation.drawing_clusters import several
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
-from linearizability.simulation.workloads import consumer, producer, topic
+from linearizability.simulation.workloads import consumer, producer, topic, with_workload
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -17,9 +17,9 @@ MAX_CLOCK_JUMP_MS = 1_200_000
 """Less than an hour together with others: beyond, records of honest clients would be refused as from the future."""
 
 
-def draw(seed: int, mutant: str | None = None, nodes: int = 1) -> Schedule:
+def draw(seed: int, mutant: str | None = None, nodes: int = 1, workload: str = "records") -> Schedule:
     """The schedule of a seed."""
-    return recipe(SeededChoices(seed), seed, mutant, nodes)
+    return recipe(SeededChoices(seed), seed, mutant, nodes, workload)
 
 
 def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Schedule]:
@@ -43,9 +43,12 @@ def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Sched
     return drawn()
 
 
-def recipe(choices: Choices, seed: int, mutant: str | None = None, nodes: int = 1) -> Schedule:
+def recipe(
+    choices: Choices, seed: int, mutant: str | None = None, nodes: int = 1, workload: str = "records"
+) -> Schedule:
     """A schedule worth its name: producers and a consumer at work, and some misfortune."""
-    return _alone(choices, seed, mutant) if nodes == 1 else several(choices, seed, mutant, nodes)
+    drawn = _alone(choices, seed, mutant) if nodes == 1 else several(choices, seed, mutant, nodes)
+    return with_workload(choices, drawn, workload)
 
 
 def _alone(choices: Choices, seed: int, mutant: str | None) -> Schedule:

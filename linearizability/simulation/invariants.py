@@ -131,6 +131,11 @@ class LogRecord(NamedTuple):
     batches: list[BatchRecord]
     topic_id: UUID | None = None
 
+    def up_to(self, end: int) -> LogRecord:
+        """The part of it below an offset."""
+        kept = [batch for batch in self.batches if batch.next_offset <= end]
+        return self._replace(end=min(self.end, end), batches=kept)
+
 
 def contents(log: Log) -> LogRecord:
     """Read a whole log. Errors: see `batches_of`."""

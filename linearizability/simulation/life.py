@@ -24,7 +24,8 @@ from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
-from linearizability.simulation.schedule import Administrator, Client, Consumer, Producer, Schedule
+from linearizability.simulation.schedule import Administrator, Client, Consumer, Producer, Schedule, Transactor
+from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
 
@@ -33,6 +34,10 @@ REST_BOUND_MS = 20_000
 """After healing, every client must come to rest within this (virtual) time."""
 DRAIN_BOUND_MS = 60_000
 STOP_BOUND_MS = 10_000
+TRANSACTIONS = ("__transaction_state", 0)
+"""Where the transactions' coordinator writes down what it has decided. Once its records may be gone, it may promise nothing."""
+STABLE_BOUND_MS = 15_000
+"""After everything has come to rest, open transactions time out and are decided within this time."""
 
 
 @dataclass
@@ -170,6 +175,7 @@ class Cluster:
         self._rest(self.clients, REST_BOUND_MS)
         if self.operator is not None:
             self.operator.finish()
+        self._wait_for_stable_ends()
         self._drain()
         for machine in self.machines:
             self._start_again(machine)
@@ -209,6 +215,8 @@ class Cluster:
                 return SimulatedProducer(self, notebook.process, notebook, plan)
             case Consumer():
                 return SimulatedConsumer(self, notebook.process, notebook, plan)
+            case Transactor():
+                return SimulatedTransactor(self, notebook.process, notebook, plan)
             case Administrator():
                 return SimulatedAdministrator.for_plan(self, notebook.process, notebook, plan)
 
@@ -219,13 +227,40 @@ class Cluster:
     def _rest(self, clients: list[SimulatedClient], bound_ms: int) -> None:
         until_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
         self.world.run(until_us, lambda: all(client.finished for client in clients))
-        busy = [client.name for client in clients if not client.finished]
+        forgetful = self.schedule.transacts and self._may_have_lost(TRANSACTIONS)
+        busy = [
+            client.name
+            for client in clients
+            if not client.finished and not (forgetful and isinstance(client, SimulatedTransactor))
+        ]
         if busy:
             text = f"{', '.join(busy)} did not come to rest within {bound_ms} ms after everything was healed"
             raise Violation("no-progress", text)
 
+    def _wait_for_stable_ends(self) -> None:
+        """No transaction hangs: once all are at rest, last stable offsets reach the high watermarks. Errors: Violation."""
+        if not self.schedule.transacts:
+            return
+        bound_us = self.world.now_us + STABLE_BOUND_MS * MICROSECONDS_A_MS
+        self.world.run(bound_us, lambda: not self._unstable())
+        unstable = self._unstable()
+        if unstable and not self._may_have_lost(TRANSACTIONS):
+            text = f"after {STABLE_BOUND_MS} ms of rest the last stable offset stands still in {', '.join(unstable)}"
+            raise Violation("hanging-transaction", text)
+
+    def _unstable(self) -> list[str]:
+        """The partitions in which some transaction is undecided, as far as their leaders know."""
+        return [
+            f"{partition.name} at {partition.last_stable_offset()} of {partition.high_watermark}"
+            for machine in self.machines
+            if machine.node is not None
+            for partition in machine.node.partitions.values()
+            if partition.is_leader and partition.last_stable_offset() < partition.high_watermark
+        ]
+
     def _drain(self) -> None:
-        plan = Consumer(start="earliest", version=12, max_bytes=1 << 20)
+        isolation = "read_committed" if self.schedule.transacts else "read_uncommitted"
+        plan = Consumer(start="earliest", version=12, max_bytes=1 << 20, isolation=isolation)
         notebook = self._notebook(plan)
         reader = SimulatedConsumer(self, notebook.process, notebook, plan, drains=True)
         self._start(reader)
@@ -290,7 +325,8 @@ class Cluster:
     def claim_producer_id(self, producer_id: int, epoch: int, who: str) -> None:
         """A producer id is given out once (IDM-01). Errors: Violation."""
         other = self._producer_ids.setdefault((producer_id, epoch), who)
-        if other != who or producer_id < 0:
+        forgot = self.schedule.transacts and self._may_have_lost(TRANSACTIONS)
+        if (other != who and not forgot) or producer_id < 0:
             self.world.broken("producer-id-twice", f"producer id {producer_id} was given to {other} and to {who}")
 
 

@@ -51,6 +51,11 @@ PROPERTIES = {
     "log.segment.delete.delay.ms": "300",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "50",
     "auto.create.topics.enable": "false",
 }
 """The configuration of simulated nodes, below that of the schedule."""
@@ -99,6 +104,8 @@ def properties_of(schedule: Schedule, number: int) -> dict[str, str]:
             "listeners": ",".join(f"{name}://{host_of(number)}:{port}" for name, port in PORTS.items()),
             "default.replication.factor": str(schedule.replication_factor),
             "offsets.topic.replication.factor": str(schedule.replication_factor),
+            "transaction.state.log.replication.factor": str(schedule.replication_factor),
+            "transaction.state.log.min.isr": "2",
         }
     return PROPERTIES | own | schedule.properties
 
@@ -260,8 +267,10 @@ class Machine:
             if partition.topic_id != before.topic_id:
                 continue
             after = contents(partition.log)
-            if self._restart_ends.pop(partition.name, 0) >= least:
+            recovered_end = self._restart_ends.pop(partition.name, after.end)
+            if recovered_end >= least:
                 least = 0  # A follower may have cut it since.
+            after = after.up_to(recovered_end)  # A leader may have written markers since.
             require_prefix(f"{key[0]}-{key[1]} on {self.name}", before, after, least)
             if after.end < before.end:
                 self._world.counts["records lost in power failures"] += before.end - after.end
@@ -598,11 +607,11 @@ class Machine:
             self._world.rows.append({"action": action, **row})
         counts = self._world.counts
         counts[f"action {action}"] += 1
-        if self._witness is None:
-            return
         place = str(row.get("partition", ""))
         if action == "Restart":
             self._restart_ends[place] = row["leo"]
+        if self._witness is None:
+            return
         counts[f"pair {self._last_actions.get(place, 'Begin')} {action}"] += 1
         self._last_actions[place] = action
         try:

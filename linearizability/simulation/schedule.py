@@ -104,6 +104,7 @@ class Consumer(Value):
     version: int = Field(default=12, ge=4, le=12)
     from_followers: bool = False
     """Whether it reads from any replica (KIP-392; Fetch v11 and later)."""
+    isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
 
 
 class Administrator(Value):
@@ -114,7 +115,21 @@ class Administrator(Value):
     pause_ms: int = Field(default=100, ge=1, le=10_000)
 
 
-Client = Annotated[Producer | Consumer | Administrator, Field(discriminator="kind")]
+class Transactor(Value):
+    """A transactional producer: transactions over a few partitions, most of them committed."""
+
+    kind: Literal["transactor"] = "transactor"
+    id: str = ""
+    """Its transactional id; its own, where none is given. Who has the same one as another fences it."""
+    transactions: int = Field(default=10, ge=1, le=10_000)
+    aborts_percent: int = Field(default=30, ge=0, le=100)
+    """How many of the transactions are aborted; of these a third is left behind by a producer that died."""
+    pause_ms: int = Field(default=40, ge=0, le=10_000)
+    version: Literal[1, 2] = 2
+    """transaction.version as the client speaks it (KIP-890)."""
+
+
+Client = Annotated[Producer | Consumer | Administrator | Transactor, Field(discriminator="kind")]
 
 
 class Fault(Value):
@@ -203,16 +218,21 @@ class Schedule(Value):
         return json.dumps(self.model_dump(mode="json"), indent=1)
 
     @property
+    def transacts(self) -> bool:
+        """Whether some client writes in transactions."""
+        return any(client.kind == "transactor" for client in self.clients)
+
+    @property
     def retains(self) -> bool:
         """Whether some topic may drop old records."""
         return any(topic.retains for topic in self.topics)
 
     @property
     def always_flushed(self) -> bool:
-        """Whether every append of every topic is fsynced before it is acknowledged."""
-        return all(topic.configs.get("flush.messages") == "1" for topic in self.topics)
+        """Whether every append of every topic is fsynced before it is acknowledged; the coordinators' topics are not."""
+        return not self.transacts and all(topic.configs.get("flush.messages") == "1" for topic in self.topics)
 
-    def contract(self, client: Producer | Consumer | Administrator | None = None) -> Contract:
+    def contract(self, client: Client | None = None) -> Contract:
         """What a client of this schedule may rely on.
 
         One node with `flush.messages=1` may lose nothing, ever; without it a power failure may take what was not yet
@@ -225,7 +245,7 @@ class Schedule(Value):
             producing = {"acks": client.acks, "idempotence": client.idempotent, "max_in_flight": client.in_flight}
         return Contract(
             **producing,
-            isolation="read_uncommitted",
+            isolation=client.isolation if isinstance(client, Consumer) else "read_uncommitted",
             replication_factor=self.replication_factor,
             min_isr=min(self.replication_factor, min((self.least_min_isr(topic) for topic in self.topics), default=1)),
             unclean_election=self.elects_uncleanly,

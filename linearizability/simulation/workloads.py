@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from linearizability.simulation.choices import Choices
-from linearizability.simulation.schedule import Consumer, Producer, Topic
+from linearizability.simulation.schedule import Client, Consumer, Producer, Schedule, Topic, Transactor
+
+WORKLOADS = ("records", "transactions")
+"""What the clients of a life do besides producing and consuming single records, which is the first."""
 
 
 def topic(choices: Choices, index: int, flushed: bool) -> Topic:
@@ -53,3 +56,39 @@ def consumer(choices: Choices, nodes: int = 1) -> Consumer:
         version=choices.one_of((12, 4, 7, 11, 12)),
         from_followers=nodes > 1 and choices.integer(0, 2) == 2,
     )
+
+
+def with_workload(choices: Choices, schedule: Schedule, workload: str) -> Schedule:
+    """The same life with clients of another kind besides."""
+    match workload:
+        case "transactions":
+            return _with_transactions(choices, schedule)
+        case _:
+            return schedule
+
+
+def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
+    """Transactional producers, now and then two of one id, and consumers that want committed records only.
+
+    A record of a transaction of unknown fate that a read_uncommitted consumer sees would count as committed by the rules.
+    """
+    clients: list[Client] = []
+    for client in schedule.clients:
+        if isinstance(client, Consumer):
+            clients.append(client.model_copy(update={"isolation": "read_committed"}))
+        elif not isinstance(client, Producer):
+            clients.append(client)
+    shared = choices.integer(0, 2) == 2
+    for _ in range(choices.integer(1, 3)):
+        pause_ms = choices.one_of((40, 10, 120))
+        clients.append(
+            Transactor(
+                id="shared" if shared else "",
+                transactions=max(2, schedule.duration_ms // (pause_ms + 30)),
+                aborts_percent=choices.one_of((30, 0, 60)),
+                pause_ms=pause_ms,
+                version=choices.one_of((2, 1)),
+            )
+        )
+    clients += [client for client in schedule.clients if isinstance(client, Producer)][: choices.integer(0, 1)]
+    return schedule.model_copy(update={"clients": tuple(clients)})

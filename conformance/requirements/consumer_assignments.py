@@ -33,9 +33,11 @@ GROUPS = 60
     "CGH-09",
     level=MUST,
     source="KIP-848; CurrentAssignmentBuilder",
-    sentence="When a second member joins the first is told to give up partitions, and the second gets them only after the first "
+    sentence="When a second member joins the first is told to give up partitions, and the second gets them only after the "
+    "first "
     "said that it did: no partition is in two current assignments.",
-    accepted="while the first has not said so the second holds none of them, however often it beats; then both hold their share",
+    accepted="while the first has not said so the second holds none of them, however often it beats; then both hold their "
+    "share",
     since=SINCE,
     apis=HEARTBEAT,
     deadline_s=60,
@@ -87,7 +89,8 @@ def leaving(broker: Broker) -> None:
     source="KIP-848, KIP-345; GroupMetadataManager.consumerGroupLeave (static)",
     sentence="A static member that leaves for a while (epoch -2) keeps its partitions: nobody else gets them, and who joins "
     "with its instance id gets them, under a new member id and with no new group epoch.",
-    accepted="epoch -2 in the answer; the other one holds what it held; the same partitions for the one that comes back, in the "
+    accepted="epoch -2 in the answer; the other one holds what it held; the same partitions for the one that comes back, in "
+    "the "
     "same epoch",
     since=SINCE,
     apis=STATIC,
@@ -160,6 +163,8 @@ def grow(broker: Broker, topic: Topic, partitions: int) -> Topic:
     since=SINCE,
     apis=HEARTBEAT,
     deadline_s=90,
+    draft="4.4.0 was said to make assignments at intervals (group.consumer.assignment.interval.ms, one second): 4.3.1 does "
+    "so too",
 )
 def changes(broker: Broker) -> None:
     first, second = broker.topic(2), broker.topic(2)
@@ -186,7 +191,8 @@ def changes(broker: Broker) -> None:
     source="KIP-848; uniform and range assignors",
     sentence="Once a group is stable every partition of every subscribed topic belongs to exactly one member, and to one that "
     "subscribes to its topic.",
-    accepted="with three members of different subscriptions and three topics: all partitions, each with a subscriber, with each "
+    accepted="with three members of different subscriptions and three topics: all partitions, each with a subscriber, with "
+    "each "
     "assignor",
     since=SINCE,
     apis=HEARTBEAT,
@@ -214,9 +220,11 @@ def complete(broker: Broker) -> None:
     "CGH-24",
     level=MUST,
     source="KIP-848; SubscribedTopicRegex",
-    sentence="A regular expression subscribes to all topics whose whole names match, also to those that come later, and adds to "
+    sentence="A regular expression subscribes to all topics whose whole names match, also to those that come later, and adds "
+    "to "
     "the names that the member tells.",
-    accepted="the matching topics and the named one; not those of which only a part matches; a later one once the broker looked "
+    accepted="the matching topics and the named one; not those of which only a part matches; a later one once the broker "
+    "looked "
     "again",
     since=SINCE,
     apis=REGEX,
@@ -239,9 +247,11 @@ def expressions(broker: Broker) -> None:
     "CGH-25",
     level=MUST,
     source="KIP-848; UniformAssignor, RangeAssignor",
-    sentence="`uniform` gives the members equal shares and moves no more than it must; `range` gives the same partition numbers "
+    sentence="`uniform` gives the members equal shares and moves no more than it must; `range` gives the same partition "
+    "numbers "
     "of equal topics to the same member.",
-    accepted="uniform: shares that differ by one at most, and when a third joins nobody gets anything new but the third; range: "
+    accepted="uniform: shares that differ by one at most, and when a third joins nobody gets anything new but the third; "
+    "range: "
     "partition n of both topics has one owner",
     since=SINCE,
     apis=HEARTBEAT,

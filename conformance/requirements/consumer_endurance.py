@@ -26,7 +26,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
-SESSION_MS = 3_000
+SESSION_MS = 5_000
 SHORT_SESSIONS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": str(SESSION_MS),
@@ -49,7 +49,7 @@ SET = 0
     source="KIP-848; group.consumer.session.timeout.ms; GroupMetadataManager.scheduleConsumerGroupSessionTimeout",
     sentence="A member that is silent for the session timeout is put out: its partitions go to the others, and its next "
     "heartbeat is UNKNOWN_MEMBER_ID.",
-    accepted="with 3 seconds: the other member, which beats, holds all partitions, not before; UNKNOWN_MEMBER_ID(25) for the "
+    accepted="with 5 seconds: the other member, which beats, holds all partitions, not before; UNKNOWN_MEMBER_ID(25) for the "
     "silent one",
     since=SINCE,
     apis=HEARTBEAT,
@@ -73,8 +73,7 @@ def silent_members(broker: Broker) -> None:
     "CGH-29",
     level=MUST,
     source="KIP-848; GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout",
-    sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, "
-    "however "
+    sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, however "
     "often it beats, and the others get its partitions.",
     accepted="with 2 seconds: the newcomer holds all partitions, not before; UNKNOWN_MEMBER_ID(25) for the other one",
     since=SINCE,

@@ -12,7 +12,7 @@ from reference.protocol.messages.leave_group import LeaveGroupRequest
 
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
 """So that a member can be taken for gone in seconds; the default of the least session timeout is six."""
-SHORT_MS = 3_000
+SHORT_MS = 4_000
 EARLY_MS = 100
 """By so much a timer may be early."""
 GONE_WITHIN_S = 40.0
@@ -31,7 +31,7 @@ def await_gone(broker: Broker, witness: Member, what: str) -> None:
     level=MUST,
     source="session.timeout.ms; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
     sentence="A member that is silent for its session timeout is removed and the others join again; not earlier.",
-    accepted="with 3 seconds: REBALANCE_IN_PROGRESS(27) for the other member, not before; then a generation without the silent "
+    accepted="with 4 seconds: REBALANCE_IN_PROGRESS(27) for the other member, not before; then a generation without the silent "
     "one, for whom every request is UNKNOWN_MEMBER_ID(25)",
     configs=SHORT_SESSIONS,
     deadline_s=90,
@@ -60,7 +60,7 @@ def silent_members(broker: Broker) -> None:
     source="KIP-62; GroupMetadataManager.completeClassicGroupJoin",
     sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on "
     "without it.",
-    accepted="with 3 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown",
+    accepted="with 4 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown",
     deadline_s=90,
 )
 def late_for_the_rebalance(broker: Broker) -> None:
@@ -140,7 +140,7 @@ def leaving_while_joining(broker: Broker) -> None:
     source="KIP-394; GroupMetadataManager.addPendingMemberThenRebalanceOrCompleteJoin, expireClassicGroupMemberHeartbeat",
     sentence="Who was given a member id and does not come back does not hold the others up for longer than its session timeout, "
     "and its id is forgotten then.",
-    accepted="with 3 seconds: the others' join is answered without it; its id is UNKNOWN_MEMBER_ID(25)",
+    accepted="with 4 seconds: the others' join is answered without it; its id is UNKNOWN_MEMBER_ID(25)",
     configs=SHORT_SESSIONS,
     apis={"JoinGroup": 4},
     deadline_s=90,
@@ -217,7 +217,7 @@ def commits_keep_alive(broker: Broker) -> None:
     level=MUST,
     source="ClassicGroupMember.hasSatisfiedHeartbeat; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
     sentence="Who waits for the answer to its JoinGroup cannot beat, and is not taken for silent meanwhile.",
-    accepted="a leader with a session timeout of 3 seconds that waits 6 seconds for the follower to join is in the next "
+    accepted="a leader with a session timeout of 4 seconds that waits 8 seconds for the follower to join is in the next "
     "generation, and stays in it",
     configs=SHORT_SESSIONS,
     deadline_s=90,
@@ -251,7 +251,7 @@ def waiting_is_not_silence(broker: Broker) -> None:
     source="GroupMetadataManager.expirePendingSync (KAFKA-9752)",
     sentence="A leader that never sends its assignment holds the others up for the rebalance timeout only: then it is removed, "
     "and they join again.",
-    accepted="with 3 seconds: the follower's held SyncGroup is answered with REBALANCE_IN_PROGRESS(27), not before; the leader "
+    accepted="with 4 seconds: the follower's held SyncGroup is answered with REBALANCE_IN_PROGRESS(27), not before; the leader "
     "is unknown, the follower leads the next generation",
     since="3.0",
     deadline_s=90,
@@ -275,7 +275,7 @@ def the_leader_says_nothing(broker: Broker) -> None:
     level=SHOULD,
     source="KIP-62; JoinGroupRequest schema (rebalanceTimeoutMs, v1)",
     sentence="A member of JoinGroup v0, which has no rebalance timeout, is waited for as long as its session timeout.",
-    accepted="with a session timeout of 3 seconds: the other member, which joined again, is answered without it, not before, "
+    accepted="with a session timeout of 4 seconds: the other member, which joined again, is answered without it, not before, "
     "although the one of v0 beats",
     configs=SHORT_SESSIONS,
     deadline_s=90,

@@ -142,7 +142,7 @@ def expired_offsets(broker: Broker) -> None:
         offsets = {(subscribed, 0): 5, (other, 0): 6}
         codes = commit(broker, member.group.name, offsets, generation=member.generation, member_id=member.id)
         broker.expect_equal("the errors of OffsetCommit", set(codes.values()), {ErrorCode.NONE})
-    keep_until(began + RETENTION_S / 3, stays, leaves)
+    keep_until(began + RETENTION_S / 10, stays, leaves)
     empty_since = time.monotonic()
     broker.expect_error(leaves.leave(), ErrorCode.NONE, what="LeaveGroup")
     expect_gone(broker, nobodys, subscribed, began, stays, "the offset without members")

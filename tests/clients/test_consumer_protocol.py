@@ -133,6 +133,28 @@ def test_a_group_changes_its_protocol_when_nobody_is_in_it(broker: Target, fille
         member.consumer.close()
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_changes_its_protocol_while_it_is_used(broker: Target, filled_topic: str, strategy: str) -> None:
+    """CGH-17: member by member, there and back."""
+    group, everything = f"mixed-{strategy}-{filled_topic}", set(range(PARTITIONS))
+    old = {"group.protocol": "classic", "partition.assignment.strategy": strategy, "heartbeat.interval.ms": "200"}
+    first = Member(broker, group, [filled_topic], **old)
+    wait_for([first], lambda: first.owned() == everything)
+    second = Member(broker, group, [filled_topic])
+    both = [first, second]
+    wait_for(
+        both, lambda: len(first.owned()) == len(second.owned()) == 2 and first.owned() | second.owned() == everything
+    )
+    first.consumer.close()
+    wait_for([second], lambda: second.owned() == everything)
+    third = Member(broker, group, [filled_topic], **old)
+    both = [second, third]
+    wait_for(both, lambda: len(second.owned()) == len(third.owned()) == 2)
+    second.consumer.close()
+    wait_for([third], lambda: third.owned() == everything)
+    third.consumer.close()
+
+
 @pytest.mark.java
 def test_java_s_consumer(broker: Target, filled_topic: str) -> None:
     ran = shared_tools().run(

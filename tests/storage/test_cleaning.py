@@ -157,6 +157,24 @@ def test_a_tombstone_goes_after_its_horizon_and_only_by_a_later_compaction() -> 
     assert rows(log) == [(1, "other", "x"), (5, "end", "z")]
 
 
+def test_the_end_stays_though_the_last_record_goes() -> None:
+    """The last batch of a round keeps its header: without it a restart, and every follower, would end before (CMP-10)."""
+    disk = SimulatedDisk()
+    log = open_log(disk, replace(COMPACT, delete_retention_ms=0))
+    put(log, ("k", "1"))
+    put(log, ("gone", "1"), ("gone", None))
+    compact(log)
+    compact(log)
+    assert rows(log) == [(0, "k", "1")]
+    assert [(one.base_offset, one.next_offset, one.record_count) for one in headers(log)] == [(0, 1, 1), (1, 3, 0)]
+    disk.remove(FOLDER / names(log, ".log")[-1])
+    again = open_log(disk, COMPACT, recovery_point=3)
+    assert (again.log_end_offset, again.lost_bytes) == (3, 0)
+    put(again, ("k", "2"))
+    compact(again)
+    assert [one.base_offset for one in headers(again)] == [3]
+
+
 def test_a_record_without_a_key_goes() -> None:
     """It was written before the topic was compacted."""
     log = open_log(config=LogConfig())

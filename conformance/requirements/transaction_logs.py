@@ -6,6 +6,7 @@ from conformance.batches import CODECS, CONTROL, NONE, TRANSACTIONAL, Record, ba
 from conformance.broker import READ_COMMITTED, Broker, only
 from conformance.read_committed import ABORT, COMMIT, aborted_of, committed, expect_committed, marker_of, markers
 from conformance.requirement import MUST, requirement
+from conformance.requirements.idempotence import EXPIRATION_MS, Producer, active_producers
 from conformance.transaction_client import (
     IMPLICIT,
     ONGOING,
@@ -20,6 +21,7 @@ from conformance.transaction_client import (
 MINUTE_MS = 60_000
 ROLLS = {"segment.ms": str(MINUTE_MS)}
 """A record more than a minute younger than the segment's first begins a new segment."""
+FORGETS = {"producer.id.expiration.ms": str(EXPIRATION_MS), "producer.id.expiration.check.interval.ms": "100"}
 PIECE_BYTES = 200
 """So little in one answer that each batch comes alone."""
 
@@ -235,3 +237,34 @@ def compressed(broker: Broker) -> None:
         expect_committed(broker, "what counts", topic, *wanted)
 
     in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXV-22",
+    level=MUST,
+    source="ProducerStateManager.removeExpiredProducers (isProducerExpired); producer.id.expiration.ms",
+    sentence="A producer whose transaction is open is not forgotten by the partition, however long it writes nothing.",
+    accepted="long after producer.id.expiration.ms the same last stable offset, the next record, and an abort that is listed "
+    "with the transaction's first offset; an idempotent producer of the same age is forgotten",
+    configs=FORGETS,
+    apis=TRANSACTIONS | {"DescribeProducers": 0},
+    deadline_s=60.0,
+)
+def older_than_the_expiration(broker: Broker) -> None:
+    topic = broker.topic()
+    client = TransactionalClient(broker, served_protocols(broker)[-1])
+    id = client.id
+    first = client.write(topic, b"1")
+    idempotent = Producer(broker, topic)
+    idempotent.stored(0)
+    broker.eventually(
+        lambda: idempotent.id not in active_producers(broker, topic), "the idempotent producer is forgotten"
+    )
+    found = active_producers(broker, topic)
+    broker.expect(id in found, f"producer {id} is among {sorted(found)}")
+    broker.expect_equal("where its transaction began", found[id].current_txn_start_offset, first)
+    broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), first)
+    client.write(topic, b"2")
+    client.finish(committed=False)
+    listed = aborted_of(broker.fetch(topic, 0, isolation=READ_COMMITTED))
+    broker.expect_equal("the list", listed, [(id, first)])

@@ -1,11 +1,12 @@
 """TXV: what is seen of transactions. Nothing before its end, and all of it or nothing afterwards."""
 
 from conformance.batches import batch, values
-from conformance.broker import READ_COMMITTED, READ_UNCOMMITTED, Broker
+from conformance.broker import READ_COMMITTED, READ_UNCOMMITTED, Broker, delete_topics_request, only
 from conformance.read_committed import ABORT, COMMIT, expect_committed, markers
 from conformance.requirement import MUST, requirement
 from conformance.transaction_client import TRANSACTIONS, Protocol, TransactionalClient, expect_agreed, in_each_protocol
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 
 PARTITIONS = 5
 
@@ -200,5 +201,32 @@ def zombies(broker: Broker) -> None:
         refused("after it")
         expect_committed(broker, "what counts", topic, b"old", b"new")
         broker.expect_equal("the log end offset of the other partition", broker.end_offset(topic, 1), 0)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXV-21",
+    level=MUST,
+    source="TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue (partitions that do not exist)",
+    sentence="A transaction of which a topic was deleted ends all the same, in its other partitions.",
+    accepted="NONE(0) for EndTxn, CompleteCommit or CompleteAbort soon, all records or none in the topic that is left, and the "
+    "transactional id's next transaction",
+    apis=TRANSACTIONS,
+)
+def without_a_deleted_topic(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        kept = broker.topic()
+        client = TransactionalClient(broker, protocol)
+        for ends_well in (False, True):
+            gone = broker.topic()
+            client.write(kept, b"%d" % ends_well)
+            client.write(gone, b"gone")
+            version = broker.version_for(DeleteTopicsRequest)
+            deleted = broker.call(delete_topics_request([gone.name], version), version)
+            expect_agreed("DeleteTopics", only(deleted.responses, "topic in the answer").error_code)
+            client.finish(committed=ends_well)
+        expect_committed(broker, "what counts in the other topic", kept, b"1")
+        broker.expect_equal("its stable end", broker.end_offset(kept, isolation=READ_COMMITTED), 4)
 
     in_each_protocol(broker, judge)

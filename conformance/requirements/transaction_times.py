@@ -1,0 +1,187 @@
+"""TXN: time in transactions. How long one may be open, what becomes of who is late, and when a transactional id is forgotten."""
+
+from conformance.batches import values
+from conformance.broker import READ_COMMITTED, Broker
+from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirements.transactional_ids import KNOWN_AGAIN_SINCE, OWN_ERROR, expect_identity, expect_refused
+from conformance.transaction_client import (
+    CLASSIC,
+    COMPLETE_ABORT,
+    IMPLICIT,
+    TRANSACTIONS,
+    Protocol,
+    TransactionalClient,
+    expect_agreed,
+    in_each_protocol,
+)  # fmt: skip
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+
+MAX_TIMEOUT_MS = 900_000
+"""transaction.max.timeout.ms by default."""
+EXPIRATION_MS = 1500
+EXPIRY = {
+    "transactional.id.expiration.ms": str(EXPIRATION_MS),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+}
+ABORTS_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+"""Transactions that are open for too long are looked for five times a second."""
+SHORT_MS = 500
+"""The transaction timeout of who is to be too slow."""
+
+
+@requirement(
+    "TXN-04",
+    level=MUST,
+    source="TransactionStateManager.validateTransactionTimeoutMs; transaction.max.timeout.ms",
+    sentence="A transaction timeout of 0 or less, or above transaction.max.timeout.ms, is refused with "
+    "INVALID_TRANSACTION_TIMEOUT, and the transactional id stays unknown.",
+    accepted="INVALID_TRANSACTION_TIMEOUT(50) without a producer id for 0, -1, the least and the greatest number and 900001; "
+    "NONE(0) for 1 and 900000",
+    configs={"transaction.max.timeout.ms": str(MAX_TIMEOUT_MS)},
+    apis=TRANSACTIONS,
+)
+def the_timeouts_bounds(broker: Broker) -> None:
+    for timeout_ms in (0, -1, -(2**31), MAX_TIMEOUT_MS + 1, 2**31 - 1):
+        with broker.case(f"{timeout_ms} ms"):
+            client = TransactionalClient(broker, CLASSIC, initialised=False)
+            answer = client.init(timeout_ms=timeout_ms)
+            expect_refused(broker, "InitProducerId", answer, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            found = client.described()
+            broker.expect_error(found.error_code, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, what="DescribeTransactions")
+    for timeout_ms in (1, MAX_TIMEOUT_MS):
+        with broker.case(f"{timeout_ms} ms"):
+            client = TransactionalClient(broker, CLASSIC, timeout_ms=timeout_ms)
+            broker.expect_equal("the timeout", client.described().transaction_timeout_ms, timeout_ms)
+
+
+@requirement(
+    "TXN-20",
+    level=MUST,
+    source="TransactionCoordinator.abortTimedOutTransactions",
+    sentence="A transaction that is open for longer than its timeout is aborted, and its producer fenced by a higher epoch.",
+    accepted="CompleteAbort with a higher epoch; INVALID_PRODUCER_EPOCH(47) for its Produce and TxnOffsetCommit, "
+    "PRODUCER_FENCED(90) for AddPartitionsToTxn, AddOffsetsToTxn and EndTxn v4; EndTxn v5, which may be the retry of an abort, "
+    "is INVALID_TXN_STATE(48) for a commit and gives the new epoch for an abort",
+    draft="47 or 90 for the next write; an abort in v5 is answered like one that was done",
+    configs=ABORTS_SOON,
+    apis=TRANSACTIONS,
+    deadline_s=60.0,
+)
+def open_for_too_long(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic, group = broker.topic(2), broker.unused_name("group")
+        client = TransactionalClient(broker, protocol, timeout_ms=SHORT_MS)
+        old = client.identity
+        client.write(topic, b"slow")
+        client.await_state(COMPLETE_ABORT)
+        found = client.described()
+        broker.expect_equal("the producer id", found.producer_id, old[0])
+        broker.expect(found.producer_epoch > old[1], f"epoch {found.producer_epoch} comes after {old[1]}")
+        for partition, sequence in ((0, 1), (1, 0)):
+            result = client.produce(topic, b"late", partition=partition, sequence=sequence)
+            broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what=f"Produce to {partition}")
+        for error in client.commit_offsets(group, {(topic, 0): 1}).values():
+            broker.expect_error(error, ErrorCode.INVALID_PRODUCER_EPOCH, what="TxnOffsetCommit")
+        fenced = ErrorCode.PRODUCER_FENCED
+        broker.expect_error(client.add(topic), fenced, what="AddPartitionsToTxn")
+        broker.expect_error(client.add_offsets(group), fenced, what="AddOffsetsToTxn")
+        for committed in (True, False):
+            ended = client.end(committed=committed, version=CLASSIC.end)
+            broker.expect_error(ended.error_code, fenced, what=f"EndTxn v4, committed={committed}")
+        if protocol is IMPLICIT:
+            ended = client.end(committed=True)
+            broker.expect_error(ended.error_code, ErrorCode.INVALID_TXN_STATE, what="EndTxn v5 to commit")
+            answer = client.end(committed=False)
+            expect_identity(broker, "EndTxn v5 to abort", answer, (old[0], found.producer_epoch))
+        broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
+        broker.expect_equal("the end of the other partition", broker.end_offset(topic, 1), 0)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXN-23",
+    level=MUST,
+    source="KIP-588, KIP-890; TransactionMetadata.prepareIncrementProducerEpoch",
+    sentence="A producer whose transaction timed out goes on with a new epoch when it says who it is, unless another one has "
+    "taken over.",
+    accepted="NONE(0) with the same producer id and a higher epoch, and a commit that counts; PRODUCER_FENCED(90) after another "
+    "one's InitProducerId",
+    since=KNOWN_AGAIN_SINCE,
+    configs=ABORTS_SOON,
+    apis=TRANSACTIONS | {"InitProducerId": OWN_ERROR},
+    deadline_s=60.0,
+)
+def going_on_after_a_timeout(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        topic = broker.topic()
+        client = TransactionalClient(broker, protocol, timeout_ms=SHORT_MS)
+        old = client.identity
+        client.write(topic, b"slow")
+        client.await_state(COMPLETE_ABORT)
+        answer = client.init(*old, timeout_ms=60_000)
+        expect_agreed("InitProducerId", answer.error_code)
+        broker.expect(client.id == old[0] and client.epoch > old[1], f"{client.identity} comes after {old}")
+        client.write(topic, b"again")
+        client.finish(committed=True)
+        found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
+        listed = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or []]
+        broker.expect_equal("the aborted transactions", listed, [(old[0], 0)])
+        broker.expect_equal("the records in the log", values(found.records or b""), [b"slow", b"again"])
+        TransactionalClient(broker, protocol, client.name)
+        expect_refused(broker, "after another one", client.init(*client.identity), ErrorCode.PRODUCER_FENCED)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXN-26",
+    level=SHOULD,
+    source="TransactionMetadata.prepareIncrementProducerEpoch; KafkaApis.handleInitProducerIdRequest",
+    sentence="Each InitProducerId sets the transaction timeout anew; without a transactional id the timeout is not looked at.",
+    accepted="DescribeTransactions tells the last timeout that was taken, not one that was refused; NONE(0) for timeouts of 0, "
+    "-1 and 2147483647 without a transactional id",
+    apis=TRANSACTIONS,
+)
+def the_last_timeout_counts(broker: Broker) -> None:
+    client = TransactionalClient(broker, CLASSIC)
+    for timeout_ms, told_ms in ((30_000, 30_000), (0, 30_000), (5_000, 5_000), (45_000, 45_000)):
+        client.init(timeout_ms=timeout_ms)
+        broker.expect_equal(f"after {timeout_ms} ms", client.described().transaction_timeout_ms, told_ms)
+    for timeout_ms in (0, -1, 2**31 - 1):
+        answer = broker.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms))
+        broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"no transactional id, {timeout_ms} ms")
+
+
+@requirement(
+    "TXN-27",
+    level=MUST,
+    source="TransactionStateManager.removeExpiredTransactionalIds; transactional.id.expiration.ms",
+    sentence="A transactional id without an open transaction is forgotten after transactional.id.expiration.ms; one with an "
+    "open transaction is not.",
+    accepted="TRANSACTIONAL_ID_NOT_FOUND(105) and INVALID_PRODUCER_ID_MAPPING(49) afterwards, and a new producer id with epoch 0 "
+    "from InitProducerId; the open transaction goes on and is committed",
+    configs=EXPIRY,
+    alone=True,
+    apis=TRANSACTIONS,
+    deadline_s=60.0,
+)
+def forgotten(broker: Broker) -> None:
+    topic = broker.topic()
+    busy = TransactionalClient(broker, CLASSIC)
+    busy.write(topic, b"open")
+    unused, done = TransactionalClient(broker, CLASSIC), TransactionalClient(broker, CLASSIC)
+    done.write(topic, b"done")
+    expect_agreed("EndTxn", done.end(committed=True).error_code)
+    for client in (unused, done):
+        broker.eventually(
+            lambda client=client: client.described().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            f"{client.name} is forgotten",
+        )
+        broker.expect_error(client.add(topic), ErrorCode.INVALID_PRODUCER_ID_MAPPING, what="AddPartitionsToTxn")
+        old = client.id
+        expect_agreed("InitProducerId", client.init().error_code)
+        broker.expect(client.id != old and client.epoch == 0, f"{client.identity} comes after producer id {old}")
+    busy.finish(committed=True)
+    broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 4)

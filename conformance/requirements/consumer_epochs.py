@@ -1,7 +1,7 @@
 """CGH: who is believed in a KIP-848 consumer group: members in their epoch, and nobody else."""
 
 from conformance.broker import Broker
-from conformance.committed_offsets import commit_one, committed
+from conformance.committed_offsets import NOTHING, commit, commit_one, committed, expect_offset
 from conformance.consumers import (
     DESCRIBE,
     HEARTBEAT,
@@ -15,7 +15,7 @@ from conformance.consumers import (
     told_in,
     unused_group,
 )
-from conformance.requirement import MUST, requirement
+from conformance.requirement import MUST, SHOULD, requirement
 from conformance.requirements.consumer_heartbeats import EPOCHS_IN_COMMITS, SINCE
 from reference.protocol.errors import ErrorCode
 
@@ -152,7 +152,8 @@ def joining_again(broker: Broker) -> None:
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
     sentence="Members that lie about what they own or about their epoch, and strangers, do no harm: the others keep what they "
     "hold, in their epoch.",
-    accepted="after heartbeats with others' partitions, unknown topics, wrong epochs and unknown members: the same assignments, "
+    accepted="after heartbeats with others' partitions, unknown topics, wrong epochs and unknown members: the same "
+    "assignments, "
     "epochs and members",
     since=SINCE,
     apis=DESCRIBE,
@@ -175,3 +176,42 @@ def liars(broker: Broker) -> None:
     broker.expect_equal("the liar's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[1]))
     (found,) = described(broker, group)
     broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, liar.id})
+
+
+@requirement(
+    "CGH-40",
+    level=SHOULD,
+    source="KIP-1251; ConsumerGroup.validateOffsetCommit",
+    sentence="A commit in an earlier epoch of the member's is taken for partitions that it held then and ever since; for one "
+    "that it lost, or got back later, it is STALE_MEMBER_EPOCH, and nothing of the request is stored.",
+    accepted="NONE(0) for a partition that was kept through a rebalance, in the epoch before it and two before; 113 for one "
+    "that was lost, for both together, and for the one that came back",
+    since="4.3",
+    apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS},
+    deadline_s=60,
+)
+def late_commits(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    (one,) = joined(broker, group, 1, [topic])
+    epoch, before = one.epoch, set(one.assigned)
+    other = Consumer(broker, group, [topic])
+    other.join()
+    settle(one, other, topics=[topic])
+    broker.expect(0 < len(one.assigned) < len(before), f"{len(one.assigned)} of {len(before)} partitions were kept")
+    kept, lost = min(one.assigned)[1], min(before - one.assigned)[1]
+
+    def expect_codes(offset: int, what: str, *partitions: int, error: ErrorCode) -> None:
+        offsets = {(topic, partition): offset for partition in partitions}
+        codes = commit(broker, group, offsets, version=EPOCHS_IN_COMMITS, generation=epoch, member_id=one.id)
+        broker.expect_equal(f"the errors for {what}", codes, dict.fromkeys(offsets, error))
+
+    expect_codes(1, "one that was kept", kept, error=ErrorCode.NONE)
+    expect_codes(2, "one that was lost", lost, error=ErrorCode.STALE_MEMBER_EPOCH)
+    expect_codes(3, "both together", kept, lost, error=ErrorCode.STALE_MEMBER_EPOCH)
+    expect_offset(broker, group, topic, 1, "the offset of the one that was kept", partition=kept)
+    other.leave()
+    settle(one, topics=[topic])
+    expect_codes(4, "one that was kept, two epochs later", kept, error=ErrorCode.NONE)
+    expect_codes(5, "one that came back", lost, error=ErrorCode.STALE_MEMBER_EPOCH)
+    expect_offset(broker, group, topic, NOTHING, "the offset of the one that was lost", partition=lost)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linearizability.bench.load import CASES
 from linearizability.targets import Target, TargetError, open_target
 from linearizability.targets.cluster import Cluster
 
@@ -164,7 +163,3 @@ def draw(table: dict[str, Any], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
-
-
-def all_cases() -> tuple[str, ...]:
-    return tuple(CASES)

@@ -38,29 +38,70 @@ app.command(
 )(compaction)
 
 
+Measured = Annotated[str, typer.Option("--target", help="The broker that is measured.")]
+Against = Annotated[str, typer.Option(help="The broker that it is compared with.")]
+Cases = Annotated[list[str] | None, typer.Option("--case", help="A row of the comparison; may repeat. All by default.")]
+Rounds = Annotated[int, typer.Option(min=1, max=50, help="How often each case is measured on each broker.")]
+Seconds = Annotated[float, typer.Option(min=0.2, max=120, help="How long each measurement lasts.")]
+Warmup = Annotated[float, typer.Option(min=0, max=120, help="Seconds of load before each measurement.")]
+Json = Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")]
+
+
 @app.command(
     epilog="Examples:  tidegauge bench broker --against kafka:4.3.1  |  tidegauge bench broker --case 'fetch 1 MiB' --rounds 5"
 )
 def broker(
-    target: Annotated[str, typer.Option(help="The broker that is measured.")] = "reference:1",
-    against: Annotated[str, typer.Option(help="The broker that it is compared with.")] = "kafka:4.3.1",
-    case: Annotated[list[str] | None, typer.Option(help="A row of the comparison; may repeat. All by default.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each case is measured on each broker.")] = 3,
-    seconds: Annotated[float, typer.Option(min=0.2, max=120, help="How long each measurement lasts.")] = 3.0,
-    warmup: Annotated[float, typer.Option(min=0, max=120, help="Seconds of load before each measurement.")] = 3.0,
-    json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
-) -> None:
+    target: Measured = "reference:1", against: Against = "kafka:4.3.1", case: Cases = None, rounds: Rounds = 3,
+    seconds: Seconds = 3.0, warmup: Warmup = 3.0, json_: Json = False,
+) -> None:  # fmt: skip
     """Load two brokers in turn: rates, latencies, broker CPU a request; saved as JSON with a picture."""
-    from linearizability.bench import broker as bench
     from linearizability.bench.load import CASES
+
+    _compare("bench", target, against, _chosen(case, [*CASES]), rounds, seconds, warmup, json_)
+
+
+@app.command(
+    epilog="Examples:  tidegauge bench groups --against kafka:4.3.1  |  tidegauge bench groups --case 'rebalance 200 members'"
+)
+def groups(
+    target: Measured = "reference:1", against: Against = "kafka:4.3.1", case: Cases = None, rounds: Rounds = 3,
+    seconds: Seconds = 3.0, warmup: Warmup = 3.0, json_: Json = False,
+) -> None:  # fmt: skip
+    """Commits of offsets, and rebalances of 2, 20 and 200 members (a request is one rebalance), on two brokers in turn."""
+    from linearizability.bench.load import GROUP_CASES
+
+    _compare("bench-groups", target, against, _chosen(case, [*GROUP_CASES]), rounds, seconds, warmup, json_)
+
+
+@app.command(
+    epilog="Examples:  tidegauge bench transactions --against kafka:4.3.1  |  tidegauge bench transactions --rounds 5 --json"
+)
+def transactions(
+    target: Measured = "reference:1", against: Against = "kafka:4.3.1", case: Cases = None, rounds: Rounds = 3,
+    seconds: Seconds = 3.0, warmup: Warmup = 3.0, json_: Json = False,
+) -> None:  # fmt: skip
+    """Transactions of librdkafka one after the other (a request is one transaction), on two brokers in turn."""
+    from linearizability.bench.load import TRANSACTION_CASES
+
+    _compare("bench-transactions", target, against, _chosen(case, [*TRANSACTION_CASES]), rounds, seconds, warmup, json_)
+
+
+def _chosen(wanted: list[str] | None, known: list[str]) -> list[str]:
+    unknown = [name for name in wanted or () if name not in known]
+    if unknown:
+        raise typer.BadParameter(f"there is no case '{unknown[0]}'; there are: {', '.join(known)}")
+    return wanted or known
+
+
+def _compare(
+    kind: str, target: str, against: str, cases: list[str], rounds: int, seconds: float, warmup: float, json_: bool
+) -> None:
+    from linearizability.bench import broker as bench
     from linearizability.results import new_run_folder
     from linearizability.targets import TargetError
 
-    unknown = [name for name in case or () if name not in CASES]
-    if unknown:
-        raise typer.BadParameter(f"there is no case '{unknown[0]}'; there are: {', '.join(CASES)}")
-    folder = new_run_folder("bench", f"{target}-against-{against}".replace(":", "-"))
-    plan = bench.Plan(tuple(case or bench.all_cases()), rounds, seconds, warmup)
+    folder = new_run_folder(kind, f"{target}-against-{against}".replace(":", "-"))
+    plan = bench.Plan(tuple(cases), rounds, seconds, warmup)
     try:
         table = bench.compare(target, against, plan, folder, lambda text: print(text, file=sys.stderr, flush=True))
     except (TargetError, RuntimeError) as error:

@@ -45,7 +45,14 @@ class Case:
     fetch_bytes: int = 0
     in_flight: int = IN_FLIGHT
     client: str = "raw"
-    """raw: frames encoded once; librdkafka-producer and librdkafka-consumer: that library, for `records` of one batch."""
+    """raw: frames encoded once; librdkafka-producer and librdkafka-consumer: that library, for `records` of one batch.
+
+    commit, rebalance, transaction and transaction-read: see `coordination`.
+    """
+    partitions: int = 0
+    """Whose offsets a commit holds."""
+    members: int = 0
+    """Of a group."""
 
 
 CASES = {
@@ -64,7 +71,31 @@ CASES = {
         Case("librdkafka consume 100 B", 1, 100, client="librdkafka-consumer"),
     )
 }
-"""The rows of the comparison."""
+"""The rows of `bench broker`."""
+
+GROUP_CASES = {
+    case.name: case
+    for case in (
+        Case("commit 1 partition", client="commit", partitions=1),
+        Case("commit 10 partitions", client="commit", partitions=10),
+        Case("rebalance 2 members", client="rebalance", members=2),
+        Case("rebalance 20 members", client="rebalance", members=20),
+        Case("rebalance 200 members", client="rebalance", members=200),
+    )
+}
+"""The rows of `bench groups`."""
+
+TRANSACTION_CASES = {
+    case.name: case
+    for case in (
+        Case("transaction 1 x 100 B", 1, 100, client="transaction"),
+        Case("transaction 100 x 100 B", 100, 100, client="transaction"),
+        Case("transaction end to end", 1, 100, client="transaction-read"),
+    )
+}
+"""The rows of `bench transactions`."""
+
+ALL_CASES = CASES | GROUP_CASES | TRANSACTION_CASES
 
 
 class Connection:
@@ -104,9 +135,9 @@ class Connection:
             size -= received
 
 
-def make_topic(connection: Connection, name: str) -> None:
-    """Create a topic of one partition and wait until it has a leader."""
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+def make_topic(connection: Connection, name: str, partitions: int = 1) -> None:
+    """Create a topic and wait until its first partition has a leader."""
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     created = connection.call(
         CREATE_TOPICS, CREATE_TOPICS_VERSION, CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     )
@@ -211,7 +242,13 @@ def prepare_driver(bootstrap: str, connection: Connection, case: Case, topic: st
     """What loads the broker in this case, and the bytes of records that one request moves."""
     if case.client == "raw":
         key, version, request, moved = prepare(connection, case, topic)
-        return lambda seconds: drive(connection, case, key, version, request, seconds), moved
+        return lambda seconds: drive_encoded(
+            connection, request, case.in_flight, lambda frame: check(key, version, frame), seconds
+        ), moved
+    if not case.client.startswith("librdkafka"):
+        from linearizability.bench.coordination import make_coordination_driver
+
+        return make_coordination_driver(bootstrap, connection, case, topic), case.records * case.record_bytes
     make_topic(connection, topic)
     if case.client == "librdkafka-producer":
         return lambda seconds: produce_with_librdkafka(bootstrap, topic, case.record_bytes, seconds), case.record_bytes
@@ -275,23 +312,26 @@ def consume_with_librdkafka(bootstrap: str, topic: str, seconds: float) -> tuple
     return count, latencies
 
 
-def drive(
-    connection: Connection, case: Case, key: int, version: int, request: bytes, seconds: float
+def drive_encoded(
+    connection: Connection, request: bytes, in_flight: int, check: Callable[[bytes], None], seconds: float
 ) -> tuple[int, list[int]]:
-    """Keep `in_flight` requests under way for a time; gives the number answered and their latencies in nanoseconds."""
+    """Keep `in_flight` requests under way for a time; gives the number answered and their latencies in nanoseconds.
+
+    `check` is given a sample of the answers, and raises where one carries an error.
+    """
     sent: deque[int] = deque()
     latencies: list[int] = []
     size = 0
     count = 0
     clock = time.monotonic_ns
     end = clock() + int(seconds * 1e9)
-    for _ in range(case.in_flight):
+    for _ in range(in_flight):
         sent.append(clock())
         connection.socket.sendall(request)
     while sent:
         found = int.from_bytes(connection._exactly(4), "big")
         if size == 0 or count % SAMPLE_EVERY == 0 or found != size:
-            check(key, version, connection._exactly(found))
+            check(connection._exactly(found))
             size = found
         else:
             connection.skip(found)
@@ -308,7 +348,7 @@ def drive(
 
 def main() -> int:
     bootstrap, name, seconds, warmup_s = sys.argv[1:5]
-    print(json.dumps(run(bootstrap, CASES[name], float(seconds), float(warmup_s))), flush=True)
+    print(json.dumps(run(bootstrap, ALL_CASES[name], float(seconds), float(warmup_s))), flush=True)
     return 0
 
 

@@ -1,0 +1,256 @@
+"""Loads on the coordinators: commits of offsets, rebalances, transactions. Each driver has the form of `load.Driver`.
+
+commit         one member-less consumer of a group, several OffsetCommit requests under way
+rebalance      a group of N members: the leader joins anew, the others hear of it by heartbeats, all join and sync
+transaction    librdkafka: begin, produce, commit, one after the other; the latency is that of the whole
+end to end     the same, until a read_committed consumer has the record
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from linearizability.bench.load import TIMEOUT_S, Connection, drive_encoded, make_topic
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
+from reference.protocol.messages.heartbeat import HeartbeatRequest
+from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.messages.sync_group import SyncGroupRequest
+
+FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT = 10, 11, 12, 14, 8
+FIND_COORDINATOR_VERSION, JOIN_VERSION, HEARTBEAT_VERSION, SYNC_VERSION, COMMIT_VERSION = 3, 5, 3, 3, 8
+METADATA_BYTES = 100
+"""What a member says of itself, and what it is assigned: opaque to the coordinator."""
+HEARTBEAT_EVERY_S = 0.01
+
+
+def await_coordinator(connection: Connection, group: str) -> None:
+    """Ask until the group's coordinator serves: the first question brings the internal topic about. Errors: TimeoutError."""
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until:
+        found = connection.call(
+            FIND_COORDINATOR, FIND_COORDINATOR_VERSION, FindCoordinatorRequest(key=group, key_type=0)
+        )
+        if found.error_code == ErrorCode.NONE:
+            stranger = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
+            if connection.call(HEARTBEAT, HEARTBEAT_VERSION, stranger).error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                return
+        time.sleep(0.05)
+    raise TimeoutError(f"group {group} got no coordinator that serves")
+
+
+def commit_offsets(
+    connection: Connection, topic: str, partitions: int, in_flight: int, seconds: float
+) -> tuple[int, list[int]]:
+    """Commit the same offsets again and again."""
+    group = f"group-of-{topic}"
+    await_coordinator(connection, group)
+    committed = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=7)
+        for index in range(partitions)
+    ]
+    body = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=committed)]
+    )
+    request = encode_request(OFFSET_COMMIT, COMMIT_VERSION, 1, "bench", body)
+
+    def check(frame: bytes) -> None:
+        answer: Any = decode_response(OFFSET_COMMIT, COMMIT_VERSION, frame)[1]
+        code = answer.topics[0].partitions[0].error_code
+        if code:
+            raise RuntimeError(f"the broker answered error {code}")
+
+    return drive_encoded(connection, request, in_flight, check, seconds)
+
+
+@dataclass
+class Member:
+    """One member of the group, on a connection of its own."""
+
+    connection: Connection
+    group: str
+    id: str = ""
+    generation: int = -1
+    settled_in: int = -1
+    """The last generation in which it knows its assignment."""
+    is_leader: bool = False
+    others: list[str] = field(default_factory=list)
+
+    def join(self) -> None:
+        """Errors: RuntimeError."""
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(METADATA_BYTES))
+        for _ in range(2):  # the first answer may only give an id
+            body = JoinGroupRequest(
+                group_id=self.group, session_timeout_ms=30_000, rebalance_timeout_ms=60_000, member_id=self.id,
+                protocol_type="consumer", protocols=[protocol],
+            )  # fmt: skip
+            answer = self.connection.call(JOIN_GROUP, JOIN_VERSION, body)
+            self.id = answer.member_id
+            if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                break
+        _require(answer.error_code, "JoinGroup")
+        self.generation = answer.generation_id
+        self.is_leader = answer.leader == self.id
+        self.others = [member.member_id for member in answer.members]
+
+    def sync(self) -> bool:
+        """Whether the generation is complete; False where another has begun. Errors: RuntimeError."""
+        assignments = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=id, assignment=bytes(METADATA_BYTES))
+            for id in self.others
+        ]
+        body = SyncGroupRequest(
+            group_id=self.group, generation_id=self.generation, member_id=self.id, assignments=assignments
+        )
+        answer = self.connection.call(SYNC_GROUP, SYNC_VERSION, body)
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return False
+        _require(answer.error_code, "SyncGroup")
+        return True
+
+    def settle(self) -> None:
+        """Join and sync until a generation is complete."""
+        self.join()
+        while not self.sync():
+            self.join()
+        self.settled_in = self.generation
+
+    def is_called(self) -> bool:
+        """Whether the group is called to rejoin. Errors: RuntimeError."""
+        body = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.id)
+        code = self.connection.call(HEARTBEAT, HEARTBEAT_VERSION, body).error_code
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return True
+        _require(code, "Heartbeat")
+        return False
+
+
+def _require(code: int, what: str) -> None:
+    if code:
+        raise RuntimeError(f"{what}: the broker answered error {code}")
+
+
+class Group:
+    """All members, each in a thread, rebalanced as often as is asked."""
+
+    def __init__(self, bootstrap: str, name: str, size: int) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        await_coordinator(Connection(host, int(port)), name)
+        self.members = [Member(Connection(host, int(port)), name) for _ in range(size)]
+        self._together(self._enter)
+
+    def _enter(self, member: Member) -> None:
+        """Join, and join again whenever another one does, until all are in one generation."""
+        member.settle()
+        while len({each.settled_in for each in self.members}) > 1 or member.settled_in < 0:
+            if member.is_called():
+                member.settle()
+            time.sleep(HEARTBEAT_EVERY_S)
+
+    def rebalance(self, seconds: float) -> tuple[int, list[int]]:
+        """One rebalance after another for a time; the latency is from the leader's JoinGroup to the last one's SyncGroup."""
+        latencies: list[int] = []
+        until = time.monotonic() + seconds
+        while not latencies or time.monotonic() < until:
+            began = time.monotonic_ns()
+            self._together(_take_part)
+            latencies.append(time.monotonic_ns() - began)
+        return len(latencies), latencies
+
+    def _together(self, act: Any) -> None:
+        failures: list[BaseException] = []
+
+        def guarded(member: Member) -> None:
+            try:
+                act(member)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=guarded, args=(member,)) for member in self.members]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+
+
+def _take_part(member: Member) -> None:
+    while not member.is_leader and not member.is_called():
+        time.sleep(HEARTBEAT_EVERY_S)
+    member.settle()
+
+
+def transact(
+    bootstrap: str, topic: str, records: int, size: int, is_read: bool, seconds: float
+) -> tuple[int, list[int]]:
+    """Transactions one after the other; with `is_read` each ends when a read_committed consumer has its last record."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"of-{topic}", "linger.ms": 0})
+    producer.init_transactions(TIMEOUT_S)
+    consumer = _committed_reader(bootstrap, topic) if is_read else None
+    value, latencies = bytes(size), []
+    until = time.monotonic() + seconds
+    try:
+        while not latencies or time.monotonic() < until:
+            began = time.monotonic_ns()
+            producer.begin_transaction()
+            for _ in range(records):
+                producer.produce(topic, value, partition=0)
+            producer.commit_transaction(TIMEOUT_S)
+            if consumer is not None:
+                _take(consumer, records)
+            latencies.append(time.monotonic_ns() - began)
+    finally:
+        if consumer is not None:
+            consumer.close()
+    return len(latencies), latencies
+
+
+def _committed_reader(bootstrap: str, topic: str) -> Any:
+    """A consumer that stands at the end of the partition."""
+    from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"reader-of-{topic}",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 100,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until:
+        found = consumer.poll(1.0)
+        if found is not None and found.error() is not None:  # the end of the partition: from here on it reads
+            return consumer
+    raise TimeoutError("the consumer did not come to the partition's end")
+
+
+def _take(consumer: Any, count: int) -> None:
+    until = time.monotonic() + TIMEOUT_S
+    while count:
+        for record in consumer.consume(count, 1.0):
+            count -= record.error() is None
+        if time.monotonic() > until:
+            raise TimeoutError("committed records did not come")
+
+
+def make_coordination_driver(bootstrap: str, connection: Connection, case: Any, topic: str) -> Any:
+    """The driver of a case whose client is one of ours."""
+    make_topic(connection, topic, partitions=max(1, case.partitions))
+    if case.client == "commit":
+        return lambda seconds: commit_offsets(connection, topic, case.partitions, case.in_flight, seconds)
+    if case.client == "rebalance":
+        return Group(bootstrap, f"group-of-{topic}", case.members).rebalance
+    is_read = case.client == "transaction-read"
+    return lambda seconds: transact(bootstrap, topic, case.records, case.record_bytes, is_read, seconds)

@@ -172,6 +172,7 @@ def _load() -> None:
         quorum_bugs,
         replication_bugs,
         storage_bugs,
+        transaction_bugs,
     )
 
 

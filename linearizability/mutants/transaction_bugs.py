@@ -1,0 +1,214 @@
+"""Bugs of transactions: in what a coordinator decides, in what a partition knows of them, and in a group's pending offsets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from linearizability.mutants.registry import mutant
+from reference.protocol.errors import ErrorCode, KafkaError
+
+CLASSIC = 1
+"""The transaction version before KIP-890, in which ends raise no epoch."""
+GREATEST_EPOCH = 2**15 - 1
+
+
+@mutant(
+    "epoch-kept-by-next-session",
+    "reference.coordinator.transaction_state:Transaction.begun_again",
+    "InitProducerId gives the epoch of the session before: nobody is fenced.",
+    caught_by=("TXN-02", "TXN-06", "TXV-12"),
+)
+def epoch_kept_by_next_session(original: Any, transaction: Any, timeout_ms: int, expected: Any, now: int) -> Any:
+    begun = original(transaction, timeout_ms, expected, now)
+    return begun and replace(begun, epoch=max(transaction.epoch, 0))
+
+
+@mutant(
+    "timeout-kept-by-next-session",
+    "reference.coordinator.transaction_state:Transaction.begun_again",
+    "A later InitProducerId does not change the transaction timeout.",
+    caught_by=("TXN-26",),
+)
+def timeout_kept_by_next_session(original: Any, transaction: Any, timeout_ms: int, expected: Any, now: int) -> Any:
+    return original(transaction, transaction.timeout_ms, expected, now)
+
+
+@mutant(
+    "epoch-given-out-that-is-for-fencing",
+    "reference.coordinator.transaction_state:Transaction.is_exhausted",
+    "The last epoch, which is kept for fencing, is given out to producers.",
+    caught_by=("TXN-15",),
+)
+def epoch_given_out_that_is_for_fencing(original: Any, transaction: Any) -> bool:
+    return transaction.epoch >= GREATEST_EPOCH
+
+
+@mutant(
+    "partitions-unverified",
+    "reference.node.verification:Verification.is_enabled",
+    "A transactional batch is appended although its partition was not added to the transaction.",
+    caught_by=("TXN-16", "TXN-34", "TXN-36"),
+)
+def partitions_unverified(original: Any, verification: Any) -> bool:
+    return False
+
+
+@mutant(
+    "zombie-ends-transaction",
+    "reference.coordinator.transaction_endings:ending_before_kip_890",
+    "EndTxn does not look at the producer's epoch.",
+    caught_by=("TXN-02", "TXN-08"),
+)
+def zombie_ends_transaction(original: Any, transaction: Any, identity: Any, committed: bool) -> Any:
+    return original(transaction, identity._replace(epoch=transaction.epoch), committed)
+
+
+@mutant(
+    "epoch-kept-by-end",
+    "reference.coordinator.transaction_state:Transaction.prepared",
+    "EndTxn of KIP-890 leaves the epoch as it is: a late batch gets into the next transaction.",
+    caught_by=("TXN-14", "TXN-28", "TXV-05"),
+)
+def epoch_kept_by_end(
+    original: Any, transaction: Any, committed: bool, version: int, now: int, next_producer_id: int
+) -> Any:
+    return original(transaction, committed, min(version, CLASSIC), now, next_producer_id)
+
+
+@mutant(
+    "repeated-end-fenced",
+    "reference.coordinator.transaction_endings:ending",
+    "EndTxn of KIP-890 that is sent again, for its answer was lost, is fenced.",
+    caught_by=("TXN-14",),
+)
+def repeated_end_fenced(original: Any, transaction: Any, identity: Any, committed: bool) -> Any:
+    if identity.epoch != transaction.epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    return original(transaction, identity, committed)
+
+
+@mutant(
+    "never-timed-out",
+    "reference.coordinator.transaction_coordinator:TransactionCoordinator.timed_out",
+    "A transaction whose producer is gone stays open for ever, and holds up every reader.",
+    caught_by=("TXN-20", "TXN-23"),
+)
+def never_timed_out(original: Any, coordinator: Any, now: int) -> list[str]:
+    return []
+
+
+@mutant(
+    "open-transactions-forgotten",
+    "reference.coordinator.transaction_coordinator:TransactionCoordinator.loaded",
+    "A coordinator that loads its partition forgets the transactional ids whose transactions are open.",
+    caught_by=("TXV-15",),
+)
+def open_transactions_forgotten(original: Any, coordinator: Any, now: int) -> None:
+    for id in coordinator.timed_out(1 << 62):
+        del coordinator.transactions[id]
+    original(coordinator, now)
+
+
+@mutant(
+    "transactions-listed-unfiltered",
+    "reference.node.described_transactions:_passes",
+    "ListTransactions lists all transactional ids, whatever the filters say.",
+    caught_by=("TXN-40", "TXN-41", "TXN-42"),
+)
+def transactions_listed_unfiltered(original: Any, transaction: Any, body: Any, pattern: Any, now: int) -> bool:
+    return True
+
+
+@mutant(
+    "transactional-id-not-asked-for",
+    "reference.node.transactional_produce:has_transactional_batches",
+    "A transactional batch is taken without a transactional id in the request.",
+    caught_by=("TXN-21",),
+)
+def transactional_id_not_asked_for(original: Any, body: Any) -> bool:
+    return False
+
+
+@mutant(
+    "aborted-marked-as-committed",
+    "reference.protocol.records.control:EndTransaction.__new__",
+    "The marker of an abort says that the transaction was committed.",
+    caught_by=("TXV-02", "TXV-05", "TXV-07"),
+)
+def aborted_marked_as_committed(original: Any, kind: Any, committed: bool, coordinator_epoch: int) -> Any:
+    return original(kind, True, coordinator_epoch)
+
+
+@mutant(
+    "stable-up-to-high-watermark",
+    "reference.storage.producer_state:ProducerState.first_unstable_offset",
+    "Open transactions do not hold back the last stable offset.",
+    caught_by=("TXV-01", "TXV-06", "FET-19"),
+)
+def stable_up_to_high_watermark(original: Any, state: Any, high_watermark: int) -> None:
+    return None
+
+
+@mutant(
+    "stable-up-to-the-last-open",
+    "reference.storage.producer_state:ProducerState.first_unstable_offset",
+    "Of several open transactions the last one holds back the last stable offset, not the first.",
+    caught_by=("TXV-06",),
+)
+def stable_up_to_the_last_open(original: Any, state: Any, high_watermark: int) -> Any:
+    return max(state._ongoing, default=original(state, high_watermark))
+
+
+@mutant(
+    "aborted-unlisted",
+    "reference.storage.log:Log.aborted_transactions",
+    "read_committed answers list no aborted transactions.",
+    caught_by=("TXV-02", "FET-14"),
+)
+def aborted_unlisted(original: Any, log: Any, start: int, end: int) -> list[Any]:
+    return []
+
+
+@mutant(
+    "aborted-of-one-segment",
+    "reference.storage.log:Log.aborted_transactions",
+    "Aborted transactions are listed only if they end in the segment that is read.",
+    caught_by=("TXV-13",),
+)
+def aborted_of_one_segment(original: Any, log: Any, start: int, end: int) -> list[Any]:
+    segment = max((each for each in log._segments if each.base_offset <= start), key=lambda each: each.base_offset)
+    return [one for one in original(log, start, end) if one in segment.transaction_index.entries]
+
+
+@mutant(
+    "aborted-offsets-count",
+    "reference.coordinator.offsets:Offsets.end_transaction",
+    "Offsets of an aborted transaction count.",
+    caught_by=("TXV-08", "TXV-17"),
+)
+def aborted_offsets_count(original: Any, offsets: Any, producer_id: int, committed: bool) -> None:
+    original(offsets, producer_id, True)
+
+
+@mutant(
+    "pending-offsets-called-stable",
+    "reference.coordinator.offsets:Offsets.is_unstable",
+    "OffsetFetch with require_stable tells the offset of before while a transaction has another one pending.",
+    caught_by=("TXV-09", "TXV-18"),
+)
+def pending_offsets_called_stable(original: Any, offsets: Any, group: str, place: Any) -> bool:
+    return False
+
+
+@mutant(
+    "last-marker-wins",
+    "reference.coordinator.offsets:Offsets.end_transaction",
+    "A transaction's offset counts with its marker, also over an offset that was committed later.",
+    caught_by=("TXV-18",),
+)
+def last_marker_wins(original: Any, offsets: Any, producer_id: int, committed: bool) -> None:
+    for (group, place), _ in offsets._pending.get(producer_id, {}).items():
+        if committed:
+            offsets._committed.get(group, {}).pop(place, None)
+    original(offsets, producer_id, committed)

@@ -231,6 +231,10 @@ class Cluster:
             raise Failed(f"node {node} is not among the brokers {sorted(self.addresses)} that Metadata told of")
         return self.addresses[node]
 
+    def node_at(self, address: tuple[str, int]) -> int:
+        """The node that clients reach at an address, as that of a coordinator."""
+        return only([node for node, place in self.addresses.items() if place == address], f"node at {address}")
+
     @property
     def reachable(self) -> list[int]:
         """The nodes that were not hurt, or have been mended."""

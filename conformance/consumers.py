@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from conformance.broker import RETRIABLE, Broker, Topic, error_name
+from conformance.broker import RETRIABLE, Broker, Topic, error_name, only
 from conformance.classic_groups import Group
 from conformance.wire import Failed, Misbehaved
 from reference.protocol.errors import ErrorCode
@@ -204,6 +204,11 @@ def described(broker: Broker, *groups: str, version: int | None = None) -> list[
         ConsumerGroupDescribeRequest(group_ids=list(groups)), version, to=broker.coordinator(groups[0])
     )
     return list(answer.groups)
+
+
+def described_one(broker: Broker, group: str) -> Any:
+    """The same of one group."""
+    return only(described(broker, group), "group in the answer to ConsumerGroupDescribe")
 
 
 def await_known(consumers: Sequence[Consumer], *, within_s: float = 0.0) -> None:

@@ -5,7 +5,7 @@ import struct
 from conformance.broker import Broker, Topic
 from conformance.classic_groups import Group, Member, subscription
 from conformance.committed_offsets import commit_one, expect_committed, expect_offset
-from conformance.consumers import DESCRIBE, HEARTBEAT, Consumer, described, joined, settle, unused_group
+from conformance.consumers import DESCRIBE, HEARTBEAT, Consumer, described_one, joined, settle, unused_group
 from conformance.requirement import MUST, SHOULD, requirement
 from conformance.requirements.consumer_heartbeats import SINCE
 from conformance.wire import Failed
@@ -136,7 +136,7 @@ def upgraded_alive(broker: Broker) -> None:
         "what the new member holds at once", answer.assignment.topic_partitions if answer.assignment else [], []
     )
     share(broker, old, new)
-    (found,) = described(broker, group.name)
+    found = described_one(broker, group.name)
     kinds = {one.member_id: one.member_type for one in found.members}
     broker.expect_equal("the members' types", kinds, {old.member.id: CLASSIC_MEMBER, new.id: CONSUMER_MEMBER})
     code = commit_one(broker, group.name, topic, 5, generation=old.member.generation, member_id=old.member.id)
@@ -169,7 +169,7 @@ def downgraded_alive(broker: Broker) -> None:
         old.owned = partitions_in(bytes(answer.assignment), topic)
     share(broker, old, new)
     new.leave()
-    (found,) = described(broker, group.name)
+    found = described_one(broker, group.name)
     broker.expect_error(found.error_code, ErrorCode.GROUP_ID_NOT_FOUND, what="ConsumerGroupDescribe afterwards")
     group.await_rebalance(old.member)
     old.lead()

@@ -11,7 +11,7 @@ from conformance.consumers import (
     Consumer,
     Owned,
     await_known,
-    described,
+    described_one,
     joined,
     partitions_of,
     settle,
@@ -168,7 +168,7 @@ def expect_going_on(broker: Broker, consumers: list[Consumer], epoch: int, held:
     for consumer, partitions in zip(consumers, held, strict=True):
         answer = consumer.beat(full=True)
         broker.expect_equal("epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, partitions))
-    (found,) = described(broker, consumers[0].group)
+    found = described_one(broker, consumers[0].group)
     broker.expect_equal("the members", {one.member_id for one in found.members}, {one.id for one in consumers})
     broker.expect_equal("the group's epoch", found.group_epoch, epoch)
 
@@ -230,7 +230,7 @@ def broker_starts_again(broker: Broker) -> None:
     broker.expect_equal("all partitions", held | reserved, partitions_of(topic))
     away.leave(-2)
     with cluster(broker) as nodes:
-        (node,) = [node for node, address in nodes.addresses.items() if address == one.address]
+        node = nodes.node_at(one.address)
         nodes.kill(node)
         nodes.restart(node)
         await_known([one], within_s=STATE_WITHIN_S)

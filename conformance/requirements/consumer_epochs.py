@@ -7,7 +7,7 @@ from conformance.consumers import (
     HEARTBEAT,
     LEAVING,
     Consumer,
-    described,
+    described_one,
     joined,
     listed,
     partitions_of,
@@ -142,7 +142,7 @@ def joining_again(broker: Broker) -> None:
     one.join()
     broker.expect(one.epoch >= epoch, f"epoch {one.epoch} after {epoch}")
     settle(one, other, topics=[topic])
-    (found,) = described(broker, group)
+    found = described_one(broker, group)
     broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, other.id})
 
 
@@ -174,7 +174,7 @@ def liars(broker: Broker) -> None:
     broker.expect_equal("the true one's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[0]))
     answer = liar.beat(full=True)
     broker.expect_equal("the liar's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[1]))
-    (found,) = described(broker, group)
+    found = described_one(broker, group)
     broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, liar.id})
 
 

@@ -14,7 +14,7 @@ from conformance.consumers import (
     REGEX,
     STABLE,
     Consumer,
-    described,
+    described_one,
     joined,
     listed,
     partitions_of,
@@ -216,7 +216,7 @@ def described_groups(broker: Broker) -> None:
     topic = broker.topic(4)
     group = unused_group(broker)
     consumers = joined(broker, group, 2, [topic], rack_id="a rack")
-    (found,) = described(broker, group)
+    found = described_one(broker, group)
     broker.expect_error(found.error_code, ErrorCode.NONE, what="ConsumerGroupDescribe")
     epoch = consumers[0].epoch
     told = (found.group_id, found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name)
@@ -235,7 +235,7 @@ def described_groups(broker: Broker) -> None:
             broker.expect_equal("their topic", {one.topic_name for one in assignment.topic_partitions}, {topic.name})
     for consumer in consumers:
         consumer.leave()
-    (found,) = described(broker, group)
+    found = described_one(broker, group)
     broker.expect_equal("afterwards", (found.group_state, list(found.members)), ("Empty", []))
 
 

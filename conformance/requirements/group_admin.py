@@ -350,7 +350,7 @@ def broker_starts_again(broker: Broker) -> None:
         expect_committed(broker, group.name, {(topic, 0): 5})
     broker.expect_equal("DeleteGroups", delete(broker, deleted.name), {deleted.name: ErrorCode.NONE})
     with cluster(broker) as nodes:
-        (node,) = [node for node, address in nodes.addresses.items() if address == stable.address]
+        node = nodes.node_at(stable.address)
         nodes.kill(node)
         nodes.restart(node)
         for group in (stable, empty, deleted):

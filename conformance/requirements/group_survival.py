@@ -85,7 +85,7 @@ def broker_starts_again(broker: Broker) -> None:
     group = Group(broker)
     members = group.stable(2)
     with cluster(broker) as nodes:
-        (node,) = [node for node, address in nodes.addresses.items() if address == group.address]
+        node = nodes.node_at(group.address)
         nodes.kill(node)
         nodes.restart(node)
         group.await_coordinator(within_s=STATE_WITHIN_S)

@@ -13,7 +13,14 @@ from linearizability.targets import Target
 from tests.clients.client import Message
 from tests.clients.confluent import Confluent
 from tests.clients.test_restart import kill_and_start
-from tests.clients.transactional import LIBRARIES, ConfluentTransactions, Transactional, committed_offset, read_all
+from tests.clients.transactional import (
+    LIBRARIES,
+    AiokafkaTransactions,
+    ConfluentTransactions,
+    Transactional,
+    committed_offset,
+    read_all,
+)
 from tests.storage.dump import dump
 from tests.tools.jvm import Tools, run_in_own_jvm
 
@@ -57,7 +64,7 @@ def test_a_copy_is_exactly_once(library: Transactional, broker: Target, topic: s
 
 def test_a_copy_outlives_a_killed_broker(broker: Target, topic: str) -> None:
     sent = fill(broker, topic, 200)
-    library = ConfluentTransactions(broker.bootstrap, f"id-{topic}")
+    library = AiokafkaTransactions(broker.bootstrap, f"id-{topic}")
     with ThreadPoolExecutor(1) as aside:
         killed = []
 
@@ -113,7 +120,7 @@ def test_kafkas_transactions_tool(broker: Target, tools: Tools, topic: str) -> N
 def test_kafkas_decoder_reads_the_transaction_log(broker: Target, topic: str) -> None:
     id = f"id-{topic}"
     ConfluentTransactions(broker.bootstrap, id).write(topic, [(["a"], True), (["b"], False)])
-    files = sorted(Path(broker.describe_node(1).data).glob("__transaction_state-*/*.log"))
+    files = sorted((Path(broker.describe()["folders"][0]) / "data").glob("__transaction_state-*/*.log"))
     text = dump(files, "--transaction-log-decoder", "--deep-iteration")
     states = [line for line in text.splitlines() if id in line]
     assert [state_of(line) for line in states] == [0, 1, 2, 4, 1, 3, 5]

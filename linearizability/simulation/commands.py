@@ -28,7 +28,7 @@ def root() -> None:
 
 @app.command(
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
-    "tidegauge fuzz --nodes 3   ·   tidegauge fuzz --mutant torn-tail-kept --until-found --json"
+    "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --mutant torn-tail-kept --until-found --json"
 )
 def fuzz(
     schedules: Annotated[
@@ -45,6 +45,7 @@ def fuzz(
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
     mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
     until_found: Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")] = False,
+    workload: Annotated[str, typer.Option(help="What clients do: records, or transactions too.")] = "records",
     by_history: Annotated[
         bool, typer.Option("--by-history", help="Look into no node: clients' histories alone convict.")
     ] = False,
@@ -63,9 +64,12 @@ def fuzz(
     from linearizability.results import new_run_folder
     from linearizability.simulation.fuzzing import Plan
     from linearizability.simulation.fuzzing import fuzz as run
+    from linearizability.simulation.workloads import WORKLOADS
 
     if mutant and mutant not in MUTANTS:
         raise typer.BadParameter(f"{mutant!r} is none of {', '.join(MUTANTS)}", param_hint="--mutant")
+    if workload not in WORKLOADS:
+        raise typer.BadParameter(f"{workload!r} is none of {', '.join(WORKLOADS)}", param_hint="--workload")
     if schedules is None and minutes is None and not until_found:
         schedules = DEFAULT_SCHEDULES
     plan = Plan(
@@ -78,6 +82,7 @@ def fuzz(
         mutant=mutant or None,
         until_found=until_found,
         by_history=by_history,
+        workload=workload,
         traces=traces,
     )
     progress = _Progress()

@@ -48,6 +48,8 @@ class Plan:
     nodes: int = 1
     by_history: bool = False
     """Whether the clients' histories alone convict."""
+    workload: str = "records"
+    """What clients do besides single records (`workloads.WORKLOADS`)."""
     traces: bool = False
     """Whether each life's steps are kept, for `tidegauge spec trace`."""
 
@@ -133,6 +135,7 @@ class Summary:
             "unknown": self.verdicts[UNKNOWN],
             "first_seed": self.plan.first_seed,
             "nodes": self.plan.nodes,
+            "workload": self.plan.workload,
             "mutant": self.plan.mutant,
             "jobs": self.plan.jobs,
             "seconds": round(self.seconds, 2),
@@ -287,7 +290,7 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
     for seed in seeds:
         began = time.process_time()
         rows: list[dict[str, Any]] | None = [] if plan.traces else None
-        outcome, _ = live(draw(seed, plan.mutant, plan.nodes), by_history=plan.by_history, rows=rows)
+        outcome, _ = live(draw(seed, plan.mutant, plan.nodes, plan.workload), by_history=plan.by_history, rows=rows)
         if rows is not None:
             write_rows(rows, plan.folder / "traces" / f"seed-{seed}")
         permitted: Counter[str] = Counter()
@@ -328,7 +331,7 @@ def live_planted(
 
 def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
     """Shrink a failing schedule and leave it with its story."""
-    original = draw(found.seed, plan.mutant, plan.nodes)
+    original = draw(found.seed, plan.mutant, plan.nodes, plan.workload)
     rules = set(found.rule.split(", "))
 
     def fails(candidate: Schedule) -> bool:

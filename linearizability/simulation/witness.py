@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from linearizability.simulation.ledger import Decided, Ledger
+from linearizability.simulation.machine import properties_of
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
 from linearizability.simulation.world import Violation
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -29,7 +30,7 @@ class ClusterWitness:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._min_isrs = {topic.name: schedule.least_min_isr(topic) for topic in schedule.topics}
-        self._default_min_isr = int(schedule.properties.get("min.insync.replicas", "1"))
+        self._default_min_isr = int(properties_of(schedule, 1)["min.insync.replicas"])
         self._ledgers: dict[tuple[UUID, int], Ledger] = {}
         self._newest: dict[Key, Ledger] = {}
         self._partitions: dict[int, Mapping[Key, Partition]] = {}

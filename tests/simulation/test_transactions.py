@@ -1,0 +1,57 @@
+"""Transactional producers in the simulated world: what they commit is read as a whole, and no transaction hangs."""
+
+import pytest
+
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.schedule import Consumer, Fault, Schedule, Topic, Transactor
+from reference.coordinator.transaction_coordinator import TransactionCoordinator
+
+ORDERS = Topic(name="orders", partitions=2)
+READER = Consumer(isolation="read_committed")
+
+
+def lived(*transactors: Transactor, faults: tuple[Fault, ...] = (), nodes: int = 1) -> Outcome:
+    schedule = Schedule(
+        seed=3, nodes=nodes, duration_ms=1_200, topics=(ORDERS,), clients=(*transactors, READER), faults=faults
+    )
+    outcome, _ = live(schedule)
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+    return outcome
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_transactions_are_committed_and_aborted(version: int):
+    counts = lived(Transactor(transactions=15, aborts_percent=50, pause_ms=20, version=version)).counts
+    assert counts["answer EndTxn NONE"] >= 8
+    assert bool(counts["answer AddPartitionsToTxn NONE"]) == (version == 1)
+    assert counts["transactional sessions given up"], "some were left behind"
+
+
+def test_two_of_one_id_fence_each_other_and_both_come_to_rest():
+    counts = lived(*(Transactor(id="same", transactions=10, pause_ms=20) for _ in range(2))).counts
+    fenced = sum(
+        count for name, count in counts.items() if "PRODUCER_FENCED" in name or "INVALID_PRODUCER_EPOCH" in name
+    )
+    assert fenced
+
+
+def test_what_a_killed_coordinator_had_decided_is_carried_out():
+    crash = Fault(at_ms=400, kind="crash", for_ms=100)
+    assert lived(Transactor(transactions=15, pause_ms=20), faults=(crash,)).counts["answer EndTxn NONE"] >= 8
+
+
+def test_a_drawn_life_of_three_nodes():
+    drawn = draw(16, None, 3, "transactions")
+    assert drawn.transacts and drawn.contract(READER).isolation == "read_committed"
+    outcome, _ = live(drawn)
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+    assert outcome.counts["answer EndTxn NONE"] > 20
+
+
+def test_a_transaction_that_nobody_decides_hangs(monkeypatch):
+    deserters = (Transactor(aborts_percent=0), *(Transactor(transactions=1, aborts_percent=100) for _ in range(6)))
+    assert lived(*deserters).counts["transactional sessions given up"]
+    monkeypatch.setattr(TransactionCoordinator, "timed_out", lambda coordinator, now: [])
+    outcome, _ = live(Schedule(seed=3, duration_ms=1_200, topics=(ORDERS,), clients=(*deserters, READER)))
+    assert outcome.rule == "hanging-transaction"

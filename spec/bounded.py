@@ -5,6 +5,8 @@ Each calls the very function that the broker calls. The general forms are search
 
 from __future__ import annotations
 
+from reference.coordinator.assignors.range import longer_runs, run_start
+from reference.coordinator.assignors.uniform import member_quota
 from reference.protocol.primitives import Offset
 from reference.replication.high_watermark import next_high_watermark
 from reference.storage.index_search import last_slot_up_to
@@ -31,3 +33,29 @@ def slot_among_four(count: int, target: int, first: int, second: int, third: int
     post: __return__ + 1 >= count or (first, second, third, fourth)[__return__ + 1] > target
     """
     return last_slot_up_to((first, second, third, fourth).__getitem__, count, target)
+
+
+def runs_of_three(partitions: int) -> tuple[int, int, int]:
+    """How many partitions of a topic each of three members has by the range assignor.
+
+    pre: 0 <= partitions
+    post: sum(__return__) == partitions
+    post: max(__return__) - min(__return__) <= 1
+    """
+    longer, shortest = longer_runs(partitions, 3), partitions // 3
+    starts = [run_start(position, shortest, longer) for position in range(4)]
+    return starts[1] - starts[0], starts[2] - starts[1], starts[3] - starts[2]
+
+
+def quotas_of_three(minimum: int, extras: int, first: int, second: int, third: int) -> tuple[int, int, int]:
+    """How many partitions three members may own by the uniform assignor, who hold so many already.
+
+    pre: minimum >= 0 and 0 <= extras < 3 and first >= 0 and second >= 0 and third >= 0
+    post: sum(__return__) == 3 * minimum + extras
+    post: max(__return__) - min(__return__) <= 1
+    """
+    quotas: list[int] = []
+    for members_left, held in ((3, first), (2, second), (1, third)):
+        quotas.append(member_quota(minimum, extras, held, members_left))
+        extras -= quotas[-1] - minimum
+    return quotas[0], quotas[1], quotas[2]

@@ -33,6 +33,7 @@ from reference.storage.answers import (
 )
 from reference.storage.errors import LogError, OffsetOutOfRange
 from reference.storage.flushing import PendingFlush, run_now
+from reference.storage.last_stable import last_stable_offset
 from reference.storage.producer_state import CachedBatch, marker_of
 from reference.storage.segment import MAX_RELATIVE_OFFSET
 from reference.storage.segment_row import EXPIRY_CHECK_MS, storage_error
@@ -81,7 +82,7 @@ class Log(Shortening):
         if not self._producers.has_transactions:
             return high_watermark
         first = self._producers.first_unstable_offset(high_watermark)
-        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
+        return last_stable_offset(first, min(self.log_start_offset, high_watermark), high_watermark)
 
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """Aborted transactions with a record in [start, end), in the order in which they were decided."""

@@ -33,6 +33,7 @@ from reference.protocol.records.control import EndTransaction, read_end_transact
 from reference.protocol.records.validate import Origin
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, RefusedByProducerState
+from reference.storage.last_stable import NOTHING_OPEN, first_unstable_offset
 from reference.storage.sequence_check import check_sequence
 from reference.storage.transaction_index import AbortedTransaction
 from reference.storage.verification import NOT_REQUIRED, Guard, Verification, Verifications
@@ -243,16 +244,13 @@ class ProducerState:
         """Whether some transaction may be undecided."""
         return bool(self._ongoing or self._undecided)
 
-    def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
-        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
+    def first_unstable_offset(self, high_watermark: Offset) -> Offset:
+        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark; else -1."""
         undecided = self._undecided
         while undecided and undecided[0][1] < high_watermark:
             undecided.popleft()
-        first = min(undecided)[0] if undecided else None
-        oldest = next(iter(self._ongoing), None)
-        if first is None or (oldest is not None and oldest < first):
-            return oldest
-        return first
+        oldest_undecided = min(undecided)[0] if undecided else NOTHING_OPEN
+        return first_unstable_offset(next(iter(self._ongoing), NOTHING_OPEN), oldest_undecided)
 
     # ---- upkeep
 

@@ -1,0 +1,39 @@
+"""The last stable offset: up to where a consumer with isolation.level=read_committed may read. (KIP-98, TXV-*)"""
+
+from __future__ import annotations
+
+from reference.protocol.primitives import Offset
+
+NOTHING_OPEN: Offset = -1
+"""Stands for the first offset of a transaction where there is none."""
+
+
+def first_unstable_offset(oldest_open: Offset, oldest_undecided: Offset) -> Offset:
+    """Where the oldest transaction begins whose end is not certain; -1 where there is none.
+
+    `oldest_open` is that of one without a marker, `oldest_undecided` that of one whose marker is not committed yet.
+
+    pre: oldest_open >= -1 and oldest_undecided >= -1
+    post: _ in (oldest_open, oldest_undecided)
+    post: oldest_open == -1 or (-1 < _ <= oldest_open)
+    post: oldest_undecided == -1 or (-1 < _ <= oldest_undecided)
+    """
+    if oldest_open == NOTHING_OPEN or oldest_undecided == NOTHING_OPEN:
+        return max(oldest_open, oldest_undecided)
+    return min(oldest_open, oldest_undecided)
+
+
+def last_stable_offset(first_unstable: Offset, log_start: Offset, high_watermark: Offset) -> Offset:
+    """The first uncertain transaction's beginning, else the high watermark; within the committed log in either case.
+
+    What was deleted of a transaction is nobody's to wait for.
+
+    pre: first_unstable >= -1 and 0 <= log_start <= high_watermark
+    post: log_start <= _ <= high_watermark
+    post: first_unstable == -1 or _ <= max(first_unstable, log_start)
+    post: first_unstable != -1 or _ == high_watermark
+    post: _ == high_watermark or _ == max(first_unstable, log_start)
+    """
+    if first_unstable == NOTHING_OPEN:
+        return high_watermark
+    return min(max(first_unstable, log_start), high_watermark)

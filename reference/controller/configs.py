@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from reference.controller.config_definition import REQUIRED, Definition, InvalidConfig, Value
 from reference.controller.config_table import BROKER, TOPIC
+from reference.controller.group_configs import GROUP, GROUP_RESOURCE
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.config_record import ConfigRecord
-from reference.protocol.primitives import NodeId, TopicName
+from reference.protocol.primitives import GroupId, NodeId, TopicName
 
 UNKNOWN_SOURCE, DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = range(6)
+DYNAMIC_GROUP = 8
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs."""
@@ -89,6 +91,25 @@ class Configuration:
         default_name = definition.synonyms[0] if definition.synonyms else name
         found.append((default_name, definition.default, DEFAULT))
         return Setting(name, found[0][1], found[0][2], definition, tuple(found))
+
+    def group_setting(self, group: GroupId, name: str) -> Setting:
+        """A group's setting: its own, or the broker's."""
+        definition = GROUP[name]
+        found: list[tuple[str, str | None, int]] = []
+        own = self.image.configs.get((GROUP_RESOURCE, group), {})
+        if name in own:
+            found.append((name, own[name], DYNAMIC_GROUP))
+        for synonym in definition.synonyms:
+            found += self._broker_values(synonym, name)
+        found.append((definition.synonyms[0], definition.default, DEFAULT))
+        return Setting(name, found[0][1], found[0][2], definition, tuple(found))
+
+    def group_integer(self, group: GroupId, name: str) -> int:
+        """The value of a group's setting; all of them are numbers."""
+        setting = self.group_setting(group, name)
+        value = setting.definition.parse(name, setting.value)
+        assert isinstance(value, int)
+        return value
 
     def topic_settings(self, own: Mapping[str, str]) -> list[Setting]:
         """All settings of a topic whose own values are `own`, in the order of their names."""
@@ -206,6 +227,10 @@ def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> M
         if resource_name and not (resource_name.isdigit() and int(resource_name) in image.brokers):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"No broker with id {resource_name} found.")
         return {name: BROKER[name] for name in DYNAMIC_BROKER_NAMES}
+    if resource_type == GROUP_RESOURCE:
+        if not resource_name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        return GROUP
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}.")
 
 
@@ -214,7 +239,8 @@ def _require_known(table: Mapping[str, Definition], name: str) -> Definition:
     if definition is None:
         if table is not TOPIC and name in BROKER:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        what = "group" if table is GROUP else "topic"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {what} config name: {name}")
     return definition
 
 
@@ -251,7 +277,7 @@ def _validate(resource_type: int, configs: Mapping[str, str | None]) -> None:
         return
     for name, text in configs.items():
         if text is not None:
-            _parse(BROKER[name], name, text)
+            _parse(GROUP[name] if resource_type == GROUP_RESOURCE else BROKER[name], name, text)
 
 
 def _records(

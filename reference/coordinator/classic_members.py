@@ -72,7 +72,7 @@ class ClassicMembers:
             return join_refused(member_id, ErrorCode.MEMBER_ID_REQUIRED)
         subscription = self._subscription(protocols)
         consumer = self._consumer
-        beat = Heartbeat(group, consumer.topics, consumer.hashes, consumer.settings, now)
+        beat = Heartbeat(group, consumer.topics, consumer.hashes, consumer.settings_of(group.id), now)
         before = _joining(beat, request, member_id)
         said = _as_said(before, request, subscription, client, ClassicMember(request.session_timeout_ms, protocols))
         replaced = group.static_member(request.group_instance_id) if request.group_instance_id is not None else None
@@ -85,7 +85,7 @@ class ClassicMembers:
 
     def _check_join(self, group: ConsumerGroup, request: JoinGroupRequest, names: Sequence[str]) -> None:
         """Errors: KafkaError INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED."""
-        if not self._consumer.settings.may_mix:
+        if not self._consumer.settings_of(group.id).may_mix:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._consumer.check_room(group, request.member_id)
         known = [{name for name, _ in each.classic.protocols} for each in group.members.values() if each.classic]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
+
+from reference.protocol.primitives import GroupId
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +38,7 @@ class ConsumerGroupSettings:
     def may_mix(self) -> bool:
         """Whether members of the classic protocol may join a consumer group."""
         return self.migration_policy != "disabled"
+
+
+SettingsOf: TypeAlias = "Callable[[GroupId], ConsumerGroupSettings]"
+"""What holds for a group: the broker's settings, or where it has its own, those."""

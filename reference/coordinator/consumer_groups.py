@@ -17,7 +17,7 @@ from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_records import decode_record
 from reference.coordinator.consumer_group_replay import is_gone, replay
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.consumer_group_settings import SettingsOf
 from reference.coordinator.consumer_heartbeat import Heartbeat, response_to
 from reference.coordinator.consumer_heartbeat_check import check_instance
 from reference.coordinator.consumer_member import JOINING, LEAVING, LEAVING_STATIC, ConsumerMember
@@ -54,7 +54,7 @@ class ConsumerGroups:
         self,
         groups: MutableMapping[GroupId, Group],
         topics: Topics,
-        settings: ConsumerGroupSettings,
+        settings_of: SettingsOf,
         new_member_id: Callable[[], str],
         write: Write,
         conversions: Conversions,
@@ -64,10 +64,10 @@ class ConsumerGroups:
         self._write = write
         self._newest_topics_version = topics.version
         self.topics = topics
-        self.settings = settings
+        self.settings_of = settings_of
         self.new_member_id = new_member_id
         self.hashes = TopicHashes(topics)
-        self.timers = ConsumerTimers(settings.session_timeout_ms)
+        self.timers = ConsumerTimers(lambda group: settings_of(group).session_timeout_ms)
 
     # ---- heartbeats
 
@@ -82,10 +82,11 @@ class ConsumerGroups:
             return self._leave(request, now)
         group, written = self._group(request)
         self.check_room(group, request.member_id)
-        beat = Heartbeat(group, self.topics, self.hashes, self.settings, now, written)
+        settings = self.settings_of(group.id)
+        beat = Heartbeat(group, self.topics, self.hashes, settings, now, written)
         member = beat.decide(request, request.member_id or self.new_member_id(), client_id, client_host)
         self.carry_out(beat, member)
-        return response_to(request, beat.before, member, self.settings.heartbeat_interval_ms)
+        return response_to(request, beat.before, member, settings.heartbeat_interval_ms)
 
     def carry_out(self, beat: Heartbeat, member: ConsumerMember) -> None:
         """Write what was decided of a member, and begin the waits that follow from it. Errors: KafkaError."""
@@ -100,7 +101,7 @@ class ConsumerGroups:
         self.timers.heard(group.id, member, now)
         if beat.has_moved:
             self.timers.moved(group.id, member, now)
-        newest, interval_ms = self._newest_topics_version, self.settings.regex_refresh_interval_ms
+        newest, interval_ms = self._newest_topics_version, beat.settings.regex_refresh_interval_ms
         if not self.timers.are_patterns_due(group.id) and must_resolve(
             group, beat.members.values(), beat.pattern, newest, interval_ms, now
         ):
@@ -124,12 +125,12 @@ class ConsumerGroups:
         if request.member_epoch != JOINING or isinstance(group, ConsumerGroup):
             return self.of(request.group_id), []
         if isinstance(group, ClassicGroup) and not group.is_empty:
-            return upgrade(group, self.topics, self.hashes, self.settings)
+            return upgrade(group, self.topics, self.hashes, self.settings_of(group.id))
         return ConsumerGroup(request.group_id), group.tombstones() if group is not None else []
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
         """Errors: KafkaError GROUP_MAX_SIZE_REACHED."""
-        max_size = self.settings.max_size
+        max_size = self.settings_of(group.id).max_size
         if len(group.members) >= max_size and member_id not in group.members:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -162,7 +163,7 @@ class ConsumerGroups:
         """
         gone = {member.id for member in members}
         others = [each for each in group.members.values() if each.id not in gone]
-        if self._becomes_classic(others):
+        if self._may_become_classic(group, others):
             self.make_classic(group, others, is_stale=True, now=now)
         else:
             self._write(self._without(group, members, others), now)
@@ -181,17 +182,18 @@ class ConsumerGroups:
 
     # ---- groups that change their type
 
-    def _becomes_classic(self, members: Sequence[ConsumerMember]) -> bool:
+    def _may_become_classic(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> bool:
+        settings = self.settings_of(group.id)
         is_classic = bool(members) and all(member.classic is not None for member in members)
-        return is_classic and self.settings.may_downgrade and len(members) <= self.settings.max_classic_size
+        return is_classic and settings.may_downgrade and len(members) <= settings.max_classic_size
 
     def may_become_classic(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
         """Whether a classic member in the place of another, the last of the new protocol, makes the group classic."""
         if replaced.classic is not None:
             return False
-        others = [each for each in group.members.values() if each.id != replaced.id]
-        is_classic = all(member.classic is not None for member in others)
-        return is_classic and self.settings.may_downgrade and len(group.members) <= self.settings.max_classic_size
+        settings = self.settings_of(group.id)
+        is_classic = all(each.classic is not None for each in group.members.values() if each.id != replaced.id)
+        return is_classic and settings.may_downgrade and len(group.members) <= settings.max_classic_size
 
     def make_classic(
         self,

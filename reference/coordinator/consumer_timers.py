@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ class Due(NamedTuple):
 class ConsumerTimers:
     """The waits of all consumer groups of a shard."""
 
-    def __init__(self, session_timeout_ms: int) -> None:
+    def __init__(self, session_timeout_ms: Callable[[GroupId], int]) -> None:
         self._session_timeout_ms = session_timeout_ms
         self._timers: Timers[Due] = Timers()
         self._revoking: dict[tuple[GroupId, str], int] = {}
@@ -49,7 +50,8 @@ class ConsumerTimers:
 
     def heard(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
         """A sign of life."""
-        timeout_ms = self._session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        classic = member.classic
+        timeout_ms = self._session_timeout_ms(group) if classic is None else classic.session_timeout_ms
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + timeout_ms)
 
     def moved(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:

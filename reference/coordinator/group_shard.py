@@ -20,7 +20,7 @@ from reference.coordinator.classic_member import Client, Terms
 from reference.coordinator.classic_members import ClassicMembers
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_records import RECORD_TYPES as CONSUMER_GROUP_RECORDS
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.consumer_group_settings import ConsumerGroupSettings, SettingsOf
 from reference.coordinator.consumer_groups import ConsumerGroups
 from reference.coordinator.consumer_member import ConsumerMember
 from reference.coordinator.group import Group, Say, Token, Write
@@ -70,7 +70,7 @@ class GroupShard:
         topics: Topics,
         write: Write,
         say: Say,
-        consumer_settings: ConsumerGroupSettings | None = None,
+        consumer_settings: SettingsOf = lambda group: ConsumerGroupSettings(),
     ) -> None:
         self._settings = settings
         self._chance = chance
@@ -80,8 +80,9 @@ class GroupShard:
         self.offsets = Offsets()
         self.commits = OffsetCommits(self.groups, self.offsets, topics, settings)
         self.classic = ClassicGroups(self.groups, settings, write, say, self._new_member_id)
-        consumer = consumer_settings or ConsumerGroupSettings()
-        self.consumer = ConsumerGroups(self.groups, topics, consumer, self._new_consumer_member_id, write, self)
+        self.consumer = ConsumerGroups(
+            self.groups, topics, consumer_settings, self._new_consumer_member_id, write, self
+        )
         self.classic_members = ClassicMembers(self.consumer, say)
         self._replays: dict[int, Callable[[Buffer, Buffer | None, Producer | None], None]] = {
             LegacyOffsetCommitKey.KEY: self._replay_legacy_offset,

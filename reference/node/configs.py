@@ -10,6 +10,7 @@ from reference.controller import configs
 from reference.controller.config_table import BROKER
 from reference.controller.configs import Alteration, Setting
 from reference.controller.elections import clear_eligible
+from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from reference.controller.topics import validate_topic_name
 from reference.node.requests import Request
@@ -21,7 +22,7 @@ from reference.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import GroupId, TimestampMs
 
 if TYPE_CHECKING:
     from reference.node.node import Node
@@ -95,6 +96,10 @@ def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
                 else f"Broker id must be an integer, but it is: {name}",
             )
         return [configuration.broker_setting(key) for key, each in BROKER.items() if not each.internal]
+    if resource_type == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return [configuration.group_setting(name, key) for key in GROUP]
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 
@@ -180,11 +185,23 @@ def _alter(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {double}")
             _require_legal(resource)
             records = plan(resource)
+            if resource.resource_type == GROUP_RESOURCE:
+                check_bounds(_after(node, resource.resource_name, records), node.configuration.integer)
             if records and not validate_only:
                 node.commit_metadata([*records, *clear_eligible(node.image, records)], now)
             yield resource, ErrorCode.NONE, None
         except KafkaError as error:
             yield resource, error.code, error.message
+
+
+def _after(node: Node, group: GroupId, records: list[ConfigRecord]) -> dict[str, str]:
+    """What a group has configured once these records count."""
+    values = dict(node.image.configs.get((GROUP_RESOURCE, group), {}))
+    for record in records:
+        values.pop(record.name, None)
+        if record.value is not None:
+            values[record.name] = record.value
+    return values
 
 
 def _require_legal(resource: AnyResource) -> None:

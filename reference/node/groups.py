@@ -7,9 +7,16 @@ sends its answers when what it wrote before them is committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from reference.controller.group_configs import (
+    ASSIGNMENT_INTERVAL,
+    GROUP_RESOURCE,
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+)
 from reference.coordinator.classic_groups import check_group_id, check_join
 from reference.coordinator.classic_member import Client
 from reference.coordinator.classic_rebalances import join_refused
@@ -74,7 +81,19 @@ class Groups:
             KnownTopics(self._node.image),
             write=lambda records, now: self.coordination.write(index, records, now),
             say=lambda token, response: self._said.append((index, token, response)),
-            consumer_settings=self.consumer_settings,
+            consumer_settings=self.consumer_settings_of,
+        )
+
+    def consumer_settings_of(self, group: GroupId) -> ConsumerGroupSettings:
+        """The broker's settings for consumer groups, or where a group has its own, those."""
+        configuration = self._node.configuration
+        if (GROUP_RESOURCE, group) not in configuration.image.configs:
+            return self.consumer_settings
+        return replace(
+            self.consumer_settings,
+            session_timeout_ms=configuration.group_integer(group, SESSION_TIMEOUT),
+            heartbeat_interval_ms=configuration.group_integer(group, HEARTBEAT_INTERVAL),
+            assignment_interval_ms=configuration.group_integer(group, ASSIGNMENT_INTERVAL),
         )
 
     # ---- the node's doings

@@ -86,7 +86,7 @@ class Room:
             self.topics,
             lambda records, now: self.write(records, now),
             self.answers.__setitem__,
-            self.settings,
+            lambda group: self.settings,
         )
         self.groups, self.consumer = self.shard.groups, self.shard.consumer
 

@@ -33,19 +33,50 @@ class State(IntEnum):
         return self.name.title().replace("_", "")
 
 
-VALID_PREVIOUS_STATES: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    State.PREPARE_ABORT: frozenset(
-        {State.ONGOING, State.PREPARE_EPOCH_FENCE, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
-    ),
-    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
-    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
-    State.DEAD: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
+_A_PARTITION_JOINS = "its first partition joins"
+_A_NEW_SESSION = "a new session begins"
+_NOTHING_TO_ABORT = "an abort without partitions (KIP-890)"
+_FORGOTTEN = "nobody used the id for long"
+
+VALID_PREVIOUS_STATES: dict[State, dict[State, str]] = {
+    State.EMPTY: {
+        State.EMPTY: _A_NEW_SESSION,
+        State.COMPLETE_COMMIT: _A_NEW_SESSION,
+        State.COMPLETE_ABORT: _A_NEW_SESSION,
+    },
+    State.ONGOING: {
+        State.EMPTY: _A_PARTITION_JOINS,
+        State.ONGOING: "another partition joins",
+        State.COMPLETE_COMMIT: _A_PARTITION_JOINS,
+        State.COMPLETE_ABORT: _A_PARTITION_JOINS,
+    },
+    State.PREPARE_EPOCH_FENCE: {State.ONGOING: "it timed out, or a new session begins"},
+    State.PREPARE_COMMIT: {State.ONGOING: "EndTxn commits"},
+    State.PREPARE_ABORT: {
+        State.ONGOING: "EndTxn aborts",
+        State.PREPARE_EPOCH_FENCE: "the producer is fenced",
+        State.EMPTY: _NOTHING_TO_ABORT,
+        State.COMPLETE_COMMIT: _NOTHING_TO_ABORT,
+        State.COMPLETE_ABORT: _NOTHING_TO_ABORT,
+    },
+    State.COMPLETE_COMMIT: {State.PREPARE_COMMIT: "all partitions have their markers"},
+    State.COMPLETE_ABORT: {State.PREPARE_ABORT: "all partitions have their markers"},
+    State.DEAD: {
+        State.EMPTY: _FORGOTTEN,
+        State.COMPLETE_COMMIT: _FORGOTTEN,
+        State.COMPLETE_ABORT: _FORGOTTEN,
+    },
 }
-"""From which states each may be reached. With KIP-890 a transaction without a partition may be aborted, too."""
+"""From which states each may be reached, and by what."""
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, for the documentation."""
+    lines = ["stateDiagram-v2", f"    [*] --> {State.EMPTY.title}"]
+    for state, before in VALID_PREVIOUS_STATES.items():
+        lines += [f"    {each.title} --> {state.title}: {why}" for each, why in before.items()]
+    return "\n".join([*lines, f"    {State.DEAD.title} --> [*]"])
+
 
 PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 """The outcome is decided and markers are being written."""

@@ -10,7 +10,6 @@ Source: KIP-890; org.apache.kafka `AddPartitionsToTxnManager`, `ReplicaManager` 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, TopicPartition
 from reference.node.internal_topics import TRANSACTIONS_TOPIC, coordinator_of
+from reference.node.transactions import Answered, Verdicts
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
@@ -31,9 +31,6 @@ LANE = "verification"
 
 AskedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-
-Verdicts = Mapping[TopicPartition, ErrorCode]
-Answered = Callable[[Verdicts, TimestampMs], None]
 
 
 class Operation(Enum):

@@ -1,0 +1,121 @@
+"""Sessions of a transactional id: whose repetition is answered again, and who is fenced (TXN-02, TXN-05, TXN-06, TXN-15)."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator, TransactionSettings
+from reference.coordinator.transaction_sessions import Identity
+from reference.coordinator.transaction_state import EXHAUSTED_EPOCH, State, TopicPartition
+from reference.protocol.errors import ErrorCode, KafkaError
+
+SETTINGS = TransactionSettings(60_000, 1000, allows_two_phase_commit=False)
+PARTITION = TopicPartition("t", 0)
+
+
+class Room:
+    """A coordinator whose decisions are written as they are made."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.ids = iter(range(10, 100))
+        self.move()
+
+    def move(self) -> None:
+        """Another coordinator takes over."""
+        self.coordinator = TransactionCoordinator(0, 1, SETTINGS, lambda: 2, lambda now: next(self.ids))
+        for key, value in self.log:
+            self.coordinator.replay(key, value, 0, None)
+
+    def write(self, decided: Decided | None) -> None:
+        assert decided is not None
+        self.log += decided.records
+        for key, value in decided.records:
+            self.coordinator.replay(key, value, 0, None)
+
+    def begin(self, expected: Identity | None = None) -> Identity:
+        decided = self.coordinator.new_session("x", 1000, expected, 0)
+        self.write(decided)
+        return Identity(decided.transaction.producer_id, decided.transaction.epoch)
+
+    def refusal(self, expected: Identity | None) -> ErrorCode:
+        with pytest.raises(KafkaError) as refused:
+            self.begin(expected)
+        return refused.value.code
+
+
+def test_each_session_has_an_epoch_more() -> None:
+    room = Room()
+    assert [room.begin(), room.begin(), room.begin()] == [(10, 0), (10, 1), (10, 2)]
+
+
+def test_a_producer_goes_on_by_itself_and_may_repeat_that() -> None:
+    room = Room()
+    first = room.begin()
+    second = room.begin(first)
+    assert second == (10, 1)
+    assert room.begin(first) == second, "the answer may have been lost"
+    assert room.begin(second) == (10, 2)
+    assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_producer_is_fenced_by_another_session() -> None:
+    room = Room()
+    first = room.begin()
+    room.begin()
+    assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
+    assert room.refusal(Identity(99, 0)) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_new_coordinator_does_not_know_who_repeats() -> None:
+    room = Room()
+    first = room.begin()
+    room.begin(first)
+    room.move()
+    assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
+
+
+def test_what_is_open_is_aborted_first() -> None:
+    room = Room()
+    first = room.begin()
+    room.write(room.coordinator.add_partitions("x", first, [PARTITION], 2, 0))
+    room.begin()
+    known = room.coordinator.transactions["x"]
+    assert (known.state, known.epoch, room.coordinator.take_prepared()) == (State.PREPARE_ABORT, 1, ["x"])
+    assert room.refusal(None) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert room.coordinator.write_marker("x", Identity(10, 0), PARTITION) is False, "a marker of another epoch"
+    assert room.coordinator.write_marker("x", Identity(10, 1), PARTITION) is True
+    room.write(room.coordinator.complete_transaction("x", 0))
+    assert room.begin() == (10, 2)
+
+
+def test_epochs_that_are_used_up_bring_another_producer_id() -> None:
+    room = Room()
+    last = room.begin()
+    while last.epoch < EXHAUSTED_EPOCH:
+        last = room.begin(last)
+    after = room.begin(last)
+    assert after == (11, 0)
+    assert room.begin(last) == after, "the answer may have been lost"
+
+
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    room = Room()
+    room.begin()
+    assert room.coordinator.expire(999) == []
+    (tombstone,) = room.coordinator.expire(1000)
+    room.coordinator.replay(*tombstone, 1000, None)
+    assert room.coordinator.transactions == {}
+
+
+@pytest.mark.parametrize("asked_ms", [0, -1, 60_001])
+def test_timeouts_that_are_not_granted(asked_ms: int) -> None:
+    with pytest.raises(KafkaError) as refused:
+        SETTINGS.timeout_of(asked_ms, two_phase=False)
+    assert refused.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_two_phase_commit_is_off() -> None:
+    with pytest.raises(KafkaError) as refused:
+        SETTINGS.timeout_of(1000, two_phase=True)
+    assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

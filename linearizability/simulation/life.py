@@ -32,6 +32,8 @@ from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation
 SETUP_BOUND_MS = 20_000
 REST_BOUND_MS = 20_000
 """After healing, every client must come to rest within this (virtual) time."""
+TRANSACTIONAL_REST_BOUND_MS = 45_000
+"""A broker that asks a coordinator which has lost power waits for its answer as long as a request may take: 30 s."""
 DRAIN_BOUND_MS = 60_000
 STOP_BOUND_MS = 10_000
 TRANSACTIONS = ("__transaction_state", 0)
@@ -172,7 +174,7 @@ class Cluster:
         world.run(max(world.now_us, self.heals_at_us))
         faults.heal_all(self)
         world.trace.note("healed")
-        self._rest(self.clients, REST_BOUND_MS)
+        self._rest(self.clients, TRANSACTIONAL_REST_BOUND_MS if self.schedule.transacts else REST_BOUND_MS)
         if self.operator is not None:
             self.operator.finish()
         self._wait_for_stable_ends()

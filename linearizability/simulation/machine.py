@@ -167,6 +167,8 @@ class Machine:
         self._starts_again = False
         """It was to start before its clean stop was over: it starts when that is."""
         self._chance = world.chance(f"machine/{number}")
+        self.strangers: list[Connection] = []
+        """Connections of an earlier life on which bytes came while nobody was there."""
         self._inboxes: dict[int, Inbox] = {}
         self._ready: deque[Inbox] = deque()
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -241,6 +243,9 @@ class Machine:
             raise Violation("no-restart", f"{self.name} cannot start: {_where(error)}") from error
         self.node = node
         world.trace.note(f"{self.name} life {self.lives}")
+        strangers, self.strangers = self.strangers, []
+        for connection in strangers:
+            connection.refuse_late()
         self._tell(f"starts, life {self.lives}")
         try:
             self._compare_with_before(node)

@@ -31,6 +31,9 @@ DEAD_AFTER_CUT = 0.3
 LOST_WITH_POWER = 0.5
 """How many of the connections of a machine that loses power lose what it had just sent."""
 
+MOST_RESEND_US = 1_000_000
+"""The longest time between two tries of a kernel whose bytes were not confirmed."""
+
 TO_MACHINE, TO_CLIENT = range(2)
 """The two directions of a connection."""
 
@@ -90,6 +93,12 @@ class Connection:
             self.machine.on_bytes(self, piece)
         elif self.machine.resets_strangers:
             self._world.at(self._arrival(TO_CLIENT), self._end_at_client, "reset")
+        else:
+            self.machine.strangers.append(self)
+
+    def refuse_late(self) -> None:
+        """The machine is up again: bytes that are sent to it over and over belong to nothing it knows."""
+        self._world.after(self._chance.randrange(MOST_RESEND_US), self._end_at_client, "reset")
 
     def close_by_client(self) -> None:
         """The client hangs up: nothing reaches it any more, the machine learns a little later."""

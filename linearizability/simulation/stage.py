@@ -185,6 +185,8 @@ def _topic(stage: Stage, words: list[str], options: dict[str, str]) -> None:
         for name, value in options.items()
         if name in CONFIGS
     ]
+    if "min-isr" in options and stage.cluster.witness is not None:
+        stage.cluster.witness.expect(words[0], int(options["min-isr"]))
     assignment = request.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     wanted = request.CreatableTopic(
         name=words[0], num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=configs

@@ -43,7 +43,11 @@ class ClusterWitness:
         self.listener: Callable[[int, str, Mapping[str, Any]], None] | None = None
         """Who else is to hear of every step: node, step, row of the trace."""
 
-    # ---- what others ask
+    # ---- what others ask and tell
+
+    def expect(self, topic: str, min_isr: int) -> None:
+        """A topic that the schedule does not name is to be made with this min.insync.replicas."""
+        self._min_isrs[topic] = min_isr
 
     def ledger(self, key: Key) -> Ledger | None:
         """The newest topic of this name's."""

@@ -96,6 +96,8 @@ class Coordination(Generic[S]):
         self._held: dict[int, _Held[S]] = {}
         self._loading = 0
         """How many shards do not serve yet."""
+        self.touched: set[int] = set()
+        """Shards that may have other deadlines than before: whoever keeps these looks again, and takes them out."""
 
     # ---- questions
 
@@ -112,7 +114,14 @@ class Coordination(Generic[S]):
         Errors: KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         index = self.index_of(key)
-        return index, self._held_by(index).shard
+        shard = self._held_by(index).shard
+        self.touched.add(index)
+        return index, shard
+
+    def loaded_shard(self, index: int) -> S | None:
+        """The shard of a partition, if it serves."""
+        held = self._held.get(index)
+        return held.shard if held is not None and held.is_loaded else None
 
     def loaded(self) -> list[tuple[int, S]]:
         """The shards that serve, by index of their partitions."""
@@ -227,6 +236,7 @@ class Coordination(Generic[S]):
 
     def _drop(self, index: int, now: TimestampMs) -> None:
         held = self._held.pop(index, None)
+        self.touched.add(index)
         if held is not None:
             self._loading -= not held.is_loaded
             held.shard.unload(now)
@@ -243,6 +253,7 @@ class Coordination(Generic[S]):
         before, held.offset = held.offset, self._replay(held, now)
         if held.offset >= log.log_end_offset or held.offset == before:  # an end without records: nothing is missing
             held.is_loaded = True
+            self.touched.add(held.partition.index)
             self._loading -= 1
             held.shard.loaded(now)
 

@@ -73,6 +73,8 @@ class Groups:
         )
         self.verify: Verify = _trust
         self._said: list[tuple[int, Token, Message]] = []
+        self._deadlines: dict[int, TimestampMs] = {}
+        """When each shard has something to do, but for those that were touched since."""
 
     def _new_shard(self, index: int, epoch: Epoch) -> GroupShard:
         return GroupShard(
@@ -111,23 +113,38 @@ class Groups:
     def tick(self, now: TimestampMs) -> None:
         """Go on loading, and let each shard do what is due."""
         self.coordination.load(now)
-        for _, shard in self.coordination.loaded():
-            deadline = shard.next_deadline()
-            if deadline is not None and now >= deadline:
+        self._look_again()
+        for index in [index for index, deadline in self._deadlines.items() if deadline <= now]:
+            self.coordination.touched.add(index)
+            shard = self.coordination.loaded_shard(index)
+            if shard is not None:
                 shard.tick(now)
         self.send_said(now)
 
     def next_deadline(self) -> TimestampMs | None:
         if self.coordination.is_loading:
             return 0
-        times = (shard.next_deadline() for _, shard in self.coordination.loaded())
-        return min((time for time in times if time is not None), default=None)
+        self._look_again()
+        return min(self._deadlines.values(), default=None)
+
+    def _look_again(self) -> None:
+        """Take up the deadlines of shards that were touched: there are many shards, and this is asked after every request."""
+        while self.coordination.touched:
+            index = self.coordination.touched.pop()
+            shard = self.coordination.loaded_shard(index)
+            deadline = shard.next_deadline() if shard is not None else None
+            if deadline is None:
+                self._deadlines.pop(index, None)
+            else:
+                self._deadlines[index] = deadline
 
     def topics_changed(self, changes: TopicChanges, now: TimestampMs) -> None:
         """The metadata have other topics than before (OFF-16, CGH-15)."""
-        for _, shard in self.coordination.loaded():
-            if changes.names:
-                shard.topics_changed(changes.names)
+        if not changes.names:
+            return
+        for index, shard in self.coordination.loaded():
+            self.coordination.touched.add(index)
+            shard.topics_changed(changes.names)
             if changes.deleted:
                 shard.topics_deleted(changes.deleted, now)
 

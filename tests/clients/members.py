@@ -93,6 +93,9 @@ class ConfluentMember(Member):
 
 
 class KafkaPythonMember(Member):
+    POLL_MS = 1_000
+    """A poll that ends while the group is being joined makes version 3.0.12 forget the answer to its SyncGroup now and then:
+    it then sends heartbeats no more, until its session ends."""
     STRATEGIES = {
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
@@ -113,7 +116,7 @@ class KafkaPythonMember(Member):
         )
         try:
             while not self._end.is_set():
-                consumer.poll(timeout_ms=int(POLL_S * 1000))
+                consumer.poll(timeout_ms=self.POLL_MS)
                 self._owns([place.partition for place in consumer.assignment()])
         finally:
             consumer.close()

@@ -1,0 +1,121 @@
+"""Questions to transaction coordinators: in one request what stands in line, and CONCURRENT_TRANSACTIONS is waited out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from reference.coordinator.transaction_sessions import Identity
+from reference.coordinator.transaction_state import TopicPartition
+from reference.node.verification import LANE, Operation, Verification
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+PARTITION = TopicPartition("t", 0)
+SETTINGS = {
+    "request.timeout.ms": 30_000,
+    "add.partitions.to.txn.retry.backoff.ms": 20,
+    "add.partitions.to.txn.retry.backoff.max.ms": 100,
+}
+Answered = Callable[[Any, int], None]
+
+
+class Room:
+    """A node that coordinates nothing itself; the coordinator, broker 2, is the test."""
+
+    def __init__(self, coordinator: int = 2) -> None:
+        self.id = 1
+        self.configuration = SimpleNamespace(integer=SETTINGS.__getitem__, broker=lambda name: True)
+        partitions = {0: SimpleNamespace(leader=coordinator)}
+        self.image = SimpleNamespace(topics={"__transaction_state": SimpleNamespace(partitions=partitions)})
+        self.asked: list[tuple[AddPartitionsToTxnRequest, Answered]] = []
+        self.verdicts: list[tuple[str, ErrorCode]] = []
+        self.verification = Verification(self)  # type: ignore[arg-type]
+
+    def ask_broker(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
+        assert (broker, lane) == (2, LANE)
+        self.asked.append((body, answered))
+
+    def ask(self, id: str, operation: Operation = Operation.ADD, now: int = 0) -> None:
+        self.verification.ask(
+            id, Identity(7, 0), (PARTITION,), operation, now,
+            lambda verdicts, then: self.verdicts.append((id, verdicts[PARTITION])),
+        )  # fmt: skip
+
+    def answer(self, code: ErrorCode | None, now: int = 0) -> None:
+        body, answered = self.asked.pop(0)
+        answered(None if code is None else response(body, code), now)
+
+    def ids(self) -> list[list[str]]:
+        return [[each.transactional_id for each in body.transactions] for body, _ in self.asked]
+
+
+def response(body: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitionsToTxnResponse:
+    partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+        partition_index=0, partition_error_code=code
+    )
+    topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(name="t", results_by_partition=[partition])
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transactional_id=each.transactional_id, topic_results=[topic]
+            )
+            for each in body.transactions
+        ]
+    )
+
+
+def test_what_comes_while_a_question_is_open_goes_together_each_id_once() -> None:
+    room = Room()
+    for id in ("a", "b", "c", "b"):
+        room.ask(id)
+    assert room.ids() == [["a"]]
+    room.answer(ErrorCode.NONE)
+    assert room.ids() == [["b", "c"]]
+    room.answer(ErrorCode.NONE)
+    assert room.ids() == [["b"]]
+    room.answer(ErrorCode.NONE)
+    assert not room.asked and [id for id, _ in room.verdicts] == ["a", "b", "c", "b"]
+
+
+def test_only_who_adds_does_not_merely_verify() -> None:
+    for operation in Operation:
+        room = Room()
+        room.ask("a", operation)
+        assert room.asked[0][0].transactions[0].verify_only is (operation is not Operation.ADD)
+
+
+def test_verdicts_are_told_in_words_of_the_version() -> None:
+    told = {
+        (ErrorCode.PRODUCER_FENCED, Operation.ADD): ErrorCode.INVALID_PRODUCER_EPOCH,
+        (ErrorCode.TRANSACTION_ABORTABLE, Operation.VERIFY): ErrorCode.TRANSACTION_ABORTABLE,
+        (ErrorCode.TRANSACTION_ABORTABLE, Operation.VERIFY_OLD): ErrorCode.INVALID_TXN_STATE,
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Operation.VERIFY): ErrorCode.CONCURRENT_TRANSACTIONS,
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Operation.ADD): ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+    for (code, operation), expected in told.items():
+        room = Room()
+        room.ask("a", operation)
+        room.answer(code)
+        assert room.verdicts == [("a", expected)]
+
+
+def test_no_answer_and_no_coordinator_are_verdicts() -> None:
+    room = Room()
+    room.ask("a")
+    room.answer(None)
+    assert room.verdicts == [("a", ErrorCode.NETWORK_EXCEPTION)]
+    room = Room(coordinator=-1)
+    room.ask("a")
+    assert room.verdicts == [("a", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
+def test_that_the_transaction_before_is_being_completed_is_waited_out_for_a_while() -> None:
+    room = Room()
+    room.ask("a", now=0)
+    room.answer(ErrorCode.CONCURRENT_TRANSACTIONS, now=10)
+    assert not room.verdicts and room.verification.next_deadline() == 30
+    room.verification.tick(30)
+    room.answer(ErrorCode.CONCURRENT_TRANSACTIONS, now=100)
+    assert room.verdicts == [("a", ErrorCode.CONCURRENT_TRANSACTIONS)]

@@ -437,7 +437,9 @@ class Derivation:
             key = split_key(mop["key"])
             if mop["op"] == "drain":
                 start, end, position = _offset(mop["start"]), _offset(mop["end"]), _offset(mop["position"])
-                self.builder.add(key, Kind.DRAIN, **common, offset=end, value=start, extra=position)
+                self.builder.add(
+                    key, Kind.DRAIN, **common, flags=self._consuming, offset=end, value=start, extra=position
+                )
             elif mop.get("end") is not None or mop.get("start") is not None:
                 start, end = _offset(mop.get("start")), _offset(mop.get("end"))
                 self.builder.add(key, Kind.END_OFFSETS, **common, offset=end, extra=start)

@@ -112,8 +112,9 @@ def groups_of(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
 def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
     """Operations of unknown outcome that wrote to several partitions and of which an ok poll returned a record.
 
-    A transaction happens in all its partitions or in none, so a record read in one partition proves those in the others.
-    Only the few appends of such operations are joined with the polls.
+    A transaction happens in all its partitions or in none, so a record read in one partition proves those in the others;
+    where anybody reads committed records only, only such a read. Only the few appends of such operations are joined with
+    the polls.
     """
     if not facts.num_rows:
         return np.empty(0, np.int64)
@@ -125,6 +126,9 @@ def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
     values = facts.column("value").to_numpy()
     wanted = np.unique(values[open_ended])
     candidates = (kind == Kind.OBSERVATION) & (outcome == Outcome.OK)
+    committed = (flags & int(Flag.READ_COMMITTED)) != 0  # of polls and of final reads
+    if committed.any():
+        candidates &= committed
     candidates[candidates] = is_in(values[candidates], wanted)
     columns = ["topic", "partition", "value"]
     sent = facts.select([*columns, "operation"]).filter(pa.array(open_ended))

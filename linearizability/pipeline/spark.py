@@ -287,8 +287,11 @@ def proven_operations(facts: DataFrame) -> dict[str, npt.NDArray[np.int64]]:
     if in_doubt.isEmpty():
         return {}
     seen = facts.where((f.col("kind") == int(Kind.OBSERVATION)) & (f.col("outcome") == int(Outcome.OK)))
-    seen = seen.select("run", "topic", "partition", "value")
+    committed = f.col("flags").bitwiseAND(f.lit(int(Flag.READ_COMMITTED))) != 0  # of polls and of final reads
+    careful = facts.where(committed).select("run").distinct().withColumn("careful", f.lit(True))
+    seen = seen.select("run", "topic", "partition", "value", committed.alias("committed"))
     joined = seen.join(f.broadcast(in_doubt), ["run", "topic", "partition", "value"])
+    joined = joined.join(f.broadcast(careful), "run", "left").where("committed or careful is null")
     table = joined.select("run", "operation").distinct().toArrow()
     operations: dict[str, list[int]] = {}
     for run, operation in zip(table["run"].to_pylist(), table["operation"].to_pylist(), strict=True):

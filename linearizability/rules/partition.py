@@ -216,8 +216,16 @@ class Partition:
 
     @cached_property
     def proven_transactions(self) -> Array:
-        """Operations of unknown outcome whose records an ok poll returned, here or (see `prove`) elsewhere. Sorted."""
-        unknown = self.read_by_ok & (self.appends.outcome == Outcome.INFO)
+        """Operations of unknown outcome whose records an ok poll returned, here or (see `prove`) elsewhere. Sorted.
+
+        Where anybody reads committed records only, nobody else proves that a transaction was committed.
+        """
+        observations, writer = self.observations, self.writer
+        proving = (observations.outcome == Outcome.OK) & (writer >= 0)
+        committed = observations.flag(Flag.READ_COMMITTED)
+        if committed.any() or self.drains.flag(Flag.READ_COMMITTED).any():
+            proving[proving] = committed[proving] | ~self.appends.flag(Flag.TRANSACTIONAL)[writer[proving]]
+        unknown = self._marked(writer[proving]) & (self.appends.outcome == Outcome.INFO)
         return np.unique(np.concatenate([self.appends.operation[unknown], self._proven_elsewhere]))
 
     _proven_elsewhere: Array = np.empty(0, np.int64)

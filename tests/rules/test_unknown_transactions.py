@@ -1,0 +1,40 @@
+"""What proves that a transaction of unknown outcome was committed: a read of committed records, not a look at the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from linearizability.history.contract import Contract
+from linearizability.history.operations import drain, poll, send
+from linearizability.history.recorder import Recorder
+from linearizability.pipeline.engine import check
+
+UNDECIDED = [send("t-0", 1), send("t-1", 2)]
+
+
+def record(folder, first_reader: str) -> None:
+    """A transaction that nobody knows the end of; process 2 saw one of its records; the final committed reads have none."""
+    contract = Contract(acks="all", isolation="read_committed")
+    with Recorder.open(folder, process=1, contract=contract, run="r") as producer:
+        acknowledged = producer.invoke("send", [send("t-2", 9)])
+        producer.ok(acknowledged, [send("t-2", 9, offset=0)])
+        producer.info(producer.invoke("txn", UNDECIDED), UNDECIDED, error="TIMED_OUT")
+    with Recorder.open(folder, process=2, contract=Contract(acks="all", isolation=first_reader), run="r") as reader:
+        reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 1)]})])
+    with Recorder.open(folder, process=3, contract=contract, run="r") as reader:
+        for key, records, end in (("t-0", {}, 3), ("t-1", {}, 3), ("t-2", {"t-2": [(0, 9)]}, 1)):
+            final = reader.invoke("drain")
+            reader.ok(reader.invoke("poll", [poll()]), [poll(records)])
+            reader.ok(final, [drain(key, 0, end, end)])
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    ("first_reader", "verdict", "anomalies"),
+    [("read_uncommitted", "valid", set()), ("read_committed", "invalid", {"lost-write"})],
+)
+def test_who_looked(tmp_path, engine, first_reader, verdict, anomalies) -> None:
+    record(tmp_path, first_reader)
+    (judgement,) = check([tmp_path], engine=engine, master="local[2]")
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert anomalies <= set(judgement.anomalies)

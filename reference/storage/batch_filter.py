@@ -29,6 +29,8 @@ from reference.protocol.records.batch import (
     check_crc,
 )
 from reference.protocol.records.compression import compress
+from reference.protocol.records.validate import MAX_LONG
+from reference.protocol.records.varint import in_64_bits
 from reference.storage.answers import LastWritten
 from reference.storage.cleaned_transactions import CleanedTransactions
 from reference.storage.offset_map import OffsetMap, record_bytes
@@ -59,24 +61,28 @@ class BatchFilter:
         """
         header = batch.header
         is_useless = self._transactions.may_drop(batch)
+        if header.record_count == 0:
+            return self._shell(header)
         if header.is_control:
-            horizon = header.delete_horizon
-            if is_useless and horizon is not None and horizon <= self._now:
-                return self._shell(header)
-            if header.record_count == 0:
-                return (header, batch.data) if self._outlives(header) else None
-            if is_useless and horizon is None:
-                return self._rewritten(batch, record_bytes(batch), None)
-            return header, batch.data
-        if is_useless or header.record_count == 0:
+            return self._kept_marker(batch, is_useless)
+        if is_useless:
             return self._shell(header)
         data = record_bytes(batch)
         rows, has_tombstone = self._survivors(header, data)
-        if not rows:
-            return self._shell(header)
-        if len(rows) == header.record_count and not (has_tombstone and header.delete_horizon is None):
+        needs_horizon = has_tombstone and header.delete_horizon is None
+        if len(rows) == header.record_count and not needs_horizon:
             return header, batch.data
-        return self._rewritten(batch, data, rows, has_tombstone)
+        return self._rewritten(batch, data, rows, needs_horizon) if rows else self._shell(header)
+
+    def _kept_marker(self, batch: StoredBatch, is_useless: bool) -> tuple[BatchHeader, memoryview | bytes] | None:
+        """A marker stays until its horizon, which it gets when a compaction has met nothing of its transaction."""
+        header, horizon = batch.header, batch.header.delete_horizon
+        if is_useless and horizon is None:
+            data = record_bytes(batch)
+            return self._rewritten(batch, data, [*outlines(data, header.record_count)], True)
+        if is_useless and horizon is not None and horizon <= self._now:
+            return self._shell(header)
+        return header, batch.data
 
     def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[Outline], bool]:
         """The records of a data batch that stay, and whether a tombstone is among them."""
@@ -118,22 +124,21 @@ class BatchFilter:
     # ---- batches with fewer records
 
     def _rewritten(
-        self, batch: StoredBatch, data: bytes, rows: list[Outline] | None, needs_horizon: bool = True
+        self, batch: StoredBatch, data: bytes, rows: list[Outline], needs_horizon: bool
     ) -> tuple[BatchHeader, bytes]:
-        """A batch of some of its records (None: all), which gets a delete horizon if it needs one and has none."""
+        """A batch of some of its records, with a delete horizon of its own if it needs one."""
         header = batch.header
         check_crc(batch.data, header)
-        kept = [*outlines(data, header.record_count)] if rows is None else rows
         base = header.base_timestamp
         if not header.is_log_append_time:
-            header = header._replace(max_timestamp=base + max(row[2] for row in kept))
-        if needs_horizon and header.delete_horizon is None:
-            horizon = self._now + self._delete_retention_ms
-            records = b"".join(with_timestamp_delta(data, row[0], row[1], base + row[2] - horizon) for row in kept)
+            header = header._replace(max_timestamp=in_64_bits(base + max(row[2] for row in rows)))
+        if needs_horizon:
+            horizon = min(MAX_LONG, self._now + self._delete_retention_ms)
+            records = b"".join(with_timestamp_delta(data, row[0], row[1], base + row[2] - horizon) for row in rows)
             header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon)
         else:
-            records = b"".join(data[row[0] : row[1]] for row in kept)
-        return _written(header._replace(record_count=len(kept)), compress(header.codec, records))
+            records = b"".join(data[row[0] : row[1]] for row in rows)
+        return _written(header._replace(record_count=len(rows)), compress(header.codec, records))
 
 
 def _written(header: BatchHeader, records: bytes) -> tuple[BatchHeader, bytes]:

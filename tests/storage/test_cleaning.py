@@ -157,6 +157,19 @@ def test_a_tombstone_goes_after_its_horizon_and_only_by_a_later_compaction() -> 
     assert rows(log) == [(1, "other", "x"), (5, "end", "z")]
 
 
+@pytest.mark.parametrize("time", [-(2**63) + 2 * NOW, -1, NOW])
+def test_timestamps_and_retention_may_be_as_large_as_they_like(time: int) -> None:
+    log = open_log(config=replace(COMPACT, delete_retention_ms=2**63 - 1))
+    records = [Record(0, time, b"k", b"1"), Record(1, time + 2, b"k", None), Record(2, time + 1, b"a", b"1")]
+    log.append_as_leader(build(records), 0, NOW)
+    for _ in range(2):
+        compact(log)
+        (batch,) = batches(log)
+        assert batch.header.delete_horizon == 2**63 - 1
+        assert [(one.offset, one.timestamp) for one in records_of(batch.data)] == [(1, time + 2), (2, time + 1)]
+        assert batch.header.max_timestamp == time + 2
+
+
 def test_the_end_stays_though_the_last_record_goes() -> None:
     """The last batch of a round keeps its header: without it a restart, and every follower, would end before (CMP-10)."""
     disk = SimulatedDisk()

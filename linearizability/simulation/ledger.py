@@ -150,7 +150,7 @@ class Ledger:
             self.decide(Decided(reign.partition_epoch, number, reign.leader_epoch, reign.replicas, reign.isr))
 
     def _lead(self, number: int, epoch: int) -> None:
-        """One leader an epoch, and it has all that is committed."""
+        """One leader an epoch, and the newest has all that is committed."""
         if self._led.get(number) != epoch:
             other = self.leaders.setdefault(epoch, number)
             if other != number:
@@ -159,7 +159,9 @@ class Ledger:
             earlier = [each for each in self.leaders if each < epoch]
             if earlier and self.leaders[max(earlier)] != number:
                 self.leader_changes += 1
-            self._require_complete(number, f"node {number}, which leads in epoch {epoch},", "leader-incomplete")
+            if epoch >= max(*self.leaders, self.decided.leader_epoch):
+                # Whoever hears late that it was to lead need not have what later leaders have committed.
+                self._require_complete(number, f"node {number}, which leads in epoch {epoch},", "leader-incomplete")
 
     def decide(self, decided: Decided) -> None:
         """The controller has written something newer. Errors: Violation."""

@@ -232,3 +232,11 @@ def test_a_clean_end_is_no_doubt_and_rejoining_ends_it():
     assert not book.is_excused
     book.rejoined(3, 8)
     assert not book.in_doubt
+
+
+def test_who_leads_late_need_not_have_what_later_leaders_committed():
+    book, logs = agreeing(hw=3)
+    show(book, 2, replica(logs[2], leader=2, epoch=3))
+    show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
+    with pytest.raises(Violation, match="leader-incomplete"):
+        show(book, 3, replica(FakeLog(1), leader=3, epoch=4))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from linearizability.simulation import network as module
-from linearizability.simulation.network import Network
+from linearizability.simulation.network import Connection, Network
 from linearizability.simulation.schedule import CLIENTS
 from linearizability.simulation.world import World
 
@@ -17,6 +17,7 @@ class Listener:
 
     def __init__(self, accepts: bool = True) -> None:
         self.accepts = accepts
+        self.strangers: list[Connection] = []
         self.data = bytearray()
         self.pieces = 0
         self.closed = 0

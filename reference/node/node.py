@@ -436,7 +436,9 @@ class Node:
         """
         for broker in self.image.brokers.values():
             if broker.id != self.id and lives.get(broker.id, broker.epoch) != broker.epoch:
-                self._hang_up(broker.id, FETCH_LANE, now)
+                for lane in {FETCH_LANE: None, **dict.fromkeys(self.peers.lanes_to(broker.id))}:
+                    if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE):
+                        self._hang_up(broker.id, lane, now)
 
     def _hang_up(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
         self._emit(HangUp(peer, lane))

@@ -50,9 +50,8 @@ class OffsetMap:
             for _, _, _, delta, key, _ in outlines(record_bytes(batch), header.record_count)
             if key is not None and delta >= from_delta
         }
-        before = len(self.last)
+        self._key_bytes += sum(map(len, set(found).difference(self.last)))
         self.last.update(found)
-        self._key_bytes += (len(self.last) - before) * max(map(len, found), default=0)
 
 
 def record_bytes(batch: StoredBatch) -> bytes:

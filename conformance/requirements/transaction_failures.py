@@ -1,12 +1,13 @@
 """TXV: transactions while nodes die. One outcome everywhere, whether a coordinator is lost or a partition's leader."""
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic
-from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import NOBODY, PATIENT, QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.read_committed import aborted_of, committed_values
 from conformance.requirement import MUST, requirement
 from conformance.transaction_client import (
@@ -24,6 +25,10 @@ from reference.protocol.errors import ErrorCode
 DEADLINE_S = 300.0
 FREEZES = ("pause", "resume")
 ENDS = ("kill", "restart")
+PATIENT_WITHIN_S = 90.0
+"""How long another coordinator may take to be elected, where a node counts as dead after half a minute of silence."""
+HELD_UP_S = 15.0
+"""Who is held up for so long, with every node alive, is not waiting for a marker any more."""
 LATE_MS = 15_000
 """The timeout of a transaction whose coordinator dies before: long enough for it to be open then."""
 LATE_WITHIN_S = 90.0
@@ -110,12 +115,13 @@ def expect_outcomes(broker: Broker, cases: list[Wanted], topic: Topic, times: in
     broker.expect_equal(f"what counts in {topic.name}", sorted(seen), wanted)
 
 
-def await_complete(broker: Broker, case: Wanted) -> None:
+def await_complete(broker: Broker, case: Wanted, *, within_s: float = STATE_WITHIN_S) -> None:
     """Wait until the transaction is complete, with the outcome that was asked for."""
     state = through(
         broker,
         lambda: state if (state := case.client.state()).startswith("Complete") else None,
         f"{case.value.decode()} is complete",
+        within_s,
     )
     broker.expect_equal(f"{case.value.decode()}: the state", state, case.complete)
 
@@ -128,7 +134,7 @@ def await_complete(broker: Broker, case: Wanted) -> None:
     "followed by one that writes them: the outcome is the one that was agreed to, in every partition.",
     accepted="CompleteCommit or CompleteAbort, and all records or none, in the partition whose leader did not answer and in the "
     "one whose did",
-    nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+    nodes=3, hooks=(*FREEZES, *ENDS), configs=PATIENT, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def an_agreed_end(broker: Broker) -> None:
     with cluster(broker) as nodes:
@@ -145,7 +151,7 @@ def an_agreed_end(broker: Broker) -> None:
         nodes.kill(coordinator)
         nodes.resume(frozen)
         for case in cases:
-            await_complete(broker, case)
+            await_complete(broker, case, within_s=PATIENT_WITHIN_S)
         for topic in (held, free):
             expect_outcomes(broker, cases, topic, times=1)
 
@@ -264,3 +270,48 @@ def late_at_the_next_coordinator(broker: Broker) -> None:
         broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what="its next write")
         broker.expect_equal("what counts", committed_values(broker, topic), [])
         broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
+
+
+@requirement(
+    "TXV-23",
+    level=MUST,
+    source="KIP-98; KAFKA-20734; TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue",
+    sentence="A transaction that ends while nobody leads one of its partitions ends there too, when the partition has a leader "
+    "again.",
+    accepted="the markers in that partition once it is led; all records of the commits, none of the aborts, and nothing held up",
+    tolerated="what Kafka 4.3.1 does (KAFKA-20734): it takes a partition without a leader for a deleted one, tells that the "
+    "transaction is complete, and never writes the marker; read_committed is held up there for ever",
+    nodes=3, hooks=FREEZES, configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def while_nobody_leads(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        frozen, living, _ = nodes.cast()
+        held, free = nodes.topic(frozen), nodes.topic(living)
+        cases = each_outcome(nodes, lambda node: node not in (frozen, NOBODY))
+        for case in cases:
+            case.client.write(held, case.value)
+            case.client.write(free, case.value)
+        nodes.pause(frozen)
+        nodes.await_state(held, lambda state: state.leader == NOBODY, "nobody leads")
+        for case in cases:
+            expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
+        expect_outcomes(broker, cases, free, times=1)
+        early = [case.client.state() for case in cases]
+        nodes.resume(frozen)
+        nodes.await_leader(held, frozen)
+        for case in cases:
+            await_complete(broker, case)
+        if all(state.startswith("Complete") for state in early) and is_held_up(broker, held):
+            broker.tolerate("complete without a marker in a partition that nobody led; read_committed is held up there")
+            return
+        expect_outcomes(broker, cases, held, times=1)
+
+
+def is_held_up(broker: Broker, topic: Topic) -> bool:
+    """Whether something stays open in the partition."""
+    until = time.monotonic() + HELD_UP_S
+    while time.monotonic() < until:
+        if broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic):
+            return False
+        time.sleep(0.5)
+    return True

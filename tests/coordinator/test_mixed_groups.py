@@ -2,106 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
 import pytest
 
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_member import Client as Sender
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
-from reference.coordinator.embedded_protocol import assignment_of, encode_assignment
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from reference.protocol.messages.heartbeat import HeartbeatRequest
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from reference.protocol.messages.leave_group import LeaveGroupRequest
-from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.coordinator.consumer_room import Client, Room, TopicPartition, settle
-
-REBALANCE_MS, SESSION_MS = 20_000, 10_000
-
-
-@dataclass
-class Classic:
-    """A consumer of the classic protocol, which gives up what it is not given again."""
-
-    room: Room
-    id: str = ""
-    instance: str | None = None
-    topics: list[str] = field(default_factory=lambda: ["foo"])
-    protocol: str = "range"
-    generation: int = -1
-    owned: set[TopicPartition] = field(default_factory=set)
-
-    def join(self) -> JoinGroupResponse:
-        answer = self._ask_to_join()
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.id = answer.member_id
-            answer = self._ask_to_join()
-        if answer.error_code == ErrorCode.NONE:
-            self.id, self.generation = answer.member_id, answer.generation_id
-        return answer
-
-    def _ask_to_join(self) -> JoinGroupResponse:
-        named = ConsumerProtocolSubscription.TopicPartition
-        owned = [named(topic=topic, partitions=[each]) for topic, each in sorted(self.owned)]
-        said = ConsumerProtocolSubscription(topics=self.topics, owned_partitions=owned)
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=self.protocol, metadata=b"\x00\x01" + encode(said, 1))
-        request = JoinGroupRequest(
-            group_id="g", member_id=self.id, group_instance_id=self.instance, protocol_type="consumer",
-            session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, protocols=[protocol],
-        )  # fmt: skip
-        answer = self._answer(lambda token: self.room.shard.join(request, 9, Sender("c", "/h"), token, self.room.now))
-        assert isinstance(answer, JoinGroupResponse)
-        return answer
-
-    def sync(self, *assigned: tuple[str, list[TopicPartition]]) -> SyncGroupResponse:
-        """Ask for what the member owns; a leader says who owns what."""
-        given = [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=id, assignment=encoded(self.room, partitions))
-            for id, partitions in assigned
-        ]
-        request = SyncGroupRequest(
-            group_id="g", member_id=self.id, group_instance_id=self.instance, generation_id=self.generation,
-            protocol_type="consumer", protocol_name=self.protocol, assignments=given,
-        )  # fmt: skip
-        answer = self._answer(lambda token: self.room.shard.sync(request, 5, token, self.room.now))
-        assert isinstance(answer, SyncGroupResponse)
-        if answer.error_code == ErrorCode.NONE:
-            self.owned = self.room.named(assignment_of(bytes(answer.assignment), self.room.topics))
-        return answer
-
-    def beat(self) -> int:
-        request = HeartbeatRequest(
-            group_id="g", member_id=self.id, group_instance_id=self.instance, generation_id=self.generation
-        )
-        return self.room.shard.heartbeat(request, self.room.now).error_code
-
-    def follow(self) -> None:
-        """Beat, and join and sync when told so."""
-        if self.beat() == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.join()
-            self.sync()
-
-    def leave(self) -> int:
-        member = LeaveGroupRequest.MemberIdentity(member_id=self.id, group_instance_id=self.instance)
-        left = self.room.shard.leave(LeaveGroupRequest(group_id="g", members=[member]), 5, self.room.now)
-        return left.error_code or left.members[0].error_code
-
-    def _answer(self, ask: Callable[[object], None]) -> object:
-        token = object()
-        ask(token)
-        self.room.shard.tick(self.room.now)  # a first rebalance is due at once
-        return self.room.answers[token]
-
-
-def encoded(room: Room, partitions: list[TopicPartition]) -> bytes:
-    named = frozenset((id, each) for topic, each in partitions if (id := room.topics.id_of(topic)) is not None)
-    return encode_assignment(named, room.topics, 1)
-
+from tests.coordinator.classic_consumer import REBALANCE_MS, SESSION_MS, Classic
+from tests.coordinator.consumer_room import Client, Room, settle
 
 FOO = [("foo", partition) for partition in range(4)]
 

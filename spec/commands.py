@@ -369,9 +369,12 @@ def behaviours(
         bool, typer.Option("--cover", help="Cover all edges of a small model's state graph instead.")
     ] = False,
     out: Annotated[str, typer.Option(help="Write the schedules to this file; default: standard output.")] = "",
+    faults: Annotated[
+        str, typer.Option(help="Write fault schedules to this folder, too: `tidegauge replay FILE` runs one.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write behaviours of a replication model as schedules: JSON lines of steps for a simulation to replay.
+    """Write behaviours of a replication model: JSON lines of steps, and fault schedules that lead a simulated cluster there.
 
     Exit codes: 0 written, 1 a switch has no counterexample, 3 TLC drew none, 64 a model without schedules.
     """
@@ -382,6 +385,7 @@ def behaviours(
     from spec.checker import Verdict
     from spec.checker import check as run_checker
     from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
+    from spec.fault_schedules import fault_schedule
 
     case = _case(name)
     if case.model.module != "MCReplication":
@@ -407,8 +411,13 @@ def behaviours(
         print(str(error), file=sys.stderr)
         raise typer.Exit(3) from error
     with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
-        for behaviour in drawn:
-            print(json.dumps(schedule(case, kind, behaviour)), file=file)
+        for number, behaviour in enumerate(drawn):
+            row = schedule(case, kind, behaviour)
+            print(json.dumps(row), file=file)
+            if faults:
+                target = Path(faults) / f"{name}-{kind}-{number}.json"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
     summary |= {"behaviours": len(drawn), "steps": sum(len(behaviour) - 1 for behaviour in drawn)}
     if as_json or not out:
         print(json.dumps(summary), file=sys.stdout if as_json else sys.stderr)

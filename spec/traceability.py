@@ -75,9 +75,19 @@ NOT_IN_THE_BROKER = {
 }
 """Folders without a counterpart in the broker, and why."""
 
+TOLD = r'(tell\(\s*|return |\(|else |action = )"{step}"'
+"""Where a step is told, or where what is told of a decision is read off its records (`controller/telling.py`)."""
+
+COUNTERPARTS = {
+    "AppendWrite": ("add_partitions", "AddPartitions"),
+    "JoinGroup": ("joining", ""),
+    "LeaveGroup": ("leave", ""),
+    "LoseMember": ("fence", ""),
+}
+"""Steps of the other folders for which the broker has Kafka's own name: its method, and its event where it tells one."""
+
 ENVIRONMENT = {
     "DropWrite": "the network's",
-    "TimeOut": "the clock's: the coordinator's own abort",
     "LoseAnswer": "the network's",
     "TakeAnswer": "the client's",
     "LetGo": "the client's",
@@ -174,13 +184,17 @@ def rows(folder: str) -> list[Row]:
 
 
 def _row(step: str, folder: str, home: str) -> Row:
-    method = method_name(step)
+    method, event = (
+        COUNTERPARTS.get(step, (method_name(step), step)) if folder != "replication" else (method_name(step), step)
+    )
+    if step in ENVIRONMENT and folder != "replication":
+        home = ""
     replicas = ("reference/replication", "reference/controller", "reference/node")
     homes = replicas if folder == "replication" else (home,)
     quorum = "reference/controller/quorum"
     places = [place for each in homes if each for place in _methods(each).get(method, ())]
-    told = list(_mentioning(rf'tell\(\s*"{step}"', homes if home else ()))
-    tests = list(_mentioning(rf'\.{method}\(|"{step}"', TESTS)) if home else []
+    told = list(_mentioning(TOLD.format(step=event), homes if home and event else ()))
+    tests = list(_mentioning(rf'\.{method}\(|"{event or step}"', TESTS)) if home else []
     if folder == "replication":
         places, told = ([name for name in names if not name.startswith(quorum)] for names in (places, told))
     elif folder == "quorum":
@@ -207,7 +221,9 @@ def _reason(step: str, folder: str, has_method: bool, has_event: bool, has_test:
     if not has_method:
         told.append(_no_method(step, folder, has_event))
     if not has_event:
-        told.append(NO_EVENT.get(step, "no event yet") if folder == "replication" else "")
+        told.append(
+            NO_EVENT.get(step, "no event yet") if folder == "replication" else "no event yet" if has_method else ""
+        )
     if not has_test and has_method:
         told.append("no test names it alone")
     return "; ".join(dict.fromkeys(text for text in told if text))

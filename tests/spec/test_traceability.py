@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spec.actions import ACTIONS
-from spec.traceability import BOOKS, REQUIREMENTS, promises_of, rows, traceability_page
+from spec.traceability import BOOKS, NO_EVENT, NO_METHOD, REQUIREMENTS, promises_of, rows, traceability_page
 
 SHARED = [row for folder in BOOKS for row in rows(folder)]
 
@@ -32,6 +32,18 @@ def test_the_steps_that_the_broker_has_are_found(name: str) -> None:
     row = next(row for row in rows("replication") if row.action == name)
     assert row.places
     assert row.told_in
+
+
+def test_steps_events_and_methods_of_replication_bear_the_same_names() -> None:
+    """One list three times: what lacks a method or an event of its name is named, with the reason."""
+    found = rows("replication")
+    assert {row.action for row in found if not row.places} == {*NO_METHOD}
+    assert {row.action for row in found if not row.told_in} == {*NO_EVENT}
+    assert all([*NO_METHOD.values(), *NO_EVENT.values()])
+
+
+def test_the_coordinators_steps_of_transactions_are_told_by_their_names() -> None:
+    assert {row.action for row in rows("transactions") if not row.told_in} == {"SendWrite", "DropWrite"}
 
 
 def test_switches_are_found_through_what_a_step_uses() -> None:

@@ -1,0 +1,76 @@
+"""The specification's behaviours are led through simulated clusters: what it allows holds, and what a switch breaks, breaks
+with the mutant that has the same bug.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from linearizability.mutants.registry import MUTANTS, planted
+from linearizability.simulation.life import live
+from linearizability.simulation.schedule import Schedule, read_schedule
+from spec.behaviours import schedule, simulate
+from spec.catalogue import MODELS, all_cases
+from spec.checker import Verdict, check
+from spec.commands import app
+from spec.fault_schedules import MUTANT_OF, NOT_LED_TO, fault_schedule
+
+pytestmark = pytest.mark.java
+
+
+@cache
+def counterexample(switch: str) -> dict[str, Any]:
+    outcome = check(all_cases()[switch].job())
+    assert outcome.verdict == Verdict.VIOLATED
+    return schedule(all_cases()[switch], "counterexample", outcome.trace)
+
+
+def led(behaviour: dict[str, Any], seed: int) -> Schedule:
+    return Schedule.model_validate(fault_schedule(behaviour, seed))
+
+
+def test_every_switch_of_replication_has_a_mutant_or_a_reason() -> None:
+    switches = {switch.name for model in MODELS if model.module == "MCReplication" for switch in model.switches}
+    assert switches == {*MUTANT_OF, *NOT_LED_TO}
+    assert {mutant for mutant, _ in MUTANT_OF.values()} <= {*MUTANTS}
+    assert all(NOT_LED_TO.values())
+
+
+@pytest.mark.parametrize("switch", MUTANT_OF)
+def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(switch: str) -> None:
+    mutant, seed = MUTANT_OF[switch]
+    plan = led(counterexample(switch), seed)
+    sound, _ = live(plan)
+    assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
+    with planted(mutant):
+        broken, _ = live(plan)
+    assert broken.verdict == "invalid"
+
+
+@pytest.mark.parametrize("model", ["MCFailover", "MCRecovery"])
+def test_random_behaviours_hold_with_the_reference(model: str) -> None:
+    case = all_cases()[model]
+    for number, behaviour in enumerate(simulate(case, 4, 60)):
+        outcome, _ = live(led(schedule(case, "random", behaviour), number))
+        assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
+
+
+def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:
+    """Paths that take every edge of the smallest model: what is covered is said."""
+    folder = tmp_path / "schedules"
+    arguments = ["spec", "behaviours", "MCFailover", "--cover", "--faults", str(folder), "--json"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "steps.jsonl")])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout.splitlines()[-1])
+    files = sorted(folder.glob("*.json"))
+    assert summary["edges"] == summary["edges covered"]
+    assert len(files) == summary["behaviours"]
+    for file in files[:: len(files) // 4]:
+        outcome, _ = live(read_schedule(file))
+        assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text

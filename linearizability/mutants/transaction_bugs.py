@@ -7,6 +7,7 @@ from typing import Any
 
 from linearizability.mutants.registry import mutant
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.storage.last_stable import NOTHING_OPEN
 
 CLASSIC = 1
 """The transaction version before KIP-890, in which ends raise no epoch."""
@@ -146,8 +147,8 @@ def aborted_marked_as_committed(original: Any, kind: Any, committed: bool, coord
     "Open transactions do not hold back the last stable offset.",
     caught_by=("TXV-01", "TXV-06", "FET-19"),
 )
-def stable_up_to_high_watermark(original: Any, state: Any, high_watermark: int) -> None:
-    return None
+def stable_up_to_high_watermark(original: Any, state: Any, high_watermark: int) -> int:
+    return NOTHING_OPEN
 
 
 @mutant(

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.delete_groups import DeleteGroupsResponse
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
@@ -42,7 +41,5 @@ def _errors_of(response: Message) -> Iterable[Any]:
     match response:
         case OffsetCommitResponse() | TxnOffsetCommitResponse():
             return [partition for topic in response.topics for partition in topic.partitions]
-        case DeleteGroupsResponse():
-            return response.results
         case _:
             return [response]

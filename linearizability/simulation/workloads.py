@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linearizability.simulation.choices import Choices
-from linearizability.simulation.schedule import Client, Consumer, Producer, Schedule, Topic, Transactor
+from linearizability.simulation.schedule import Client, Consumer, Fault, Producer, Schedule, Topic, Transactor
 
 WORKLOADS = ("records", "transactions")
 """What the clients of a life do besides producing and consuming single records, which is the first."""
@@ -68,14 +68,12 @@ def with_workload(choices: Choices, schedule: Schedule, workload: str) -> Schedu
 
 
 def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
-    """Transactional producers, now and then two of one id, and consumers that want committed records only.
-
-    A record of a transaction of unknown fate that a read_uncommitted consumer sees would count as committed by the rules.
-    """
+    """Transactional producers, now and then two of one id, and consumers that mostly want committed records only."""
     clients: list[Client] = []
     for client in schedule.clients:
         if isinstance(client, Consumer):
-            clients.append(client.model_copy(update={"isolation": "read_committed"}))
+            isolation = choices.one_of(("read_committed", "read_committed", "read_uncommitted"))
+            clients.append(client.model_copy(update={"isolation": isolation}))
         elif not isinstance(client, Producer):
             clients.append(client)
     shared = choices.integer(0, 2) == 2
@@ -91,4 +89,13 @@ def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
             )
         )
     clients += [client for client in schedule.clients if isinstance(client, Producer)][: choices.integer(0, 1)]
-    return schedule.model_copy(update={"clients": tuple(clients)})
+    return schedule.model_copy(update={"clients": tuple(clients), "faults": _bearable(schedule)})
+
+
+def _bearable(schedule: Schedule) -> tuple[Fault, ...]:
+    """A node alone that loses power may forget markers, and with them which transactions were aborted: it is killed instead."""
+    if schedule.nodes > 1:
+        return schedule.faults
+    return tuple(
+        fault.model_copy(update={"kind": "crash"}) if fault.kind == "power-loss" else fault for fault in schedule.faults
+    )

@@ -55,3 +55,8 @@ def test_a_transaction_that_nobody_decides_hangs(monkeypatch):
     monkeypatch.setattr(TransactionCoordinator, "timed_out", lambda coordinator, now: [])
     outcome, _ = live(Schedule(seed=3, duration_ms=1_200, topics=(ORDERS,), clients=(*deserters, READER)))
     assert outcome.rule == "hanging-transaction"
+
+
+def test_the_same_transactions_leave_the_same_trace():
+    first, again = (lived(Transactor(transactions=8, pause_ms=20)) for _ in range(2))
+    assert first.digest == again.digest

@@ -1,0 +1,72 @@
+"""`tidegauge bench fuzz`: trials, what is kept of them, and the table."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from linearizability.bench import fuzz as bench
+from linearizability.bench.commands import app
+from linearizability.bench.fuzz import EVERYTHING, HISTORY, Task, Trial, read_store, rows, run_trial, table, tasks
+from linearizability.mutants.registry import MUTANTS
+
+
+def test_a_trial_counts_the_lives_until_the_bug_is_found():
+    trial = run_trial(Task("kip-497", EVERYTHING, 0), most=10)
+    assert trial.schedules is not None and trial.schedules == trial.lived <= 10
+    assert trial.rule == "high-watermark-too-high" and trial.seconds > 0
+
+
+def test_a_bug_that_is_not_found_in_time_is_said_so(monkeypatch):
+    monkeypatch.setitem(MUTANTS, "kip-497", MUTANTS["unknown-tags-refused"])
+    assert run_trial(Task("kip-497", EVERYTHING, 0), most=1).schedules is None
+
+
+def test_one_trial_of_each_comes_before_the_second_of_any():
+    drawn = [*tasks(["kip-101-loss", "kip-497"], 2)]
+    assert [(task.mutant, task.by, task.trial) for task in drawn] == [
+        (name, by, trial)
+        for trial in range(2)
+        for name, by in (("kip-101-loss", EVERYTHING), ("kip-497", EVERYTHING), ("kip-101-loss", HISTORY))
+    ]
+    assert len({task.first_seed for task in drawn}) == 2
+
+
+def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch):
+    ran: list[str] = []
+
+    def trial(task: Task, most: int) -> Trial:
+        ran.append(task.name)
+        return Trial(3, 0.5, 3, "logs-differ", bench.fingerprint(task.mutant))
+
+    monkeypatch.setattr(bench, "run_trial", trial)
+    store = tmp_path / "fuzz.json"
+    arguments = ["fuzz", "--mutant", "kip-497", "--seeds", "2", "--store", str(store), "--resume", "--json"]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    assert ran == ["kip-497/everything/0", "kip-497/everything/1"]
+    said = json.loads(first.stdout.splitlines()[-1])["rows"]
+    assert said[0]["found"] == 2 and said[0]["median_schedules"] == 3
+    CliRunner().invoke(app, arguments)
+    assert len(ran) == 2, "all of it was kept"
+    kept = json.loads(store.read_text())
+    kept["kip-497/everything/1"]["fingerprint"] = "another"
+    store.write_text(json.dumps(kept))
+    CliRunner().invoke(app, arguments)
+    assert ran[2:] == ["kip-497/everything/1"]
+
+
+def test_the_table_names_median_and_worst():
+    trials = {f"kip-497/everything/{index}": Trial(n, 1.0, n, "logs-differ", "x") for index, n in enumerate((1, 9, 2))}
+    trials["kip-497/everything/3"] = Trial(None, 8.0, 50, "", "x")
+    assert "| `kip-497` | everything | 4 | 3 | 2 | 9 | 1 | logs-differ |" in table(rows(["kip-497"], trials))
+
+
+def test_an_unknown_mutant_is_wrong_usage():
+    assert CliRunner().invoke(app, ["fuzz", "--mutant", "nonsense"]).exit_code != 0
+
+
+@pytest.mark.parametrize("name", sorted({name.split("/")[0] for name in read_store(bench.STORE)}))
+def test_what_is_kept_is_of_mutants_that_there_are(name: str):
+    assert name in MUTANTS

@@ -311,6 +311,9 @@ class SimulatedProducer(SimulatedClient):
             for batch in batches:
                 if batch.in_doubt or batch.under_way:
                     self.notebook.info(batch.operation, error_name(code), self._mops(batch, None))
+                elif batch.was_refused:
+                    # Those behind it are stored already: sent again now it would be out of order.
+                    self.notebook.fail(batch.operation, error_name(code), self._mops(batch, None))
                 else:
                     batch.sequence, batch.attempts, batch.was_refused = -1, 0, False
                     kept.append(batch)

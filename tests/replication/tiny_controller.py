@@ -33,15 +33,11 @@ class TinyController:
         min_isr: int,
         chance: Random,
         tell: Callable[[dict[str, Any]], None],
-        *,
-        strict: bool = False,
     ) -> None:
-        """`strict` refuses members whose broker epoch is not said, as the specification does and Kafka does not."""
         self.nodes = nodes
         self.min_isr = min_isr
         self.chance = chance
         self.tell = tell
-        self.strict = strict
         self.registry = {node: Peer(100 + node) for node in nodes}
         self.next_broker_epoch = 200
         self.reign = Reign(chance.choice(nodes), 0, 0, nodes, nodes)
@@ -117,7 +113,7 @@ class TinyController:
 
     def _is_eligible(self, member: int, broker_epoch: int) -> bool:
         peer = self.registry[member]
-        if broker_epoch == UNSAID and not self.strict:
+        if broker_epoch == UNSAID:
             return not peer.is_fenced
         return not peer.is_fenced and peer.broker_epoch == broker_epoch
 

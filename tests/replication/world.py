@@ -108,7 +108,7 @@ class World:
         """With 1, each answer brings one batch: followers stay behind for longer."""
         self.rows: list[dict[str, Any]] = []
         self.promises = Promises(min_isr)
-        self.controller = TinyController(NODES, min_isr, self.chance, self._tell_controller, strict=as_specified)
+        self.controller = TinyController(NODES, min_isr, self.chance, self._tell_controller)
         self.first_record = self.controller.record
         self.messages: list[Message] = []
         self.awaited: list[Awaited] = []

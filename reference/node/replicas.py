@@ -23,6 +23,9 @@ from reference.storage.log_manager import LogManager
 TAKE_UP_AGAIN_MS = 1000
 """After this time a replica is tried again whose log the disk did not let be made."""
 
+TAKE_UPS_A_STEP = 50
+"""Replicas that begin to lead or follow in one step: each writes down its epoch, durably, and clients wait meanwhile."""
+
 Key = tuple[TopicName, int]
 
 
@@ -77,16 +80,23 @@ class Replicas:
     # ---- following the metadata
 
     def reconcile(self, now: TimestampMs) -> None:
-        """Make this node's replicas what the image says: new ones, new reigns, new settings, deleted ones."""
+        """Make this node's replicas what the image says: new ones, new reigns, new settings, deleted ones.
+
+        Many at once are taken up by and by: until then they are not led here.
+        """
         self._next_take_up = None
         wanted: set[Key] = set()
+        taken_up = 0
         for topic in [*self._image.topics.values()]:
             config, min_isr = self._log_config(topic.name), self._min_isr(topic.name)
             for index, image in topic.partitions.items():
                 if self._node in image.replicas:
                     wanted.add((topic.name, index))
+                    if taken_up >= TAKE_UPS_A_STEP:
+                        self._next_take_up = now
+                        continue
                     try:
-                        self._take_up(topic, index, image, config, min_isr, now)
+                        taken_up += self._take_up(topic, index, image, config, min_isr, now)
                     except StorageError as error:
                         # The decision stands in the metadata log: the replica is taken up when the disk allows it.
                         self._fail((topic.name, index), error, now)
@@ -102,7 +112,8 @@ class Replicas:
 
     def _take_up(
         self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, min_isr: int, now: TimestampMs
-    ) -> None:
+    ) -> bool:
+        """Whether the replica leads or follows anew, or has another ISR."""
         partition = self.partitions.get((topic.name, index))
         if partition is not None and partition.topic_id != topic.id:
             self._give_up((topic.name, index), now)
@@ -113,9 +124,11 @@ class Replicas:
             partition.log.config = config
         partition.min_isr = min_isr
         before = partition.role, partition.leader_epoch
-        if partition.take_up(_reign(image), now):
-            self.partitions[topic.name, index] = partition
-            self._listener.on_role(partition, (partition.role, partition.leader_epoch) != before, now)
+        if not partition.take_up(_reign(image), now):
+            return False
+        self.partitions[topic.name, index] = partition
+        self._listener.on_role(partition, (partition.role, partition.leader_epoch) != before, now)
+        return True
 
     def _make(self, topic: TopicImage, index: int, config: LogConfig, min_isr: int, now: TimestampMs) -> Partition:
         log = self._logs.get_or_create(topic.name, index, topic.id, config, now)

@@ -1,0 +1,187 @@
+"""What every assignor owes, and what each of them promises besides."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from linearizability.workload.assignment import ASSIGNORS, round_robin, sticky
+from linearizability.workload.assignment.comparison import moved
+from linearizability.workload.assignment.range import assign as assign_ranges
+from linearizability.workload.assignment.subscription import Assignment, Group, Member
+from tests.workload.assignment.groups import TOPICS, claims, counts, groups, owning, with_members, without_member
+
+every_assignor = pytest.mark.parametrize("name", ASSIGNORS)
+balanced_assignor = pytest.mark.parametrize("assign", [round_robin.assign, sticky.assign])
+
+
+def imbalance(assignment: Assignment) -> int:
+    sizes = [len(partitions) for partitions in assignment.values()]
+    return max(sizes) - min(sizes)
+
+
+class TestEveryAssignor:
+    @every_assignor
+    @given(group=st.one_of(groups(), claims()))
+    def test_every_partition_of_a_wanted_topic_goes_to_exactly_one_subscriber(self, name: str, group: Group) -> None:
+        assignment = ASSIGNORS[name](group)
+        assert assignment.keys() == group.members.keys()
+        given = Counter(partition for partitions in assignment.values() for partition in partitions)
+        assert given == Counter(group.partitions())
+        for id, partitions in assignment.items():
+            assert {topic for topic, _ in partitions} <= group.members[id].topics
+
+    @every_assignor
+    @given(group=claims(), data=st.data())
+    def test_the_order_in_which_members_joined_is_no_matter(self, name: str, group: Group, data: st.DataObject) -> None:
+        shuffled = Group(
+            {id: group.members[id] for id in data.draw(st.permutations([*group.members]))}, group.partition_counts
+        )
+        assert ASSIGNORS[name](shuffled) == ASSIGNORS[name](group)
+
+    @every_assignor
+    def test_a_group_of_nobody(self, name: str) -> None:
+        assert ASSIGNORS[name](Group({}, {"orders": 3})) == {}
+
+    @every_assignor
+    def test_more_members_than_partitions_leave_some_without_work(self, name: str) -> None:
+        group = Group({id: Member(frozenset({"orders"})) for id in "abc"}, {"orders": 2})
+        assert sorted(map(len, ASSIGNORS[name](group).values())) == [0, 1, 1]
+
+    @balanced_assignor
+    @given(group=groups(same_topics=True))
+    def test_equal_subscriptions_are_balanced_within_one(self, assign, group: Group) -> None:
+        assert imbalance(assign(group)) <= 1
+
+
+class TestRange:
+    @given(group=groups())
+    def test_each_topic_is_cut_into_runs_of_nearly_one_length(self, group: Group) -> None:
+        assignment = assign_ranges(group)
+        for topic in group.topics():
+            runs = [[n for at, n in assignment[id] if at == topic] for id in group.subscribers(topic)]
+            assert [number for run in runs for number in run] == [*range(group.partition_counts[topic])]
+            assert {len(run) for run in runs} <= {len(runs[0]), len(runs[0]) - 1}
+
+    @given(group=groups(same_topics=True), count=st.integers(1, 9))
+    def test_equally_long_topics_are_co_partitioned(self, group: Group, count: int) -> None:
+        level = Group(group.members, dict.fromkeys(TOPICS, count))
+        for id, partitions in assign_ranges(level).items():
+            numbers = [
+                {n for at, n in partitions if at == topic} for topic in TOPICS if topic in group.members[id].topics
+            ]
+            assert all(each == numbers[0] for each in numbers)
+
+    def test_short_topics_pile_up_on_the_first_member(self) -> None:
+        topics = {f"topic-{number}": 1 for number in range(10)}
+        group = Group({id: Member(frozenset(topics)) for id in "ab"}, topics)
+        assert {id: len(each) for id, each in assign_ranges(group).items()} == {"a": 10, "b": 0}
+
+    def test_static_members_come_first_and_keep_their_place_under_a_new_member_id(self) -> None:
+        wanted = frozenset({"orders"})
+        before = Group({"x": Member(wanted, "2"), "a": Member(wanted), "z": Member(wanted, "1")}, {"orders": 3})
+        after = Group({"x": Member(wanted, "2"), "a": Member(wanted), "b": Member(wanted, "1")}, {"orders": 3})
+        assert assign_ranges(before) == {"z": [("orders", 0)], "x": [("orders", 1)], "a": [("orders", 2)]}
+        assert assign_ranges(after) == {"b": [("orders", 0)], "x": [("orders", 1)], "a": [("orders", 2)]}
+
+
+class TestRoundRobin:
+    def test_unequal_subscriptions_pile_up(self) -> None:
+        """Kafka's own example: C alone wants three of the partitions, and gets two of the others' besides."""
+        subscriptions = {"a": "x", "b": "xy", "c": "xyz"}
+        group = Group({id: Member(frozenset(wanted)) for id, wanted in subscriptions.items()}, {"x": 1, "y": 2, "z": 3})
+        assert round_robin.assign(group) == {
+            "a": [("x", 0)],
+            "b": [("y", 0)],
+            "c": [("y", 1), ("z", 0), ("z", 1), ("z", 2)],
+        }
+        assert sorted(map(len, sticky.assign(group).values())) == [1, 2, 3]
+
+
+def least_moves(group: Group) -> int:
+    """How many owned partitions must move so that equal subscribers are level: whoever has most may keep one more."""
+    everybody_has, have_one_more = divmod(len(group.partitions()), len(group.members))
+    owned = sorted((len(member.owned) for member in group.members.values()), reverse=True)
+    return sum(max(0, have - everybody_has - (place < have_one_more)) for place, have in enumerate(owned))
+
+
+class TestSticky:
+    @given(group=claims())
+    def test_what_is_level_stays_as_it_is(self, group: Group) -> None:
+        first = sticky.assign(group)
+        again = sticky.assign(owning(group, first))
+        assert {id: set(partitions) for id, partitions in again.items()} == {
+            id: set(each) for id, each in first.items()
+        }
+
+    @given(group=claims())
+    def test_no_single_move_makes_two_members_more_alike(self, group: Group) -> None:
+        assignment = sticky.assign(group)
+        for owner, partitions in assignment.items():
+            for topic, _ in partitions:
+                emptiest = min(len(assignment[id]) for id in group.subscribers(topic))
+                assert len(assignment[owner]) - emptiest <= 1
+
+    @given(group=groups(same_topics=True))
+    def test_who_joins_gets_a_share_and_nothing_else_moves(self, group: Group) -> None:
+        before = sticky.assign(group)
+        topics = next(iter(group.members.values())).topics
+        joined = with_members(owning(group, before), new=Member(topics))
+        after = sticky.assign(joined)
+        assert imbalance(after) <= 1
+        for id, partitions in before.items():
+            assert set(after[id]) <= set(partitions)
+        assert moved(before, after) == least_moves(joined) == len(after["new"])
+
+    @given(group=groups(same_topics=True), data=st.data())
+    def test_when_one_leaves_only_its_own_partitions_move(self, group: Group, data: st.DataObject) -> None:
+        assume(len(group.members) > 1)
+        before = sticky.assign(group)
+        gone = data.draw(st.sampled_from(sorted(group.members)))
+        after = sticky.assign(without_member(owning(group, before), gone))
+        assert imbalance(after) <= 1
+        assert moved(before, after) == 0
+
+    @given(group=groups(same_topics=True), more=counts)
+    def test_new_partitions_move_no_old_ones_that_need_not(self, group: Group, more: dict[str, int]) -> None:
+        before = sticky.assign(group)
+        grown = {topic: count + more[topic] for topic, count in group.partition_counts.items()}
+        after = sticky.assign(Group(owning(group, before).members, grown))
+        assert imbalance(after) <= 1
+        assert moved(before, after) == 0
+
+    @given(group=groups(same_topics=True), data=st.data())
+    def test_from_any_owners_no_more_moves_than_the_least(self, group: Group, data: st.DataObject) -> None:
+        any_owner = {id: [] for id in group.members}
+        for partition in group.partitions():
+            owner = data.draw(st.sampled_from([None, *sorted(group.members)]))
+            if owner is not None:
+                any_owner[owner].append(partition)
+        again = owning(group, any_owner)
+        after = sticky.assign(again)
+        assert imbalance(after) <= 1
+        assert moved(any_owner, after) == least_moves(again)
+
+    def test_the_later_generation_owns_and_equal_claims_own_nothing(self) -> None:
+        wanted = frozenset({"orders"})
+        first, second, third = ("orders", 0), ("orders", 1), ("orders", 2)
+        group = Group(
+            {
+                "late": Member(wanted, owned=frozenset({first, second}), generation=1),
+                "a": Member(wanted, owned=frozenset({first, third}), generation=2),
+                "b": Member(wanted, owned=frozenset({third}), generation=2),
+            },
+            {"orders": 3},
+        )
+        assert sticky.keep(group) == {"late": [second], "a": [first], "b": []}
+
+    def test_who_no_longer_wants_a_topic_gives_it_up(self) -> None:
+        owned = frozenset({("orders", 0), ("payments", 0)})
+        group = Group(
+            {"a": Member(frozenset({"orders"}), owned=owned), "b": Member(frozenset({"orders", "payments"}))},
+            {"orders": 1, "payments": 1},
+        )
+        assert sticky.assign(group) == {"a": [("orders", 0)], "b": [("payments", 0)]}

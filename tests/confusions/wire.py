@@ -1,0 +1,224 @@
+"""A wire between a client and a node on which a chosen request meets a chosen mishap: each confusion comes when it is
+called, not when the network happens to fail.
+
+The wire relays whole frames, and writes its own address over the node's wherever an answer names it, so that an unmodified
+client stays on it. Every frame but the unlucky ones passes as it is.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self
+
+from linearizability.targets import Node
+from reference.protocol.codec import decode_from
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_request, encode_response
+from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.schema import Message
+
+_SIZE = struct.Struct(">i")
+_PORT = struct.Struct(">i")
+_CORRELATION = struct.Struct(">i")
+
+
+class Mishap(Enum):
+    """What becomes of one request."""
+
+    LOST = "the connection ends before the node has read the request"
+    UNANSWERED = "the node does what was asked, and the connection ends before its answer is read"
+    REFUSED = "the node never sees it; an error is answered"
+    OVERTAKEN = "as REFUSED, but only when the next request of its kind is on the wire and reaches the node"
+
+
+def refused_produce(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    response = ProduceResponse()
+    for topic in request.topic_data:
+        answers = [
+            ProduceResponse.PartitionProduceResponse(index=each.index, error_code=error, base_offset=-1)
+            for each in topic.partition_data
+        ]
+        response.responses.append(
+            ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+    return response
+
+
+def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        answers = [
+            OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+            for each in topic.partitions
+        ]
+        response.topics.append(
+            OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
+    return response
+
+
+REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
+    ProduceRequest.KEY: refused_produce,
+    OffsetCommitRequest.KEY: refused_commit,
+}
+
+
+@dataclass
+class Fate:
+    """A mishap that waits for its request. `met` is set when the request has come."""
+
+    mishap: Mishap
+    error: ErrorCode = ErrorCode.NONE
+    met: threading.Event = field(default_factory=threading.Event)
+
+
+class Wire:
+    """Listens on the node's own address; `bootstrap` is what a client is given."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._listener = socket.create_server((node.host, 0))
+        self._port: int = self._listener.getsockname()[1]
+        self._fates: dict[int, deque[Fate]] = defaultdict(deque)
+        self._sockets: list[socket.socket] = []
+        self.bootstrap = f"{node.host}:{self._port}"
+        host = node.host.encode()
+        self._true_name = host + _PORT.pack(node.port)
+        self._our_name = host + _PORT.pack(self._port)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self._listener)
+        for each in self._sockets:
+            end(each)
+
+    def befall(self, request: type[Message], mishap: Mishap, error: ErrorCode = ErrorCode.NONE) -> Fate:
+        """The next request of this kind, not yet spoken for, meets the mishap."""
+        fate = Fate(mishap, error)
+        self._fates[request.KEY].append(fate)
+        return fate
+
+    def next_fate(self, key: int) -> Fate | None:
+        waiting = self._fates[key]
+        return waiting.popleft() if waiting else None
+
+    def rename(self, answer: bytes) -> bytes:
+        return answer.replace(self._true_name, self._our_name)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                node = socket.create_connection((self._node.host, self._node.port))
+                self._sockets += [client, node]
+                relay = Relay(self, client, node)
+                threading.Thread(target=relay.carry_requests, daemon=True).start()
+                threading.Thread(target=relay.carry_answers, daemon=True).start()
+
+
+class Relay:
+    """One connection of a client, and the one to the node that stands for it."""
+
+    def __init__(self, wire: Wire, client: socket.socket, node: socket.socket) -> None:
+        self._wire = wire
+        self._client = client
+        self._node = node
+        self._sending = threading.Lock()
+        self._unanswered: set[int] = set()
+        self._held: dict[int, bytes] = {}
+        """By API key: the refusal of a request that waits to be overtaken."""
+
+    def carry_requests(self) -> None:
+        while (frame := read_frame(self._client)) is not None:
+            key = int.from_bytes(frame[:2], "big")
+            fate = self._wire.next_fate(key)
+            if fate is not None:
+                relayed = self._meet(fate, key, frame)
+                fate.met.set()
+                if not relayed:
+                    continue
+            elif key in self._held:
+                self._answer(self._held.pop(key))
+            write(self._node, _SIZE.pack(len(frame)) + frame)
+        self._cut()
+
+    def carry_answers(self) -> None:
+        while (frame := read_frame(self._node)) is not None:
+            if _CORRELATION.unpack_from(frame)[0] in self._unanswered:
+                break
+            answer = self._wire.rename(frame)
+            self._answer(_SIZE.pack(len(answer)) + answer)
+        self._cut()
+
+    def _meet(self, fate: Fate, key: int, frame: bytes) -> bool:
+        """Whether the node gets the request all the same."""
+        match fate.mishap:
+            case Mishap.LOST:
+                self._cut()
+            case Mishap.UNANSWERED:
+                self._unanswered.add(decode_request(frame)[0].correlation_id)
+                return True
+            case Mishap.REFUSED:
+                self._answer(refusal(frame, fate.error))
+            case Mishap.OVERTAKEN:
+                self._held[key] = refusal(frame, fate.error)
+        return False
+
+    def _answer(self, data: bytes) -> None:
+        with self._sending:
+            write(self._client, data)
+
+    def _cut(self) -> None:
+        end(self._client)
+        end(self._node)
+
+
+def refusal(frame: bytes, error: ErrorCode) -> bytes:
+    """The answer that refuses everything that the request asks."""
+    header, form, view, position = decode_request(frame)
+    key, version = header.request_api_key, header.request_api_version
+    request, _ = decode_from(form.request, version, view, position)
+    parts = encode_response(key, version, header.correlation_id, REFUSALS[key](request, error))
+    return b"".join(bytes(part) for part in parts)  # pyright: ignore[reportArgumentType]  # no slices of files
+
+
+def read_frame(connection: socket.socket) -> bytes | None:
+    """A frame without its size; None where the connection has ended."""
+    size = read_exactly(connection, _SIZE.size)
+    return None if size is None else read_exactly(connection, _SIZE.unpack(size)[0])
+
+
+def read_exactly(connection: socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        try:
+            part = connection.recv(count - len(data))
+        except OSError:
+            return None
+        if not part:
+            return None
+        data += part
+    return bytes(data)
+
+
+def write(connection: socket.socket, data: bytes) -> None:
+    """To one who may have gone; who reads from it finds out."""
+    with suppress(OSError):
+        connection.sendall(data)
+
+
+def end(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

@@ -25,7 +25,6 @@ from uuid import UUID
 from reference.controller import topics as topic_plans
 from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint, MetadataImage
-from reference.controller.image_records import image_records
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
 from reference.node import metadata
@@ -40,8 +39,10 @@ from reference.node.forwarding import Forwarding
 from reference.node.groups import Groups
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.membership import Membership, State
+from reference.node.metadata_snapshots import MetadataSnapshots
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
+from reference.node.producer_ids import ProducerIds
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
@@ -57,16 +58,14 @@ from reference.node.write_markers import AwaitedMarkers
 from reference.protocol.codec import CodecError, Part, decode_from
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.frames import UnknownVersion, decode_request, encode_response
-from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from reference.protocol.primitives import Buffer, Epoch, NodeId, ProducerId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import Buffer, Epoch, NodeId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.reign import Peer, TruncationRule
 from reference.storage.disk import Disk
-from reference.storage.errors import StorageError
 from reference.storage.log_manager import LogManager
 
 MAX_HELD = 10_000
@@ -157,8 +156,7 @@ class Node:
         self._effects: list[Effect] = []
         self._clients: dict[ConnectionId, Client] = {}
         self._held: list[tuple[ConnectionId, bytes]] = []
-        self._producer_ids = range(0)
-        self._is_asking_for_ids = False
+        self.producer_ids = ProducerIds(self)
         self._is_pumping = False
         self._has_begun_to_serve = False
         """Whether the replicas are what the metadata say, and requests are not held any more."""
@@ -185,14 +183,11 @@ class Node:
         )  # fmt: skip
         lag_max_ms = integer("replica.lag.time.max.ms")
         self.replication = Replication(identity.node, self.partitions, self, fetching, lag_max_ms, now)
-        self._metadata_log = self.logs.metadata_log(now)
-        self._snapshot_bytes = integer("metadata.log.max.record.bytes.between.snapshots")
-        self._snapshot_interval_ms = integer("metadata.log.max.snapshot.interval.ms")
-        self._snapshot_at = self._metadata_log.size_bytes, now
-        """How large the metadata log was at the last snapshot, or at the start, and when that was."""
+        metadata_log = self.logs.metadata_log(now)
+        self._snapshots = MetadataSnapshots(self, metadata_log, now)
         self.quorum = Quorum(
             identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), disk,
-            self._metadata_log, chance, now, directory=identity.directory_id, say=log, trace=tracer,
+            metadata_log, chance, now, directory=identity.directory_id, say=log, trace=tracer,
         )  # fmt: skip
         self.controller = Controller(
             self.quorum,
@@ -427,7 +422,7 @@ class Node:
             if self.is_serving and self._has_begun_to_serve:
                 self.replicas.reconcile(now)
                 self.groups.topics_changed(changes, now)
-        self._write_snapshot_if_due(now)
+        self._snapshots.write_if_due(now)
 
     def _let_go_of_former_lives(self, lives: Mapping[NodeId, int], now: TimestampMs) -> None:
         """A broker that registered anew is another process: what its former life was asked will not be answered.
@@ -443,17 +438,6 @@ class Node:
     def _hang_up(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
         self._emit(HangUp(peer, lane))
         self.peers.unreachable(peer, lane, now)
-
-    def _write_snapshot_if_due(self, now: TimestampMs) -> None:
-        """Keep what the metadata amount to once enough was written or enough time is over, so that the log may be cut."""
-        size, (size_then, then) = self._metadata_log.size_bytes, self._snapshot_at
-        is_old = 0 < self._snapshot_interval_ms <= now - then
-        if is_old or size - size_then >= self._snapshot_bytes:
-            self._snapshot_at = size, now
-            try:
-                self.quorum.write_snapshot(self.image.end_offset, image_records(self.image), now)
-            except StorageError as error:
-                self.storage_failed("metadata snapshot", error)
 
     @property
     def is_serving(self) -> bool:
@@ -694,30 +678,6 @@ class Node:
         self.ask_controller(
             "topics", CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_TIMEOUT_MS), answered, now
         )
-
-    def next_producer_id(self, now: TimestampMs) -> ProducerId:
-        """A producer id that no session of this cluster had before (IDM-01).
-
-        Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS while a block is asked for: the client comes again.
-        """
-        if not self._producer_ids:
-            self._ask_for_producer_ids(now)
-        if not self._producer_ids:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
-        return id
-
-    def _ask_for_producer_ids(self, now: TimestampMs) -> None:
-        def answered(answer: Message | None, then: TimestampMs) -> None:
-            self._is_asking_for_ids = False
-            if isinstance(answer, AllocateProducerIdsResponse) and answer.error_code == ErrorCode.NONE:
-                first = answer.producer_id_start
-                self._producer_ids = range(first, first + answer.producer_id_len)
-
-        if not self._is_asking_for_ids:
-            self._is_asking_for_ids = True
-            body = AllocateProducerIdsRequest(broker_id=self.id, broker_epoch=self.broker_epoch)
-            self.ask_controller("producer-ids", body, answered, now)
 
 
 NOWHERE: Address = ("127.0.0.1", 1)

@@ -26,7 +26,7 @@ def init_producer_id(
     if body.transactional_id is not None:
         return transaction_requests.init_producer_id(node, request, body, now)
     try:
-        return InitProducerIdResponse(producer_id=node.next_producer_id(now), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=node.producer_ids.next(now), producer_epoch=0)
     except KafkaError as error:
         refused.error_code = error.code
         return refused

@@ -54,7 +54,7 @@ class Transactions:
 
     def _new_coordinator(self, index: int, epoch: Epoch) -> TransactionCoordinator:
         return TransactionCoordinator(
-            index, epoch, self.settings, self.version, self._node.next_producer_id, self._trace
+            index, epoch, self.settings, self.version, self._node.producer_ids.next, self._trace
         )
 
     def version(self) -> int:

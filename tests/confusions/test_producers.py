@@ -38,9 +38,9 @@ def test_a_new_session_is_not_deduplicated(applications: Applications, topic: st
     died = transactional(applications, other)
     died.produce(other, "paid")
     assert died.flush(PATIENCE_S) == 0
-    transactional_again = transactional(applications, other)
-    transactional_again.produce(other, "paid")
-    transactional_again.commit_transaction(PATIENCE_S)
+    again = transactional(applications, other)
+    again.produce(other, "paid")
+    again.commit_transaction(PATIENCE_S)
     assert applications.read_all(other) == ["paid"]
     with pytest.raises(KafkaException, match=r"[Ff]enced"):
         died.commit_transaction(PATIENCE_S)

@@ -131,13 +131,13 @@ def existing_topic_created(original: Any, *arguments: Any) -> Any:
 
 @mutant(
     "producer-id-twice",
-    "reference.node.node:Node.next_producer_id",
+    "reference.node.producer_ids:ProducerIds.next",
     "Producer ids are given out again after a restart: their block is not written to the metadata log.",
     caught_by=(),
     fuzz=True,
 )
-def producer_id_twice(original: Any, node: Any, now: int) -> int:
-    if not node._producer_ids:
-        node._producer_ids = range(node.image.next_producer_id, node.image.next_producer_id + 1000)
-    id, node._producer_ids = node._producer_ids[0], node._producer_ids[1:]
-    return id
+def producer_id_twice(original: Any, ids: Any, now: int) -> int:
+    if not ids._block:
+        first = ids._node.image.next_producer_id
+        ids._block = range(first, first + 1000)
+    return original(ids, now)

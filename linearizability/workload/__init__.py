@@ -5,5 +5,6 @@
 - `exact_producer`, `producer`, `consumer`   what it does, by the raw wire or by librdkafka
 - `outcomes`  which errors prove that nothing happened
 - `drain`     the final read of whole partitions, after healing
+- `assignment`, `partitioning`, `batching`   the rules of Kafka's own clients, pure: who reads what, where a record goes, and when
 - `cluster`   topics made, leaders and in-sync replicas seen, through the raw wire
 """

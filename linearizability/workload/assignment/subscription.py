@@ -63,5 +63,5 @@ class Group:
         return [(topic, number) for topic in self.topics() for number in range(self.partition_counts[topic])]
 
     def nobody_has_anything(self) -> Assignment:
-        """The assignment to begin with."""
-        return {id: [] for id in self.members}
+        """The assignment to begin with, its members in order."""
+        return {id: [] for id in self.in_order()}

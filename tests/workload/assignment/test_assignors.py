@@ -42,6 +42,19 @@ class TestEveryAssignor:
         )
         assert ASSIGNORS[name](shuffled) == ASSIGNORS[name](group)
 
+    def test_of_two_equally_full_members_the_first_in_order_gives_whoever_joined_first(self) -> None:
+        wanted = frozenset({"orders"})
+        full = {
+            "a": Member(wanted, owned=frozenset({("orders", 0), ("orders", 1)}), generation=1),
+            "b": Member(wanted, owned=frozenset({("orders", 2), ("orders", 3)}), generation=1),
+        }
+        new = {"c": Member(wanted)}
+        one, other = (
+            Group(members, {"orders": 4}) for members in ({**full, **new}, {**new, **dict(reversed(full.items()))})
+        )
+        assert sticky.assign(one) == sticky.assign(other)
+        assert sticky.assign(one)["c"] == [("orders", 1)]
+
     @every_assignor
     def test_a_group_of_nobody(self, name: str) -> None:
         assert ASSIGNORS[name](Group({}, {"orders": 3})) == {}
@@ -177,6 +190,11 @@ class TestSticky:
             {"orders": 3},
         )
         assert sticky.keep(group) == {"late": [second], "a": [first], "b": []}
+
+    def test_what_few_want_is_given_out_first_so_that_what_all_want_is_left_for_the_choosy(self) -> None:
+        subscriptions = {"a": "wyz", "b": "yz", "c": "wyz", "d": "y"}
+        group = Group({id: Member(frozenset(wanted)) for id, wanted in subscriptions.items()}, {"w": 1, "y": 1, "z": 2})
+        assert sticky.assign(group) == {"a": [("w", 0)], "b": [("z", 0)], "c": [("z", 1)], "d": [("y", 0)]}
 
     def test_who_no_longer_wants_a_topic_gives_it_up(self) -> None:
         owned = frozenset({("orders", 0), ("payments", 0)})

@@ -11,6 +11,8 @@ from reference.protocol.messages.delete_records import DeleteRecordsRequest
 
 CLEANS_OFTEN = {"log.cleaner.backoff.ms": "100"}
 """The broker looks for logs to compact so often; its default is 15 s."""
+REMEMBERS_PRODUCERS = {"producer.id.expiration.ms": "86400000"}
+"""Not the seconds after which another requirement wants its producers forgotten."""
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.ms": str(MINUTE_MS)}
 """Whatever is dirty is compacted; a record more than a minute younger than the segment's first begins a new segment."""
 STEP_MS = 2 * MINUTE_MS
@@ -329,7 +331,7 @@ def markers(broker: Broker, topic: Topic) -> list[int]:
     "again, and the next one fits, also after a restart.",
     accepted="the batch that was compacted away is answered with its old offset and appended no second time, before and after "
     "a restart in good order; the batch that follows it is taken, one that does not is refused",
-    configs=CLEANS_OFTEN,
+    configs={**CLEANS_OFTEN, **REMEMBERS_PRODUCERS},
     hooks=("restart",),
     deadline_s=120,
 )

@@ -28,13 +28,13 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"two members of the group held the partition in generation {generation[index]}"
         return -1, member[index], operation[[index, index + 1]], text
 
-    yield from found(RULE.id, partition, wrong, witness)
+    yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"))
 
 
 RULE = Rule(
     id="two-owners",
     definition="In one generation of a group two members owned the partition, or had commits for it accepted.",
-    promise="Always a violation.",
+    promise="Violation, unless the contract permits loss: a coordinator that forgot a generation gives it out again.",
     source="Kafka documentation, consumer groups; requirement HIS-11",
     needs="assignments or commits with group, generation and member",
     cost="one sort of the claims",

@@ -45,7 +45,7 @@ def fuzz(
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
     mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
     until_found: Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")] = False,
-    workload: Annotated[str, typer.Option(help="What clients do: records, or transactions too.")] = "records",
+    workload: Annotated[str, typer.Option(help="What clients do: records, transactions or groups too.")] = "records",
     by_history: Annotated[
         bool, typer.Option("--by-history", help="Look into no node: clients' histories alone convict.")
     ] = False,

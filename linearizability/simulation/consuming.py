@@ -86,7 +86,8 @@ class SimulatedConsumer(SimulatedClient):
         self.drains = drains
         self.places: dict[Key, Place] = {key: Place() for key in cluster.partitions()}
         self.consumed = 0
-        self._poll: int | None = None
+        self._operation: int | None = None
+        """The operation of the history whose answer is awaited."""
         self._asking: Line | None = None
         """Where the question is that waits."""
         self._drain_operations: dict[Key, int] = {}
@@ -117,9 +118,9 @@ class SimulatedConsumer(SimulatedClient):
         self._sessions.pop(line.node, None)
         if self._asking is line:
             self._asking = None
-            if self._poll is not None:
-                self.notebook.info(self._poll, "connection lost")
-                self._poll = None
+            if self._operation is not None:
+                self.notebook.info(self._operation, "connection lost")
+                self._operation = None
 
     def on_metadata(self) -> None:
         self._sources = {}
@@ -140,6 +141,9 @@ class SimulatedConsumer(SimulatedClient):
         if self.drains and all(place.is_known() and place.position >= place.end for place in self.places.values()):
             self._drained()
             return
+        self._read_on()
+
+    def _read_on(self) -> None:
         found = self._next_leader()
         if found is None:
             self._later()
@@ -272,14 +276,14 @@ class SimulatedConsumer(SimulatedClient):
             session_epoch=session.epoch if session is not None else -1,
             topics=[*topics.values()],
         )
-        self._poll = self.notebook.invoke("poll", [poll()])
+        self._operation = self.notebook.invoke("poll", [poll()])
         self._asking = line
         context = line.node, session
         self.ask(FETCH, plan.version, body, self._on_fetched, context, plan.max_wait_ms + REQUEST_TIMEOUT_MS, line)
 
     def _on_fetched(self, body: FetchResponse, context: tuple[int, Session | None]) -> None:
         node, session = context
-        operation, self._poll, self._asking = self._poll, None, None
+        operation, self._operation, self._asking = self._operation, None, None
         assert operation is not None
         self.count("Fetch", body.error_code)
         if body.error_code != ErrorCode.NONE:

@@ -19,12 +19,21 @@ from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
 from linearizability.simulation.consuming import SimulatedConsumer
+from linearizability.simulation.grouping import SimulatedMember, unsettled
 from linearizability.simulation.machine import EPOCH_MS, PORTS, Machine, host_of
 from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
-from linearizability.simulation.schedule import Administrator, Client, Consumer, Producer, Schedule, Transactor
+from linearizability.simulation.schedule import (
+    Administrator,
+    Client,
+    Consumer,
+    Member,
+    Producer,
+    Schedule,
+    Transactor,
+)
 from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
@@ -36,6 +45,8 @@ TRANSACTIONAL_REST_BOUND_MS = 45_000
 """A broker that asks a coordinator which has lost power waits for its answer as long as a request may take: 30 s."""
 DRAIN_BOUND_MS = 60_000
 STOP_BOUND_MS = 10_000
+GROUPS_BOUND_MS = 20_000
+"""Once the other clients rest, every group is stable and has read everything within this time."""
 TRANSACTIONS = ("__transaction_state", 0)
 """Where the transactions' coordinator writes down what it has decided. Once its records may be gone, it may promise nothing."""
 STABLE_BOUND_MS = 15_000
@@ -174,7 +185,10 @@ class Cluster:
         world.run(max(world.now_us, self.heals_at_us))
         faults.heal_all(self)
         world.trace.note("healed")
-        self._rest(self.clients, TRANSACTIONAL_REST_BOUND_MS if self.schedule.transacts else REST_BOUND_MS)
+        members = [client for client in self.clients if isinstance(client, SimulatedMember)]
+        others = [client for client in self.clients if not isinstance(client, SimulatedMember)]
+        self._rest(others, TRANSACTIONAL_REST_BOUND_MS if self.schedule.transacts else REST_BOUND_MS)
+        self._settle_groups(members)
         if self.operator is not None:
             self.operator.finish()
         self._wait_for_stable_ends()
@@ -217,6 +231,8 @@ class Cluster:
                 return SimulatedProducer(self, notebook.process, notebook, plan)
             case Consumer():
                 return SimulatedConsumer(self, notebook.process, notebook, plan)
+            case Member():
+                return SimulatedMember(self, notebook.process, notebook, plan)
             case Transactor():
                 return SimulatedTransactor(self, notebook.process, notebook, plan)
             case Administrator():
@@ -238,6 +254,16 @@ class Cluster:
         if busy:
             text = f"{', '.join(busy)} did not come to rest within {bound_ms} ms after everything was healed"
             raise Violation("no-progress", text)
+
+    def _settle_groups(self, members: list[SimulatedMember]) -> None:
+        """All is healed: each group becomes stable and reads every partition to its end; then all leave. Errors: Violation."""
+        bound_us = self.world.now_us + GROUPS_BOUND_MS * MICROSECONDS_A_MS
+        self.world.run(bound_us, lambda: not unsettled(self, members))
+        if reason := unsettled(self, members):
+            raise Violation("group-not-settled", f"{GROUPS_BOUND_MS} ms after everything was healed: {reason}")
+        for member in members:
+            member.retire()
+        self._rest([*members], REST_BOUND_MS)
 
     def _wait_for_stable_ends(self) -> None:
         """No transaction hangs: once all are at rest, last stable offsets reach the high watermarks. Errors: Violation."""

@@ -56,6 +56,7 @@ PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "50",
+    "group.min.session.timeout.ms": "100",
     "auto.create.topics.enable": "false",
 }
 """The configuration of simulated nodes, below that of the schedule."""

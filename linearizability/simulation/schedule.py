@@ -53,6 +53,9 @@ STEPS = (
 METADATA_TOPIC = "__cluster_metadata"
 """As the topic of a fault that waits for a step: the step is the metadata quorum's."""
 
+GROUPS_TOPIC = "__consumer_offsets"
+"""Whose only partition is led by the coordinator of all groups."""
+
 CLIENTS = -1
 """Where clients are, in the geography of nodes."""
 
@@ -129,7 +132,21 @@ class Transactor(Value):
     """transaction.version as the client speaks it (KIP-890)."""
 
 
-Client = Annotated[Producer | Consumer | Administrator | Transactor, Field(discriminator="kind")]
+class Member(Value):
+    """A consumer of a group (classic protocol) that commits what it has processed, and now and then meets with a misfortune."""
+
+    kind: Literal["member"] = "member"
+    group: str = "readers"
+    session_timeout_ms: int = Field(default=500, ge=100, le=60_000)
+    rebalance_timeout_ms: int = Field(default=700, ge=1, le=60_000)
+    pause_ms: int = Field(default=20, ge=1, le=10_000)
+    """How long it processes what a poll gave."""
+    misfortunes_percent: int = Field(default=5, ge=0, le=100)
+    """How often, after a poll, it dies, leaves, or stands still for longer than its session."""
+    max_bytes: int = Field(default=2_000, ge=1, le=1 << 26)
+
+
+Client = Annotated[Producer | Consumer | Administrator | Transactor | Member, Field(discriminator="kind")]
 
 
 class Fault(Value):
@@ -147,9 +164,9 @@ class Fault(Value):
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The node that is struck, by its id."""
-    role: Literal["", "controller", "leader", "actor", "other"] = ""
-    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. The actor is who
-    made the step that the fault waited for, the other is the second node that the step names."""
+    role: Literal["", "controller", "leader", "coordinator", "actor", "other"] = ""
+    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. The coordinator is the
+    groups'. The actor is who made the step that the fault waited for, the other is the second node that the step names."""
     topic: str = ""
     """With `partition`: whose leader, whose replicas, whose settings are meant."""
     partition: int = Field(default=0, ge=0)
@@ -223,6 +240,11 @@ class Schedule(Value):
         return any(client.kind == "transactor" for client in self.clients)
 
     @property
+    def has_groups(self) -> bool:
+        """Whether some client is a member of a group."""
+        return any(client.kind == "member" for client in self.clients)
+
+    @property
     def retains(self) -> bool:
         """Whether some topic may drop old records."""
         return any(topic.retains for topic in self.topics)
@@ -230,7 +252,8 @@ class Schedule(Value):
     @property
     def always_flushed(self) -> bool:
         """Whether every append of every topic is fsynced before it is acknowledged; the coordinators' topics are not."""
-        return not self.transacts and all(topic.configs.get("flush.messages") == "1" for topic in self.topics)
+        coordinates = self.transacts or self.has_groups
+        return not coordinates and all(topic.configs.get("flush.messages") == "1" for topic in self.topics)
 
     def contract(self, client: Client | None = None) -> Contract:
         """What a client of this schedule may rely on.

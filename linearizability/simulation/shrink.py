@@ -105,6 +105,8 @@ def _simpler_client(client: Any) -> Iterator[dict[str, Any]]:
         yield {"topics": client.topics - 1}
     elif client.kind == "consumer" and client.sessions:
         yield {"sessions": False}
+    elif client.kind == "member" and client.misfortunes_percent:
+        yield {"misfortunes_percent": 0}
 
 
 def _simpler_fault(fault: Fault) -> Iterator[dict[str, Any]]:

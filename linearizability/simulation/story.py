@@ -35,6 +35,7 @@ def _fault(fault: Fault) -> str:
     aims = {
         "controller": "the active controller",
         "leader": f"the leader of {partition}",
+        "coordinator": "the groups' coordinator",
         "actor": "who makes that step",
         "other": "the other node of that step",
         "": f"node {fault.node}" if fault.node else partition,

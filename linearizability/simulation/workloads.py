@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from linearizability.simulation.choices import Choices
-from linearizability.simulation.schedule import Client, Consumer, Fault, Producer, Schedule, Topic, Transactor
+from linearizability.simulation.schedule import Client, Consumer, Fault, Member, Producer, Schedule, Topic, Transactor
 
-WORKLOADS = ("records", "transactions")
-"""What the clients of a life do besides producing and consuming single records, which is the first."""
+WORKLOADS = ("records", "transactions", "groups")
+"""What the clients of a life do besides producing and consuming single records, which is the first: see `with_workload`."""
 
 
 def topic(choices: Choices, index: int, flushed: bool) -> Topic:
@@ -63,6 +63,8 @@ def with_workload(choices: Choices, schedule: Schedule, workload: str) -> Schedu
     match workload:
         case "transactions":
             return _with_transactions(choices, schedule)
+        case "groups":
+            return _with_groups(choices, schedule)
         case _:
             return schedule
 
@@ -92,8 +94,48 @@ def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
     return schedule.model_copy(update={"clients": tuple(clients), "faults": _bearable(schedule)})
 
 
+def _with_groups(choices: Choices, schedule: Schedule) -> Schedule:
+    """Members of a group or two instead of most consumers, and what befalls the groups' coordinator."""
+    clients = [client for client in schedule.clients if isinstance(client, Producer)]
+    members = [
+        _member(choices, group) for group in ("readers", "auditors")[: choices.one_of((1, 1, 2))] for _ in range(3)
+    ]
+    kept = members[: len(members) - choices.integer(0, 1)] + [_member(choices, "readers")] * choices.integer(0, 1)
+    faults = [*_bearable(schedule), *(_at_coordinator(choices, schedule) for _ in range(choices.integer(0, 2)))]
+    changed = {"clients": (*clients, *kept), "faults": tuple(sorted(faults, key=lambda fault: fault.at_ms))}
+    return schedule.model_copy(update=changed)
+
+
+def _member(choices: Choices, group: str) -> Member:
+    session_timeout_ms = choices.one_of((400, 200, 800))
+    return Member(
+        group=group,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=choices.one_of((500, 250, 900)),
+        pause_ms=choices.one_of((15, 4, 60)),
+        misfortunes_percent=choices.one_of((4, 0, 12)),
+        max_bytes=choices.one_of((2_000, 300, 1 << 16)),
+    )
+
+
+def _at_coordinator(choices: Choices, schedule: Schedule) -> Fault:
+    """A misfortune of whoever coordinates the groups at that moment."""
+    alone = schedule.nodes == 1
+    kinds = (
+        ("crash", "stop", "pause") if alone else ("crash", "cut", "pause", "isolate", "cut-in", "power-loss", "stop")
+    )
+    return Fault(
+        at_ms=choices.integer(schedule.duration_ms // 4, schedule.duration_ms),
+        kind=choices.one_of(kinds),
+        node=schedule.node_ids[0],
+        role="" if alone else "coordinator",
+        for_ms=choices.one_of((300, 50, 1_200)),
+    )
+
+
 def _bearable(schedule: Schedule) -> tuple[Fault, ...]:
-    """A node alone that loses power may forget markers, and with them which transactions were aborted: it is killed instead."""
+    """A node alone that loses power may forget what its coordinators wrote down, and with markers which transactions were
+    aborted, with groups which generations there were: it is killed instead."""
     if schedule.nodes > 1:
         return schedule.faults
     return tuple(

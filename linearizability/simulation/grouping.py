@@ -1,0 +1,422 @@
+"""A consumer of a group, in the classic protocol: joins, is given partitions, resumes where the group has committed, reads,
+processes, commits. Now and then it dies, leaves, or stands still for longer than its session lasts, and comes back.
+
+It is an eager one: who joins again gives up its partitions before. One request is under way at a time. A step that fails in
+a way that passes is taken again; a coordinator that is none any more is looked for; who is no member any more joins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from linearizability.history.operations import commit, committed
+from linearizability.simulation.client import STALE, Key, error_name
+from linearizability.simulation.consuming import Place, SimulatedConsumer, name_of
+from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.schedule import Consumer, Member
+from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+from reference.protocol.codec import decode_from, encode
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 10, 11, 12, 13, 14
+VERSIONS = {
+    OFFSET_COMMIT: 8, OFFSET_FETCH: 8, FIND_COORDINATOR: 4, JOIN_GROUP: 9, HEARTBEAT: 4, LEAVE_GROUP: 5, SYNC_GROUP: 5,
+}  # fmt: skip
+GROUP_KEY = 0
+PROTOCOL_TYPE, PROTOCOL, PROTOCOL_VERSION = "consumer", "dealt", 1
+HEARTBEATS_A_SESSION = 4
+
+LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+PASSING = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT}) | STALE | LOOK_AGAIN
+"""Errors after which the same step is taken again."""
+JOIN_AGAIN = frozenset(
+    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED}
+)  # fmt: skip
+"""Errors after which the member joins again; an unknown one as somebody new."""
+NOTHING_WAS_WRITTEN = JOIN_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""Errors of a commit that certainly has not taken effect and never will."""
+
+Position = tuple[int, int]
+"""An offset, and the leader epoch of the record before it (KIP-320)."""
+
+
+def dealt(members: Sequence[str], partitions: Sequence[Key]) -> dict[str, list[Key]]:
+    """The partitions dealt out one by one to the members, both in order of their names."""
+    ordered = sorted(members)
+    return {member: sorted(partitions)[number :: len(ordered)] for number, member in enumerate(ordered)}
+
+
+def _versioned(message: Any) -> bytes:
+    return PROTOCOL_VERSION.to_bytes(2, "big") + encode(message, PROTOCOL_VERSION)
+
+
+def encode_assignment(keys: Sequence[Key]) -> bytes:
+    parts = [ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=[index]) for name, index in keys]
+    return _versioned(ConsumerProtocolAssignment(assigned_partitions=parts))
+
+
+def _named(positions: Mapping[Key, Position]) -> dict[str | int, int]:
+    return {name_of(key): offset for key, (offset, _) in positions.items()}
+
+
+def decode_assignment(data: bytes) -> list[Key]:
+    """What the leader gave; nothing where it left the member out."""
+    if not data:
+        return []
+    said, _ = decode_from(ConsumerProtocolAssignment, PROTOCOL_VERSION, memoryview(data), 2)
+    return [(each.topic, index) for each in said.assigned_partitions for index in each.partitions]
+
+
+class SimulatedMember(SimulatedConsumer):
+    """One member of a group."""
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Member) -> None:
+        reader = Consumer(max_wait_ms=plan.session_timeout_ms // HEARTBEATS_A_SESSION, max_bytes=plan.max_bytes)
+        super().__init__(cluster, number, notebook, reader)
+        self.member = plan
+        self.generation = -1
+        self.is_settled = False
+        """Whether it holds an assignment and knows where to resume."""
+        self._member_id = ""
+        self._followers: list[str] = []
+        """As leader of a generation: all its members."""
+        self._is_synced = False
+        self._processed: dict[Key, Position] = {}
+        self._committed: dict[Key, Position] = {}
+        self._coordinator = -1
+        self._heard_us = 0
+        self._is_pausing = False
+        self._is_leaving = False
+        self._is_retiring = False
+        self.places = {}
+
+    def start(self) -> None:
+        self._connect()
+
+    def retire(self) -> None:
+        """Ask once more for what is committed, leave, and come to rest."""
+        self._is_retiring = True
+        self.is_settled = False
+        self._go_on()
+
+    @property
+    def has_committed_all(self) -> bool:
+        """Whether all that was read is processed and committed."""
+        return self._positions() == self._committed
+
+    # ---- steps
+
+    def _go_on(self) -> None:
+        if self.is_ready and not self.in_flight and not self.finished and not self._is_pausing and self.leaders:
+            self._next_step()()
+
+    def _next_step(self) -> Callable[[], None]:
+        """What is due: to be a member, to know where to resume, to be heard of, to process, to commit, to read."""
+        beat_us = self.member.session_timeout_ms * MICROSECONDS_A_MS // HEARTBEATS_A_SESSION
+        due = (
+            (self._coordinator < 0, self._find),
+            (self._is_leaving, self._leave),
+            (self._is_retiring and not self.is_settled, self._ask_committed),
+            (self._is_retiring, self._begin_to_leave),
+            (self.generation < 0, self._join),
+            (not self._is_synced, self._sync),
+            (not self.is_settled, self._ask_committed),
+            (self.world.now_us - self._heard_us >= beat_us, self._beat),
+            (self._positions() != self._processed, self._process),
+            (self._processed != self._committed, self._commit),
+            (not self.places, self._idle),
+        )
+        return next((step for is_due, step in due if is_due), self._read_on)
+
+    def _pause(self, pause_ms: int = BACKOFF_MS) -> None:
+        self._is_pausing = True
+        self.world.after(pause_ms * MICROSECONDS_A_MS, self._woken)
+
+    def _woken(self) -> None:
+        self._is_pausing = False
+        self._go_on()
+
+    def _idle(self) -> None:
+        self._pause(self.member.session_timeout_ms // HEARTBEATS_A_SESSION)
+
+    def _positions(self) -> dict[Key, Position]:
+        return {key: (place.position, place.last_epoch) for key, place in self.places.items() if place.is_known()}
+
+    # ---- the coordinator
+
+    def _tell_coordinator(self, key: int, body: Any, answered: Callable[..., None], patience_ms: int = 0) -> None:
+        line = self.line_to(self._coordinator)
+        if line is None:
+            self._pause()
+            return
+        self._asking = line
+        self.ask(key, VERSIONS[key], body, self._answered, answered, REQUEST_TIMEOUT_MS + patience_ms, line)
+
+    def _answered(self, body: Any, answered: Callable[..., None]) -> None:
+        self._asking = None
+        answered(body)
+        self._go_on()
+
+    def on_lost(self, line: Line) -> None:
+        super().on_lost(line)
+        if line.node == self._coordinator:
+            self._coordinator = -1
+
+    def _judge(self, api: str, code: int) -> bool:
+        """Whether a step went well; what is to be done where it did not. Errors: Violation."""
+        self.count(api, code)
+        if code == ErrorCode.NONE:
+            return True
+        if code in LOOK_AGAIN:
+            self._coordinator = -1
+        if code in STALE:
+            self.refresh_soon()
+        if code in PASSING:
+            self._pause()
+        elif code in JOIN_AGAIN:
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self._member_id = ""
+            self._give_up_partitions()
+        else:
+            raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
+        return False
+
+    def _find(self) -> None:
+        body = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self.member.group])
+        self._asking = self.home
+        self.ask(FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], body, self._answered, self._found)
+
+    def _found(self, body: FindCoordinatorResponse) -> None:
+        answer = body.coordinators[0]
+        if self._judge("FindCoordinator", answer.error_code):
+            self._coordinator = answer.node_id
+
+    # ---- membership
+
+    def _join(self) -> None:
+        topics = [topic.name for topic in self.cluster.schedule.topics]
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(
+            name=PROTOCOL, metadata=_versioned(ConsumerProtocolSubscription(topics=topics))
+        )
+        body = JoinGroupRequest(
+            group_id=self.member.group, session_timeout_ms=self.member.session_timeout_ms,
+            rebalance_timeout_ms=self.member.rebalance_timeout_ms, member_id=self._member_id,
+            protocol_type=PROTOCOL_TYPE, protocols=[protocol],
+        )  # fmt: skip
+        self._tell_coordinator(JOIN_GROUP, body, self._joined, self.member.rebalance_timeout_ms)
+
+    def _joined(self, body: JoinGroupResponse) -> None:
+        if body.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = body.member_id
+        if self._judge("JoinGroup", body.error_code):
+            self._member_id, self.generation = body.member_id, body.generation_id
+            self._followers = [each.member_id for each in body.members] if body.leader == body.member_id else []
+            self._heard_us = self.world.now_us
+
+    def _sync(self) -> None:
+        shares = dealt(self._followers, self.cluster.partitions()) if self._followers else {}
+        body = SyncGroupRequest(
+            group_id=self.member.group, generation_id=self.generation, member_id=self._member_id,
+            protocol_type=PROTOCOL_TYPE, protocol_name=PROTOCOL,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(keys))
+                for member, keys in shares.items()
+            ],
+        )  # fmt: skip
+        self._tell_coordinator(SYNC_GROUP, body, self._synced, self.member.rebalance_timeout_ms)
+
+    def _synced(self, body: SyncGroupResponse) -> None:
+        if self._judge("SyncGroup", body.error_code):
+            self._is_synced = True
+            self._heard_us = self.world.now_us
+            self.places = {key: Place() for key in decode_assignment(bytes(body.assignment))}
+            self._note_assignment(generation=self.generation, member=self._member_id)
+            self.world.counts["assignments"] += 1
+
+    def _note_assignment(self, **fields: Any) -> None:
+        keys = [name_of(key) for key in self.places]
+        self.notebook.ok(self.notebook.invoke("assign", keys=keys, group=self.member.group, **fields))
+
+    def _give_up_partitions(self) -> None:
+        """What was read and not committed will be read again, by whoever is given it."""
+        if self.places:
+            self.places = {}
+            self._note_assignment()
+        self.generation = -1
+        self._is_synced = self.is_settled = False
+        self._processed, self._committed = {}, {}
+
+    def _beat(self) -> None:
+        body = HeartbeatRequest(group_id=self.member.group, generation_id=self.generation, member_id=self._member_id)
+        self._tell_coordinator(HEARTBEAT, body, self._beaten)
+
+    def _beaten(self, body: HeartbeatResponse) -> None:
+        if self._judge("Heartbeat", body.error_code):
+            self._heard_us = self.world.now_us
+
+    def _begin_to_leave(self) -> None:
+        self._is_leaving = True
+        self._give_up_partitions()
+        self._go_on()
+
+    def _leave(self) -> None:
+        body = LeaveGroupRequest(
+            group_id=self.member.group, members=[LeaveGroupRequest.MemberIdentity(member_id=self._member_id)]
+        )
+        self._tell_coordinator(LEAVE_GROUP, body, self._left)
+
+    def _left(self, body: LeaveGroupResponse) -> None:
+        code = body.error_code or next((each.error_code for each in body.members), ErrorCode.NONE)
+        if code != ErrorCode.UNKNOWN_MEMBER_ID and not self._judge("LeaveGroup", code):
+            return
+        self._is_leaving, self._member_id = False, ""
+        if self._is_retiring:
+            self.finish()
+        else:
+            self._pause(self._some_time(self.member.session_timeout_ms))
+
+    # ---- offsets
+
+    def _ask_committed(self) -> None:
+        """Where the group is in what we own; of nothing there is nothing to ask."""
+        if not self.places:
+            self.is_settled = True
+            self._go_on()
+            return
+        topics = [
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[index])
+            for name, index in self.places
+        ]
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.member.group, topics=topics)
+        if self.line_to(self._coordinator) is not None:
+            self._operation = self.notebook.invoke("committed", [committed(self.member.group)])
+        self._tell_coordinator(OFFSET_FETCH, OffsetFetchRequest(groups=[group]), self._told_committed)
+
+    def _told_committed(self, body: OffsetFetchResponse) -> None:
+        operation, self._operation = self._operation, None
+        assert operation is not None
+        answer = body.groups[0]
+        parts = {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
+        code = answer.error_code or next((each.error_code for each in parts.values() if each.error_code), 0)
+        if not self._judge("OffsetFetch", code):
+            self.notebook.fail(operation, error_name(code))
+            return
+        offsets = {key: (parts[key].committed_offset, parts[key].committed_leader_epoch) for key in self.places}
+        self.notebook.ok(operation, [committed(self.member.group, _named(offsets))])
+        self.is_settled = True
+        if not self._is_retiring:
+            for key, place in self.places.items():
+                place.position, place.last_epoch = offsets[key]
+            self._processed = self._positions()
+            self._committed = self._positions()
+
+    def _process(self) -> None:
+        """Take time over what was read, and then it is processed; unless something happens to us."""
+        if not self.cluster.is_over and self.chance.randrange(100) < self.member.misfortunes_percent:
+            self._suffer()
+            return
+        self._processed = self._positions()
+        self._pause(1 if self.cluster.is_over else self._some_time(self.member.pause_ms))
+
+    def _some_time(self, around_ms: int) -> int:
+        return self.chance.randrange(around_ms // 2, around_ms * 2 + 1) if around_ms else 0
+
+    def _suffer(self) -> None:
+        misfortune = self.chance.choice(("stall", "death", "departure"))
+        self.world.counts[f"member's {misfortune}"] += 1
+        self.tell(f"misfortune: {misfortune}")
+        if misfortune == "departure":
+            self._begin_to_leave()
+            return
+        self._pause(self._some_time(self.member.session_timeout_ms * 2))
+        if misfortune == "death":
+            self._member_id = ""
+            self._give_up_partitions()
+            for line in self._lines.values():
+                line.hang_up("the process died")
+
+    def _commit(self) -> None:
+        new = {key: position for key, position in self._processed.items() if self._committed.get(key) != position}
+        topics = [
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    OffsetCommitRequest.OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=offset, committed_leader_epoch=epoch
+                    )
+                ],
+            )
+            for (name, index), (offset, epoch) in new.items()
+        ]
+        group = self.member.group
+        body = OffsetCommitRequest(
+            group_id=group, generation_id_or_member_epoch=self.generation, member_id=self._member_id, topics=topics
+        )
+        if self.line_to(self._coordinator) is not None:
+            mop = commit(group, _named(new), self.generation, self._member_id)
+            self._operation = self.notebook.invoke("commit", [mop])
+        self._tell_coordinator(OFFSET_COMMIT, body, self._on_committed)
+
+    def _on_committed(self, body: OffsetCommitResponse) -> None:
+        operation, self._operation = self._operation, None
+        assert operation is not None
+        codes = {each.error_code for topic in body.topics for each in topic.partitions}
+        code = next((code for code in sorted(codes) if code), 0)
+        if code == ErrorCode.NONE:
+            self.notebook.ok(operation)
+            self._committed = dict(self._processed)
+        elif codes <= NOTHING_WAS_WRITTEN:
+            self.notebook.fail(operation, error_name(code))
+        else:
+            self.notebook.info(operation, error_name(code))
+        self._judge("OffsetCommit", code)
+
+
+def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:
+    """What a group still lacks: to be stable, to own everything once, to have read and committed it all; empty for nothing."""
+    groups: dict[str, list[SimulatedMember]] = {}
+    for member in members:
+        groups.setdefault(member.member.group, []).append(member)
+    ends = _ends(cluster)
+    return next((reason for name, group in groups.items() if (reason := _lacks(name, group, ends))), "")
+
+
+def _lacks(name: str, members: Sequence[SimulatedMember], ends: Mapping[Key, int]) -> str:
+    if not all(member.is_settled for member in members) or len({member.generation for member in members}) > 1:
+        states = ", ".join(f"{member.name} in {member.generation}" for member in members)
+        return f"group {name} is not stable: {states}"
+    owned = sorted(key for member in members for key in member.places)
+    if owned != sorted(ends):
+        return f"group {name} owns {owned} of {sorted(ends)}"
+    for member in members:
+        for key, place in member.places.items():
+            if place.position < ends[key]:
+                return f"group {name} has read {name_of(key)} up to {place.position} of {ends[key]}"
+        if not member.has_committed_all:
+            return f"{member.name} has not committed all that it has read"
+    return ""
+
+
+def _ends(cluster: Cluster) -> dict[Key, int]:
+    """The high watermark of every partition of the schedule, as its leader knows it."""
+    ends = dict.fromkeys(cluster.partitions(), 0)
+    for machine in cluster.machines:
+        for partition in machine.node.partitions.values() if machine.node is not None else ():
+            key = (partition.topic, partition.index)
+            if partition.is_leader and key in ends:
+                ends[key] = max(ends[key], partition.high_watermark)
+    return ends

@@ -1,0 +1,110 @@
+"""Groups in the simulated world: owners, commits and resumption through rebalances, misfortunes and coordinators that fail."""
+
+from collections import Counter
+
+import pytest
+
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.grouping import dealt, decode_assignment, encode_assignment
+from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.schedule import Fault, Member, Producer, Schedule, Topic
+from reference.coordinator.classic_group import ClassicGroup
+from reference.coordinator.classic_rebalances import Rebalances
+from reference.node.coordination import Coordination
+
+ORDERS = Topic(name="orders", partitions=3)
+WRITER = Producer(batches=60, pause_ms=20)
+CUT_OFF = Fault(at_ms=400, kind="cut", role="coordinator", node=1, for_ms=1_500)
+"""The coordinator hears no other node, while clients still hear it."""
+
+
+def outcome_of(*members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1, duration_ms: int = 1_200) -> Outcome:
+    schedule = Schedule(
+        seed=3, nodes=nodes, duration_ms=duration_ms, topics=(ORDERS,), clients=(WRITER, *members), faults=faults
+    )
+    return live(schedule)[0]
+
+
+def lived(*members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1, duration_ms: int = 1_200) -> Counter[str]:
+    outcome = outcome_of(*members, faults=faults, nodes=nodes, duration_ms=duration_ms)
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+    assert outcome.counts["answer OffsetCommit NONE"] >= 10
+    return outcome.counts
+
+
+def quiet(**changes: int) -> Member:
+    return Member(misfortunes_percent=0, pause_ms=10).model_copy(update=changes)
+
+
+def test_partitions_are_dealt_out_whole_and_evenly():
+    shares = dealt(["b", "a"], [("t", 2), ("t", 0), ("t", 1)])
+    assert shares == {"a": [("t", 0), ("t", 2)], "b": [("t", 1)]}
+    assert decode_assignment(encode_assignment(shares["a"])) == shares["a"]
+    assert decode_assignment(b"") == []
+
+
+def test_a_group_shares_the_partitions_and_reads_them_to_the_end():
+    assert lived(quiet(), quiet())["assignments"] >= 2
+
+
+def test_members_that_die_leave_and_stall_are_replaced():
+    unlucky = Member(misfortunes_percent=20, session_timeout_ms=200, pause_ms=5)
+    counts = lived(unlucky, unlucky, unlucky, duration_ms=3_000)
+    assert counts["member's death"] and counts["member's departure"] and counts["member's stall"]
+    assert counts["answer Heartbeat UNKNOWN_MEMBER_ID"], "who stood still was given up"
+    assert counts["assignments"] > 6
+
+
+def test_a_killed_coordinator_knows_generations_and_offsets_again():
+    crash = Fault(at_ms=400, kind="crash", for_ms=100)
+    assert lived(quiet(), quiet(), faults=(crash,))["answer OffsetFetch NONE"] >= 2
+
+
+def test_another_coordinator_takes_over_with_all_that_was_committed():
+    counts = lived(quiet(), quiet(), faults=(CUT_OFF,), nodes=3)
+    assert counts["fault cut"] and counts["answer FindCoordinator NONE"] > 2
+
+
+def test_a_drawn_life():
+    drawn = draw(7, None, 1, "groups")
+    assert drawn.has_groups and not drawn.always_flushed
+    assert all(fault.kind != "power-loss" for fault in drawn.faults), "a lone node may not forget generations"
+    outcome, _ = live(drawn)
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+
+
+def test_drawn_clusters_strike_the_coordinator():
+    assert any(fault.role == "coordinator" for seed in range(20) for fault in draw(seed, None, 3, "groups").faults)
+
+
+def test_the_same_members_leave_the_same_trace():
+    first, again = (outcome_of(quiet(), quiet()) for _ in range(2))
+    assert first.digest == again.digest
+
+
+def test_a_generation_given_out_twice_has_two_owners(monkeypatch: pytest.MonkeyPatch):
+    begin_generation = ClassicGroup.begin_generation
+
+    def begin_no_generation(group: ClassicGroup, now: int) -> None:
+        begin_generation(group, now)
+        group.generation = 1
+
+    monkeypatch.setattr(ClassicGroup, "begin_generation", begin_no_generation)
+    outcome = outcome_of(*(Member(misfortunes_percent=20, session_timeout_ms=200) for _ in range(3)))
+    assert "two-owners" in outcome.rule
+
+
+def test_a_commit_acknowledged_before_it_is_committed_is_missed(monkeypatch: pytest.MonkeyPatch):
+    def answer(coordination: Coordination, index: int, request, response, now: int, fail) -> None:
+        coordination._node.respond(request, response)
+
+    monkeypatch.setattr(Coordination, "answer", answer)
+    outcome = outcome_of(quiet(), quiet(), faults=(CUT_OFF,), nodes=3)
+    assert "committed-offset" in outcome.rule
+
+
+def test_a_group_that_waits_for_the_dead_is_not_settled(monkeypatch: pytest.MonkeyPatch):
+    for patience_ends in ("_member_expired", "_join_time_is_over"):
+        monkeypatch.setattr(Rebalances, patience_ends, lambda *_: None)
+    outcome = outcome_of(*(Member(misfortunes_percent=20, pause_ms=5) for _ in range(3)))
+    assert outcome.rule == "group-not-settled" and "is not stable" in outcome.text

@@ -19,7 +19,15 @@ def kafka_decides(questions: Iterable[dict[str, Any]]) -> list[Any]:
     """One answer a question (see Decide.java)."""
     asked = [json.dumps(question) for question in questions]
     jars = ":".join(str(jar) for jar in kafka_jars(RELEASE))
-    command = [str(java()), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars, str(SOURCE)]
+    command = [
+        str(java()),
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-Dlog4j2.level=OFF",
+        "-cp",
+        jars,
+        str(SOURCE),
+    ]
     text = "".join(f"{line}\n" for line in asked)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr

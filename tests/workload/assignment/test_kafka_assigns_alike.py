@@ -86,3 +86,30 @@ def test_sticky_is_as_level_as_kafkas_and_moves_as_many() -> None:
         assert moved(had, ours) == moved(had, theirs), group
         moves += moved(had, ours)
     assert moves > GROUPS
+
+
+def random_claims(chance: random.Random) -> Group:
+    """Members that claim what others claim too, of the same generation or of another."""
+    wanted = frozenset({"orders"})
+    partitions = [("orders", number) for number in range(6)]
+    members = {
+        id: Member(
+            wanted, owned=frozenset(chance.sample(partitions, chance.randint(0, 3))), generation=chance.randint(1, 3)
+        )
+        for id in "abc"
+    }
+    return Group(members, {"orders": len(partitions)})
+
+
+def is_claimed_by_all(group: Group) -> bool:
+    return bool(frozenset.intersection(*(member.owned for member in group.members.values())))
+
+
+def test_sticky_believes_the_claims_that_kafka_believes() -> None:
+    """At most two members claim a partition. Of three, whom Kafka believes depends on the order in which it hears them."""
+    drawn = [random_claims(random.Random(seed)) for seed in range(GROUPS)]
+    groups = [group for group in drawn if not is_claimed_by_all(group)]
+    assert len(groups) > GROUPS / 2
+    for group, theirs in zip(groups, assigned_by_kafka("sticky", groups), strict=True):
+        rightful = sticky.keep(group)
+        assert moved(rightful, sticky.assign(group)) == moved(rightful, theirs), group

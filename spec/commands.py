@@ -403,22 +403,24 @@ def behaviours(
         elif cover:
             graph = graph_of(case)
             paths = covering_paths(graph)
-            kind, drawn = "covering", [behaviour_of(path, graph) for path in paths]
+            kind, drawn = "covering", (behaviour_of(path, graph) for path in paths)  # one at a time: a state is large
             summary |= {"states": len(graph.states), "edges": graph.size, "edges covered": edges_covered(paths)}
         else:
             kind, drawn = "random", simulate(case, count, length, seed)
     except NoBehaviours as error:
         print(str(error), file=sys.stderr)
         raise typer.Exit(3) from error
+    made = steps = 0
     with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
         for number, behaviour in enumerate(drawn):
+            made, steps = made + 1, steps + len(behaviour) - 1
             row = schedule(case, kind, behaviour)
             print(json.dumps(row), file=file)
             if faults:
                 target = Path(faults) / f"{name}-{kind}-{number}.json"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
-    summary |= {"behaviours": len(drawn), "steps": sum(len(behaviour) - 1 for behaviour in drawn)}
+    summary |= {"behaviours": made, "steps": steps}
     if as_json or not out:
         print(json.dumps(summary), file=sys.stdout if as_json else sys.stderr)
     else:

@@ -141,10 +141,14 @@ class ClassicGroup:
     # ---- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member of that type that knows these protocols can join (GRP-05)."""
+        """Whether a member of that type that knows these protocols can join (GRP-05).
+
+        A group that is called again and has lost all its members meanwhile takes any protocol of its type.
+        """
         if self.is_empty:
             return bool(protocol_type) and any(True for _ in names)
-        return protocol_type == self.protocol_type and not self._common_protocols().isdisjoint(names)
+        known_to_all = any(self._supporters.get(name, 0) == len(self.members) for name in names)
+        return protocol_type == self.protocol_type and known_to_all
 
     def _common_protocols(self) -> set[str]:
         return {name for name, supporters in self._supporters.items() if supporters == len(self.members)}

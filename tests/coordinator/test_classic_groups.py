@@ -139,6 +139,17 @@ def test_refused_joins(member: str, how: dict[str, object], code: ErrorCode) -> 
     assert room.refused_join("x", member, **how) == code
 
 
+def test_a_group_that_lost_its_members_while_it_waits_for_a_newcomer_takes_others() -> None:
+    """Found by `fuzz --workload groups`: with no members, no protocol was known to all of them."""
+    room = Room()
+    leader, follower, _ = room.two_members()
+    assert room.refused_join("c1", version=4) == ErrorCode.MEMBER_ID_REQUIRED
+    room.leave(leader, follower)
+    assert room.group.state is State.PREPARING_REBALANCE and not room.group.members
+    assert room.refused_join("d1", protocol_type="connect") == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert room.join("e1", protocols=("other",)) is None, "it is a member, and waits for the one that is awaited"
+
+
 def test_a_full_group_takes_nobody_more() -> None:
     room = Room(max_size=2)
     leader, follower, _ = room.two_members()

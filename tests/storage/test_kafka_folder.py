@@ -191,7 +191,7 @@ def test_kafka_serves_what_we_wrote(tmp_path: Path, ending: str) -> None:
         produce_everything(target)
         assert len(consume(target, "read_uncommitted")) == len(written) + 900
         said = "\n".join(path.read_text() for path in target.logs(1))
-    assert "ERROR" not in said
+    assert not errors_in(said)
     assert "Corrupt" not in said
 
 
@@ -245,5 +245,10 @@ def test_kafka_serves_what_we_compacted(tmp_path: Path) -> None:
         target.restart(1)
         assert consume(target, "read_uncommitted") == kept
         said = "\n".join(path.read_text() for path in target.logs(1))
-    assert "ERROR" not in said
+    assert not errors_in(said)
     assert "Corrupt" not in said
+
+
+def errors_in(log: str) -> list[str]:
+    """Errors that Kafka logged, but for its own registration at itself before it has learnt that it is the active controller."""
+    return [line for line in log.splitlines() if " ERROR " in line and "apiKey=CONTROLLER_REGISTRATION" not in line]

@@ -85,7 +85,7 @@ class Stream:
             self._ending.wait(SEND_EVERY_S)
         self._producer.flush(ACKNOWLEDGED_WITHIN_S)
 
-    def _collector(self, number: int):  # type: ignore[no-untyped-def]
+    def _collector(self, number: int) -> Callable[[object, object], None]:
         def delivered(error: object, _: object) -> None:
             with self._lock:
                 if error is None:

@@ -6,13 +6,16 @@ records with one key are in one partition. A topic is named `kafka:HOST:PORT/TOP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import IO, TYPE_CHECKING, Self
 
 from linearizability.history.reader import HistoryError, NativeFile, history_files, numbered_lines
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError
 
 PREFIX = "kafka:"
 ANSWERS_WITHIN_S = 30.0
@@ -91,7 +94,7 @@ def publish(folder: Path, topic: HistoryTopic) -> int:
     return count
 
 
-def _collector(failures: list[str]):  # type: ignore[no-untyped-def]
+def _collector(failures: list[str]) -> Callable[[object, object], None]:
     def delivered(error: object, _: object) -> None:
         if error is not None:
             failures.append(str(error))
@@ -136,8 +139,8 @@ def read_stretch(topic: HistoryTopic, stretch: Stretch) -> Iterator[tuple[int, s
                     f"{topic}: partition {stretch.partition} says nothing at offset {position} of {stretch.end}"
                 )
             for record in records:
-                if record.error() is not None:
-                    position = _position_after(record.error(), topic, position, consumer, stretch)
+                if (error := record.error()) is not None:
+                    position = _position_after(error, topic, position, consumer, stretch)
                     continue
                 offset = record.offset()
                 assert offset is not None
@@ -147,7 +150,7 @@ def read_stretch(topic: HistoryTopic, stretch: Stretch) -> Iterator[tuple[int, s
                 yield offset, (record.key() or b"").decode(errors="replace"), bytes(record.value() or b"")
 
 
-def _position_after(error, topic: HistoryTopic, position: int, consumer, stretch: Stretch) -> int:  # type: ignore[no-untyped-def]
+def _position_after(error: KafkaError, topic: HistoryTopic, position: int, consumer: Consumer, stretch: Stretch) -> int:
     """The consumer's position at the partition's end, which may lie behind offsets without records. Errors: TopicError."""
     from confluent_kafka import KafkaError, TopicPartition
 
@@ -174,7 +177,7 @@ class _Open:
     LIMIT = 100
 
     def __init__(self) -> None:
-        self._streams: dict[Path, object] = {}
+        self._streams: dict[Path, IO[bytes]] = {}
         self._begun: set[Path] = set()
 
     def __enter__(self) -> Self:
@@ -191,11 +194,11 @@ class _Open:
             path.parent.mkdir(parents=True, exist_ok=True)
             stream = self._streams[path] = path.open("ab" if path in self._begun else "wb")
             self._begun.add(path)
-        stream.write(line)  # type: ignore[attr-defined]
+        stream.write(line)
 
     def _close(self) -> None:
         for stream in self._streams.values():
-            stream.close()  # type: ignore[attr-defined]
+            stream.close()
         self._streams.clear()
 
 
@@ -207,7 +210,7 @@ def _inside(key: str) -> Path:
     return Path(clean) / (file if file.startswith("history-") and file.endswith(".jsonl") else f"history-{file}.jsonl")
 
 
-def _consumer(topic: HistoryTopic):  # type: ignore[no-untyped-def]
+def _consumer(topic: HistoryTopic) -> Consumer:
     from confluent_kafka import Consumer
 
     return Consumer(

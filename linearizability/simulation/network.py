@@ -10,7 +10,7 @@ free they arrive late and in order, or the connection has died meanwhile. A plac
 from __future__ import annotations
 
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LEAST_LATENCY_US = 100
 MOST_LATENCY_US = 2_000
+LATENCY_SPREAD_US = MOST_LATENCY_US - LEAST_LATENCY_US
 CALM_LATENCY_US = 1_000
 SPLITS = 0.05
 """How many of the messages arrive in more than one piece."""
@@ -34,15 +35,8 @@ LOST_WITH_POWER = 0.5
 MOST_RESEND_US = 1_000_000
 """The longest time between two tries of a kernel whose bytes were not confirmed."""
 
-TO_MACHINE, TO_CLIENT = range(2)
-"""The two directions of a connection."""
-
 Way = tuple[int, int]
 """From one place to another."""
-
-
-Held = tuple[Callable[..., None], tuple[Any, ...]]
-"""An arrival that waits."""
 
 
 class ClientSide(Protocol):
@@ -54,6 +48,65 @@ class ClientSide(Protocol):
     def on_connected(self, connection: Connection) -> None: ...
     def on_bytes(self, connection: Connection, data: bytes) -> None: ...
     def on_closed(self, connection: Connection, reason: str) -> None: ...
+
+
+class Stream:
+    """One direction of a connection: what happens at its far end, in the order in which it was sent off.
+
+    What comes to a way that is cut waits there, and all that comes behind it waits too, until the way is free again.
+    """
+
+    def __init__(self, connection: Connection, world: World, network: Network, chance: Random, way: Way) -> None:
+        self.waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._connection = connection
+        self._world = world
+        self._network = network
+        self._chance = chance
+        self._way = way
+        self._last_arrival_us = 0
+
+    def send(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen at the far end, later than all that was sent before."""
+        time = max(self._last_arrival_us + 1, self._world.now_us + self._delay_us())
+        self._last_arrival_us = time
+        self._world.at(time, self.arrive, action, *arguments)
+
+    def arrive(self, action: Callable[..., None], *arguments: Any) -> None:
+        """It happens, unless the way is cut, or something waits before it."""
+        if self.waiting or (self._network.blocked and self._is_cut()):
+            self.waiting.append((action, arguments))
+        else:
+            action(*arguments)
+
+    def _is_cut(self) -> bool:
+        """Whether nothing passes now; the network then remembers that something waits."""
+        if self._way not in self._network.blocked:
+            return False
+        self._network.holding[self._connection.id] = self._connection
+        return True
+
+    def go_on(self) -> None:
+        """A cut is over somewhere: what waits here arrives after a while."""
+        if self.waiting:
+            self._world.after(self._delay_us(), self._flow)
+
+    def _flow(self) -> None:
+        while self.waiting and not self._is_cut():
+            action, arguments = self.waiting.popleft()
+            action(*arguments)
+
+    def _delay_us(self) -> int:
+        network = self._network
+        delay = network.delay_us(self._chance)
+        if network.slow_places:
+            delay += sum(network.slow_places[place] for place in self._way)
+        if network.uneven:
+            delay += sum(late for place, salt, late in network.uneven if self._is_late(place, salt))
+        return delay
+
+    def _is_late(self, place: int, salt: int) -> bool:
+        """Whether this is one of the slower connections of a place."""
+        return place in self._way and zlib.crc32(b"%d/%d" % (self._connection.id, salt)) % 2 == 0
 
 
 class Connection:
@@ -71,54 +124,65 @@ class Connection:
         self._world = world
         self._network = network
         self._chance = world.chance(f"connection/{client.name}/{id}")
-        self._last_arrival_us = [0, 0]
+        self._to_machine = Stream(self, world, network, self._chance, (client.place, machine.number))
+        self._to_client = Stream(self, world, network, self._chance, (machine.number, client.place))
         self._to_client_lost = False
         self._to_machine_lost = False
-        self._held: tuple[list[Held], list[Held]] = ([], [])
+
+    # ---- connecting
+
+    def open(self) -> None:
+        """The client wishes to connect."""
+        self._to_machine.send(self._knock)
+
+    def _knock(self) -> None:
+        if not self.client_open:
+            return
+        if self.machine.accept(self):
+            self.server_open = True
+            self._to_client.send(self._established)
+        else:
+            self._to_client.send(self._end_at_client, "refused")
+
+    def _established(self) -> None:
+        if self.client_open:
+            self.client.on_connected(self)
 
     # ---- towards the machine
 
     def send(self, data: bytes) -> None:
         """The client writes."""
-        for piece in self._pieces(data):
-            self._world.at(self._arrival(0), self._arrive_at_machine, piece)
-        self._maybe_cut()
+        self._write(self._to_machine, self._arrive_at_machine, data)
 
     def _arrive_at_machine(self, piece: bytes) -> None:
-        if self._network.blocked and self._is_held(TO_MACHINE, self._arrive_at_machine, piece):
-            return
         if self._to_machine_lost:
             return
         if self.server_open:
             self.machine.on_bytes(self, piece)
         elif self.machine.resets_strangers:
-            self._world.at(self._arrival(TO_CLIENT), self._end_at_client, "reset")
+            self._to_client.send(self._end_at_client, "reset")
         else:
             self.machine.strangers.append(self)
 
     def refuse_late(self) -> None:
         """The machine is up again: bytes that are sent to it over and over belong to nothing it knows."""
-        self._world.after(self._chance.randrange(MOST_RESEND_US), self._end_at_client, "reset")
+        self._world.after(self._chance.randrange(MOST_RESEND_US), self._to_client.arrive, self._end_at_client, "reset")
 
     def close_by_client(self) -> None:
         """The client hangs up: nothing reaches it any more, the machine learns a little later."""
         if self.client_open:
-            self.client_open = False
-            self._network.connections.pop(self.id, None)
-            self._world.at(self._arrival(0), self._end_at_machine)
+            self._close_client_end()
+            self._to_machine.send(self._end_at_machine)
 
     def vanish(self) -> None:
         """The client's end is gone without a word, as in a power failure; the machine learns nothing.
 
         What was under way may have been no further than the client's network card.
         """
-        self.client_open = False
         self._to_machine_lost = self._chance.random() < LOST_WITH_POWER
-        self._network.connections.pop(self.id, None)
+        self._close_client_end()
 
     def _end_at_machine(self) -> None:
-        if self._network.blocked and self._is_held(TO_MACHINE, self._end_at_machine):
-            return
         if self.server_open:
             self.server_open = False
             self.machine.on_closed_by_client(self)
@@ -127,13 +191,9 @@ class Connection:
 
     def answer(self, data: bytes) -> None:
         """The machine writes."""
-        for piece in self._pieces(data):
-            self._world.at(self._arrival(1), self._arrive_at_client, piece)
-        self._maybe_cut()
+        self._write(self._to_client, self._arrive_at_client, data)
 
     def _arrive_at_client(self, piece: bytes) -> None:
-        if self._network.blocked and self._is_held(TO_CLIENT, self._arrive_at_client, piece):
-            return
         if self.client_open and not self._to_client_lost:
             self.client.on_bytes(self, piece)
 
@@ -141,27 +201,28 @@ class Connection:
         """The machine's end is gone. Silently (a power failure): the client hears nothing and must find out itself."""
         self.server_open = False
         if not silently:
-            self._world.at(self._arrival(1), self._end_at_client, reason)
+            self._to_client.send(self._end_at_client, reason)
 
     def lose_what_is_under_way(self) -> None:
         """Bytes that have left the machine never arrive."""
         self._to_client_lost = True
 
+    def _end_at_client(self, reason: str) -> None:
+        if self.client_open:
+            self._close_client_end()
+            self.client.on_closed(self, reason)
+
+    def _close_client_end(self) -> None:
+        self.client_open = False
+        self._network.connections.pop(self.id, None)
+
+    # ---- misfortune
+
     def reset(self) -> None:
         """Somebody between the two cuts the connection; what is under way is lost in both directions."""
         self._to_client_lost = True
-        if self.server_open:
-            self.server_open = False
-            self.machine.on_closed_by_client(self)
-        self._world.at(self._arrival(1), self._end_at_client, "reset")
-
-    def _end_at_client(self, reason: str) -> None:
-        if self._network.blocked and self._is_held(TO_CLIENT, self._end_at_client, reason):
-            return
-        if self.client_open:
-            self.client_open = False
-            self._network.connections.pop(self.id, None)
-            self.client.on_closed(self, reason)
+        self._end_at_machine()
+        self._to_client.send(self._end_at_client, "reset")
 
     def _maybe_cut(self) -> None:
         """On a flaky network a connection is cut while it is in use: before, between or behind the bytes under way."""
@@ -173,72 +234,28 @@ class Connection:
         if self.client_open:
             self.reset()
 
-    # ---- cuts
-
-    def arrive(self) -> None:
-        """The wish to connect reaches the machine."""
-        if self._network.blocked and self._is_held(TO_MACHINE, self.arrive):
-            return
-        if not self.client_open:
-            return
-        if self.machine.accept(self):
-            self.server_open = True
-            self._world.at(self._arrival(TO_CLIENT), self._established)
-        else:
-            self._world.at(self._arrival(TO_CLIENT), self._end_at_client, "refused")
-
-    def _established(self) -> None:
-        if self._network.blocked and self._is_held(TO_CLIENT, self._established):
-            return
-        if self.client_open:
-            self.client.on_connected(self)
-
-    def _is_held(self, direction: int, action: Callable[..., None], *arguments: Any) -> bool:
-        """Whether something must wait, for the way is cut, or for what waits before it."""
-        held = self._held[direction]
-        ends = self.client.place, self.machine.number
-        if not held and (ends if direction == TO_MACHINE else ends[::-1]) not in self._network.blocked:
-            return False
-        held.append((action, arguments))
-        self._network.holding[self.id] = self
-        return True
-
     def go_on(self) -> None:
         """A cut is over somewhere: what waited arrives, unless its way is cut still, or the connection has died."""
-        if any(self._held) and self._chance.random() < DEAD_AFTER_CUT:
-            for held in self._held:
-                held.clear()
+        streams = self._to_machine, self._to_client
+        if any(stream.waiting for stream in streams) and self._chance.random() < DEAD_AFTER_CUT:
+            for stream in streams:
+                stream.waiting.clear()
             self.reset()
-            return
-        for direction, held in enumerate(self._held):
-            waiting = held[:]
-            held.clear()
-            for action, arguments in waiting:
-                self._world.at(self._arrival(direction), action, *arguments)
+        else:
+            for stream in streams:
+                stream.go_on()
 
-    def _is_late(self, place: int, salt: int) -> bool:
-        """Whether this is one of the slower connections of a place."""
-        return place in (self.client.place, self.machine.number) and zlib.crc32(b"%d/%d" % (self.id, salt)) % 2 == 0
+    # ---- writing
 
-    # ---- pieces and delays
-
-    def _pieces(self, data: bytes) -> list[bytes]:
+    def _write(self, stream: Stream, arrive: Callable[[bytes], None], data: bytes) -> None:
+        """Send bytes, now and then in two pieces."""
         if len(data) < 2 or self._network.is_calm or self._chance.random() >= SPLITS:
-            return [data]
-        at = self._chance.randrange(1, len(data))
-        return [data[:at], data[at:]]
-
-    def _arrival(self, direction: int) -> int:
-        """When what is sent now arrives: later than all that was sent before in this direction."""
-        network = self._network
-        delay = network.delay_us(self._chance)
-        if network.slow_places:
-            delay += network.slow_places[self.client.place] + network.slow_places[self.machine.number]
-        if network.uneven:
-            delay += sum(late for place, salt, late in network.uneven if self._is_late(place, salt))
-        time = max(self._last_arrival_us[direction] + 1, self._world.now_us + delay)
-        self._last_arrival_us[direction] = time
-        return time
+            stream.send(arrive, data)
+        else:
+            at = self._chance.randrange(1, len(data))
+            stream.send(arrive, data[:at])
+            stream.send(arrive, data[at:])
+        self._maybe_cut()
 
 
 class Network:
@@ -265,14 +282,14 @@ class Network:
     def delay_us(self, chance: Random) -> int:
         if self.is_calm:
             return CALM_LATENCY_US + self.extra_latency_us
-        return chance.randrange(LEAST_LATENCY_US, MOST_LATENCY_US) + self.extra_latency_us
+        return LEAST_LATENCY_US + int(chance.random() * LATENCY_SPREAD_US) + self.extra_latency_us
 
     def connect(self, client: ClientSide, machine: Machine, listener: str = "PLAINTEXT") -> Connection:
         """Begin to open a connection: the client hears `on_connected`, or `on_closed` when nobody listens."""
         connection = Connection(self._world, self, self._next_id, client, machine, listener)
         self._next_id += 1
         self.connections[connection.id] = connection
-        self._world.at(connection._arrival(TO_MACHINE), connection.arrive)
+        connection.open()
         return connection
 
     def cut(self, ways: Iterable[Way]) -> None:

@@ -128,6 +128,46 @@ def test_what_is_sent_into_a_cut_arrives_in_order_when_it_is_over(monkeypatch):
     assert listener.data == bytes(range(6))
 
 
+def test_what_was_under_way_during_a_cut_stays_behind_what_the_cut_held(monkeypatch):
+    monkeypatch.setattr(module, "DEAD_AFTER_CUT", 0.0)
+    monkeypatch.setattr(module, "SPLITS", 0.0)
+    for seed in range(5):
+        world = World(seed)
+        connection, listener, caller = connected(world)
+        network = network_of(connection)
+        network.extra_latency_us = 50_000
+        both_ways = [(CLIENTS, 1), (1, CLIENTS)]
+        for number in range(8):
+            connection.send(bytes([number]))
+            connection.answer(bytes([number]))
+            world.run(world.now_us + 10_000)
+            if number == 2:
+                network.cut(both_ways)
+        network.heal(both_ways)
+        connection.send(b"\x08")
+        connection.answer(b"\x08")
+        world.run(world.now_us + 1_000_000)
+        assert listener.data == caller.data == bytes(range(9))
+
+
+def test_a_second_cut_holds_what_the_first_one_held(monkeypatch):
+    monkeypatch.setattr(module, "DEAD_AFTER_CUT", 0.0)
+    world = World(1)
+    connection, listener, caller = connected(world)
+    network = network_of(connection)
+    network.cut([(CLIENTS, 1)])
+    connection.send(b"first")
+    world.run(200_000)
+    network.heal([(CLIENTS, 1)])
+    network.cut([(CLIENTS, 1)])
+    connection.send(b"second")
+    world.run(400_000)
+    assert not listener.data
+    network.heal([(CLIENTS, 1)])
+    world.run(600_000)
+    assert listener.data == b"firstsecond" and not caller.closed
+
+
 def test_a_way_that_was_cut_twice_is_healed_twice():
     world = World(1)
     connection, listener, _ = connected(world)

@@ -118,6 +118,12 @@ DECIDED_HANDLERS: dict[int, Handler] = {
 }
 """What only the active controller answers: brokers carry it there (KIP-590)."""
 
+QUIET_HANDLERS: frozenset[Handler] = frozenset(
+    {produce.produce, fetch.fetch, group_offsets.offset_commit, groups.heartbeat}
+)
+"""What comes with every record, and mostly touches nothing but logs, parked requests and groups; where it does, the handler
+calls `Node.stir`."""
+
 ADVERTISED_BELOW_SERVED = {PRODUCE: 0}
 """Kafka 4 advertises Produce from version 0 on though it serves 3 and later: old librdkafka gives up otherwise (KAFKA-18659)."""
 
@@ -130,6 +136,8 @@ class Api:
     lowest: int
     highest: int
     advertised_from: int
+    is_quiet: bool
+    """Whether the node need not look after all its parts when such a request was handled: see `Node.stir`."""
 
 
 def apis_of(listener: str) -> dict[int, Api]:
@@ -139,7 +147,7 @@ def apis_of(listener: str) -> dict[int, Api]:
     found: dict[int, Api] = {}
     for key, handler in sorted({**own, **decided}.items()):
         lowest, highest = versions_of(key)
-        found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest))
+        found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), handler in QUIET_HANDLERS)
     return found
 
 

@@ -15,7 +15,7 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -158,6 +158,8 @@ class Node:
         self._held: list[tuple[ConnectionId, bytes]] = []
         self.producer_ids = ProducerIds(self)
         self._is_pumping = False
+        self._upkeep_deadline: TimestampMs | None = None
+        """When something is due besides parked requests and groups; None while nobody has looked since `stir`."""
         self._has_begun_to_serve = False
         """Whether the replicas are what the metadata say, and requests are not held any more."""
         self._followed_reign: tuple[Epoch, NodeId] = (-1, -1)
@@ -255,6 +257,8 @@ class Node:
             self._effects.append(Close(connection, str(error)))
             return
         request = Request(client, key, version, header.correlation_id, header.client_id)
+        if not api.is_quiet:
+            self.stir()
         if is_decided(key):
             self._decide_or_forward(request, api, body, kind, frame, now)
         else:
@@ -277,16 +281,19 @@ class Node:
 
     def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
+        self.stir()
         self.peers.answered(peer, lane, frame, now)
         self._pump(now)
 
     def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
         """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
+        self.stir()
         self.peers.unreachable(peer, lane, now)
         self._pump(now)
 
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
+        self.stir()
         self.produces.tick(now)
         self.fetches.tick(now)
         self.peers.tick(now)
@@ -306,20 +313,32 @@ class Node:
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
-        times = [
-            self.produces.next_deadline(),
-            self.fetches.next_deadline(),
-            self.peers.next_deadline(),
-            self.quorum.next_deadline(),
-            *self.controller.deadlines(),
-            self.logs.next_deadline(),
-        ]
+        if self._upkeep_deadline is None:
+            self._upkeep_deadline = min(time for time in self._upkeep_deadlines() if time is not None)
+        deadline = self._upkeep_deadline
+        for part in (self.produces, self.fetches, self.groups) if self.is_serving else (self.produces, self.fetches):
+            time = part.next_deadline()
+            if time is not None and time < deadline:
+                deadline = time
+        return deadline
+
+    def _upkeep_deadlines(self) -> Iterator[TimestampMs | None]:
+        """The deadlines that only `stir` may change; None for never."""
+        yield from (self.peers.next_deadline(), self.quorum.next_deadline(), self.logs.next_deadline())
+        yield from self.controller.deadlines()
         if self.is_broker:
-            times += [self.membership.next_deadline(), self.forwarding.next_deadline()]
+            yield from (self.membership.next_deadline(), self.forwarding.next_deadline())
             if self.is_serving:
-                times += [self.groups.next_deadline(), *self.replicas.deadlines(), *self.replication.deadlines()]
-                times += [self.transactions.next_deadline(), self.verification.next_deadline()]
-        return min(time for time in times if time is not None)
+                yield from self.replicas.deadlines()
+                yield from self.replication.deadlines()
+                yield from (self.transactions.next_deadline(), self.verification.next_deadline())
+
+    def stir(self) -> None:
+        """Say that this step concerns more than logs, parked requests and groups: its end looks after all parts.
+
+        Without it a step ends where it began: nothing to send, to apply or to carry out, and no other deadline.
+        """
+        self._upkeep_deadline = None
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -332,6 +351,7 @@ class Node:
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
         """A clean end is wanted: ask the controller to move leaderships away; `may_stop` tells when it has."""
         if self.is_broker:
+            self.stir()
             self.membership.leave(now, timeout_ms)
             self._pump(now)
 
@@ -359,7 +379,7 @@ class Node:
 
     def _pump(self, now: TimestampMs) -> None:
         """After anything that may have moved the quorum: send what it asks, answer, apply what is committed, decide on."""
-        if self._is_pumping:
+        if self._is_pumping or (self._upkeep_deadline is not None and now < self._upkeep_deadline):
             return
         self._is_pumping = True
         try:
@@ -487,11 +507,13 @@ class Node:
         abandon: Callable[[TimestampMs], None],
     ) -> None:  # fmt: skip
         """Let the controller that this node is decide on a request."""
+        self.stir()
         self.controller.hears(body, now)
         self.controller.submit(lambda then: api.handler(self, request, body, then), answer, abandon, now)
 
     def ask_controller(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
         """Ask the active controller, which may be this node; None is the answer where there is none."""
+        self.stir()
         if self.controller.is_active:
             api = self._apis[CONTROLLER][body.KEY]
             request = Request(Client(-1, "", ""), body.KEY, api.highest, 0, f"node-{self.id}")
@@ -518,6 +540,7 @@ class Node:
         self, broker: NodeId, lane: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
     ) -> None:
         """Ask another broker; one whose address is not known is asked at an address that nobody has."""
+        self.stir()
         self.peers.ask(broker, self._address_of(broker), lane, body, now, timeout_ms, answered)
 
     def _address_of(self, broker: NodeId) -> Address:

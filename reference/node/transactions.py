@@ -68,6 +68,7 @@ class Transactions:
         if decided is not None:
             self.coordination.write(index, decided.records, now)
             self._is_stirred = True
+            self._node.stir()
 
     def join(
         self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], version: int,

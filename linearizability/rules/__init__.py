@@ -54,7 +54,6 @@ PARTITION_RULES: tuple[Rule, ...] = (
     isolation.INTERMEDIATE,
     isolation.OWN,
     zombie_producer.RULE,
-    exactly_once.RULE,
     group_offsets.REGRESSION,
     group_offsets.LOSS,
     group_offsets.PAST,
@@ -73,6 +72,9 @@ PARTITION_RULES: tuple[Rule, ...] = (
 """Rules that judge one partition by itself."""
 
 RUN_RULES: tuple[RunRule, ...] = (
+    exactly_once.TWICE,
+    exactly_once.PAST,
+    exactly_once.ORDER,
     transactions.TORN,
     transactions.G0,
     transactions.G0_PROCESS,

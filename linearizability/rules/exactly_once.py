@@ -1,43 +1,187 @@
-"""exactly-once: a record that two committed transactions of one group consumed."""
+"""exactly-once, copied-past and copy-order: what transactions that consume, transform and produce make of their input.
+
+Which transactions happened is known in the partitions that they wrote to, what they consumed in those they read from. So
+each partition emits rows, and what they say is joined by transaction:
+
+| row | place | what | where |
+| --- | --- | --- | --- |
+| CONSUMED | the group's input | the transaction | offset |
+| COMMITTED | the group's input | the transaction | the offset that the group committed with it |
+| OWED | the group's input | – | the offset of a record that must be given to every consumer |
+| WRITTEN | the output | the transaction | offset |
+| HAPPENED | – | the transaction | – |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from linearizability.history.facts import Outcome
-from linearizability.rules.partition import Partition
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.history.facts import Kind, Outcome, identity
+from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
+from linearizability.rules.sessions import must_be_delivered
 
-
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
-    observations, slot = partition.observations, partition.observation_slot
-    consumed = (observations.transaction >= 0) & (observations.group >= 0) & (slot >= 0)
-    rows = np.flatnonzero(consumed & (observations.outcome == Outcome.OK))
-    if len(rows) < 2:
-        return
-    rows = rows[np.lexsort((observations.transaction[rows], slot[rows], observations.group[rows]))]
-    group, transaction = observations.group[rows], observations.transaction[rows]
-    same = (group[1:] == group[:-1]) & (slot[rows][1:] == slot[rows][:-1])
-    wrong = np.flatnonzero(same & (transaction[1:] != transaction[:-1]))
-
-    def witness(index: int) -> Witness:
-        before, after = rows[index], rows[index + 1]
-        text = f"offset {observations.offset[after]} was consumed by two transactions that both committed"
-        operations = [observations.operation[before], observations.operation[after]]
-        return observations.offset[after], observations.value[after], operations, text
-
-    yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"))
+CONSUMED, COMMITTED, OWED, WRITTEN, HAPPENED = range(5)
+NOBODY = -1
 
 
-RULE = Rule(
+def _rows(kind: int, place: int, transactions: Array | int, offsets: Array) -> Array:
+    count = len(offsets)
+    owners = np.broadcast_to(np.asarray(transactions, np.int64), (count,))
+    return np.stack([np.full(count, kind), np.full(count, place), owners, offsets], axis=1)
+
+
+def emit_copies(partition: Partition, context: Context) -> Array:
+    """The table's rows of one partition; nothing of a transaction that certainly did not happen."""
+    return np.concatenate([*_as_input(partition), *_as_output(partition)])
+
+
+def _as_output(partition: Partition) -> Iterator[Array]:
+    appends = partition.appends
+    mine = (appends.transaction >= 0) & (appends.outcome != Outcome.FAIL)
+    happened = np.unique(appends.transaction[mine & partition.happened])
+    yield _rows(HAPPENED, NOBODY, happened, np.zeros(len(happened), np.int64))
+    slots = partition.append_position
+    placed = np.flatnonzero(mine & (slots >= 0))
+    offsets = partition.slot_offset[slots[placed]] if len(placed) else np.empty(0, np.int64)
+    yield _rows(WRITTEN, identity(f"to {partition.name}"), appends.transaction[placed], offsets)
+
+
+def _as_input(partition: Partition) -> Iterator[Array]:
+    seen, commits = partition.observations, partition.rows(Kind.COMMIT)
+    taken = (seen.transaction >= 0) & (seen.group >= 0) & (seen.offset >= 0) & (seen.outcome != Outcome.FAIL)
+    told = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
+    sure = np.unique(np.concatenate([each.transaction[each.outcome == Outcome.OK] for each in (seen, commits)]))
+    yield _rows(HAPPENED, NOBODY, sure[sure >= 0], np.zeros(int((sure >= 0).sum()), np.int64))
+    for group in np.unique(seen.group[taken]):
+        place = identity(f"{group} from {partition.name}")
+        mine, its = taken & (seen.group == group), told & (commits.group == group)
+        yield _rows(CONSUMED, place, seen.transaction[mine], seen.offset[mine])
+        yield _rows(COMMITTED, place, commits.transaction[its], commits.offset[its])
+        owed = partition.slot_offset[must_be_delivered(partition)]
+        yield _rows(OWED, place, NOBODY, owed[owed >= seen.offset[mine].min()])
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """What the partitions of a run have emitted, by kind."""
+
+    rows: Array
+
+    def of(self, kind: int) -> Array:
+        return self.rows[self.rows[:, 0] == kind]
+
+    def happened(self, rows: Array) -> Mask:
+        return is_in(rows[:, 2], np.unique(self.of(HAPPENED)[:, 2]))
+
+
+Witnessed = tuple[int, tuple[int, ...], str]
+"""Offset, transactions, text."""
+
+
+def _found(rule: str, count: int, witnesses: Iterator[Witnessed], permitted: str) -> Iterator[Found]:
+    if count:
+        anomalies = tuple(
+            Anomaly(rule, "", -1, offset, -1, operations, text, permitted)
+            for (offset, operations, text), _ in zip(witnesses, range(MAX_WITNESSES), strict=False)
+        )
+        yield Found(rule, permitted, count, anomalies)
+
+
+def consumed_twice(rows: Array, context: Context) -> Iterator[Found]:
+    copies = _Copies(rows)
+    taken = copies.of(CONSUMED)
+    taken = taken[copies.happened(taken)]
+    taken = taken[np.lexsort((taken[:, 2], taken[:, 3], taken[:, 1]))]
+    same = (taken[1:, 1] == taken[:-1, 1]) & (taken[1:, 3] == taken[:-1, 3])
+    wrong = np.flatnonzero(same & (taken[1:, 2] != taken[:-1, 2]))
+    witnesses = (
+        (
+            int(taken[index, 3]),
+            (int(taken[index, 2]), int(taken[index + 1, 2])),
+            f"offset {taken[index, 3]} was consumed by two transactions that both committed",
+        )
+        for index in wrong
+    )
+    yield from _found(TWICE.id, len(wrong), witnesses, context.contract.permits_loss("all"))
+
+
+def copied_past(rows: Array, context: Context) -> Iterator[Found]:
+    copies = _Copies(rows)
+    committed = copies.of(COMMITTED)
+    committed = committed[copies.happened(committed)]
+    taken, owed = copies.of(CONSUMED), copies.of(OWED)
+    passed: list[tuple[int, int]] = []
+    for place in np.unique(committed[:, 1]):
+        here = committed[committed[:, 1] == place]
+        end, by = here[here[:, 3].argmax(), [3, 2]]
+        offsets = owed[(owed[:, 1] == place) & (owed[:, 3] < end), 3]
+        given = np.unique(taken[taken[:, 1] == place, 3])
+        passed += [(int(offset), int(by)) for offset in offsets[~is_in(offsets, given)]]
+    witnesses = (
+        (offset, (by,), f"offset {offset} lies below what was committed, and no transaction that may have happened consumed it")
+        for offset, by in passed
+    )  # fmt: skip
+    reason = context.contract.permits_loss("all")
+    if context.contract.cleanup != "keep":
+        reason = "records may have been removed"
+    yield from _found(PAST.id, len(passed), witnesses, reason)
+
+
+def copy_order(rows: Array, context: Context) -> Iterator[Found]:
+    copies = _Copies(rows)
+    taken, written = copies.of(CONSUMED), copies.of(WRITTEN)
+    inputs, outputs = (_spans(each[copies.happened(each)]) for each in (taken, written))
+    inputs = inputs[np.argsort(inputs[:, 1], kind="stable")]
+    # Each input of a transaction beside each of its outputs: input, output, first offset in, first and last offset out.
+    begins = np.searchsorted(inputs[:, 1], outputs[:, 1], side="left")
+    counts = np.searchsorted(inputs[:, 1], outputs[:, 1], side="right") - begins
+    of_output = np.repeat(np.arange(len(outputs)), counts)
+    of_input = np.repeat(begins, counts) + np.arange(len(of_output)) - np.repeat(np.cumsum(counts) - counts, counts)
+    source, sink = inputs[of_input], outputs[of_output]
+    order = np.lexsort((source[:, 2], sink[:, 0], source[:, 0]))
+    source, sink = source[order], sink[order]
+    same = (source[1:, 0] == source[:-1, 0]) & (sink[1:, 0] == sink[:-1, 0])
+    later = source[1:, 2] > source[:-1, 3]
+    wrong = np.flatnonzero(same & later & (sink[1:, 2] < sink[:-1, 3]))
+    witnesses = (
+        (
+            int(source[index + 1, 2]),
+            (int(source[index, 1]), int(source[index + 1, 1])),
+            f"what was made of offset {source[index + 1, 2]} was written at {sink[index + 1, 2]}, before what was made of "
+            f"offset {source[index, 2]}, at {sink[index, 3]}",
+        )
+        for index in wrong
+    )
+    yield from _found(ORDER.id, len(wrong), witnesses, context.contract.permits_loss("all"))
+
+
+def _spans(rows: Array) -> npt.NDArray[np.int64]:
+    """(place, transaction, first offset, last offset) of each place and transaction."""
+    rows = rows[np.lexsort((rows[:, 3], rows[:, 2], rows[:, 1]))]
+    if not len(rows):
+        return np.empty((0, 4), np.int64)
+    fresh = np.concatenate([[True], (rows[1:, 1:3] != rows[:-1, 1:3]).any(axis=1)])
+    first = np.flatnonzero(fresh)
+    last = np.concatenate([first[1:], [len(rows)]]) - 1
+    return np.stack([rows[first, 1], rows[first, 2], rows[first, 3], rows[last, 3]], axis=1)
+
+
+_SOURCE = "KIP-98, KIP-447: exactly-once semantics"
+_NEEDS = "transactions that poll and commit offsets, in consumers whose group is known"
+
+TWICE = RunRule(
     id="exactly-once",
-    definition="In consume-transform-produce, one input record was consumed by two committed transactions of one group.",
-    promise="Violation: offsets are committed with the output, so a committed input is never given to the group again. "
-    "Inputs left out are found by poll-skip and commit-past-undelivered.",
-    source="KIP-98, KIP-447: exactly-once semantics",
-    needs="transactions that poll and commit offsets, in consumers whose group is known",
+    definition="In consume-transform-produce, one input record was consumed by two transactions of one group that both "
+    "committed; one of unknown fate did so if a committed read returned what it wrote.",
+    promise="Violation, unless the contract permits loss: offsets are committed with the output, so a committed input is "
+    "never given to the group again.",
+    source=_SOURCE,
+    needs=_NEEDS,
     cost="one sort of what transactions consumed",
     example="""
         0 send t-0:1@0
@@ -46,5 +190,51 @@ RULE = Rule(
         2 subscribe t-0 group=g
         2 txn poll t-0:1@0 send u-0:20@1 commit g t-0@1
     """,
-    kernel=kernel,
+    kernel=consumed_twice,
+    emit=emit_copies,
+)
+
+PAST = RunRule(
+    id="copied-past",
+    definition="A committed transaction carried a group's offset past a record that no transaction of the group consumed "
+    "but such as certainly did not happen.",
+    promise="Violation, unless records may leave the log or be lost: the record is missing from the output for ever. A group "
+    "is judged from the first record it consumed.",
+    source=_SOURCE,
+    needs=_NEEDS,
+    cost="linear in the input, for each group",
+    example="""
+        0 send t-0:1@0
+        0 send t-0:2@1
+        0 send t-0:3@2
+        1 subscribe t-0 group=g
+        1 txn poll t-0:1@0 send u-0:10@0 commit g t-0@1
+        1 txn poll t-0:2@1 send u-0:20 commit g t-0@2 fail
+        2 subscribe t-0 group=g
+        2 txn poll t-0:3@2 send u-0:30@1 commit g t-0@3
+    """,
+    kernel=copied_past,
+    emit=emit_copies,
+    rests_on_absence=True,
+)
+
+ORDER = RunRule(
+    id="copy-order",
+    definition="Two committed transactions of one group consumed a partition one after the other, and wrote to a partition "
+    "the other way round.",
+    promise="Violation, unless the contract permits loss: the second one begins where the first one's commit had left the "
+    "group, so its output follows.",
+    source=_SOURCE,
+    needs=f"{_NEEDS}; offsets of what they sent",
+    cost="one sort of the pairs of input and output that transactions join",
+    example="""
+        0 send t-0:1@0
+        0 send t-0:2@1
+        1 subscribe t-0 group=g
+        1 txn poll t-0:1@0 send u-0:10@1 commit g t-0@1
+        2 subscribe t-0 group=g
+        2 txn poll t-0:2@1 send u-0:20@0 commit g t-0@2
+    """,
+    kernel=copy_order,
+    emit=emit_copies,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from linearizability.history.operations import drain, list_offsets, poll
 from linearizability.simulation.client import FETCH, LIST_OFFSETS, STALE, Key, SimulatedClient
@@ -276,10 +276,14 @@ class SimulatedConsumer(SimulatedClient):
             session_epoch=session.epoch if session is not None else -1,
             topics=[*topics.values()],
         )
-        self._operation = self.notebook.invoke("poll", [poll()])
+        self._operation = self.notebook.invoke("poll", [poll()], **self._poll_fields())
         self._asking = line
         context = line.node, session
         self.ask(FETCH, plan.version, body, self._on_fetched, context, plan.max_wait_ms + REQUEST_TIMEOUT_MS, line)
+
+    def _poll_fields(self) -> dict[str, Any]:
+        """What the history says of a poll besides its records."""
+        return {}
 
     def _on_fetched(self, body: FetchResponse, context: tuple[int, Session | None]) -> None:
         node, session = context

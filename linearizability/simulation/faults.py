@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.network import Way
-from linearizability.simulation.schedule import CLIENTS, FAULTS, GROUPS_TOPIC, METADATA_TOPIC, Fault
+from linearizability.simulation.schedule import CLIENTS, FAULTS, GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC, Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
@@ -226,6 +226,8 @@ def aimed(cluster: Cluster, fault: Fault) -> Fault:
         found = cluster.leader_of((fault.topic, fault.partition))
     elif fault.role == "coordinator":
         found = cluster.leader_of((GROUPS_TOPIC, 0))
+    elif fault.role == "transaction-coordinator":
+        found = cluster.leader_of((TRANSACTIONS_TOPIC, 0))
     node = found if found is not None else fault.node
     return fault.model_copy(
         update={"node": node if node in cluster.schedule.node_ids else cluster.schedule.node_ids[0]}

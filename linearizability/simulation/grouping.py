@@ -8,7 +8,7 @@ a way that passes is taken again; a coordinator that is none any more is looked 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from linearizability.history.operations import commit, committed
 from linearizability.simulation.client import STALE, Key, error_name
@@ -41,7 +41,11 @@ PROTOCOL_TYPE, PROTOCOL, PROTOCOL_VERSION = "consumer", "dealt", 1
 HEARTBEATS_A_SESSION = 4
 
 LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-PASSING = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT}) | STALE | LOOK_AGAIN
+PASSING = (
+    frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+    | STALE
+    | LOOK_AGAIN
+)
 """Errors after which the same step is taken again."""
 JOIN_AGAIN = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED}
@@ -69,7 +73,8 @@ def encode_assignment(keys: Sequence[Key]) -> bytes:
     return _versioned(ConsumerProtocolAssignment(assigned_partitions=parts))
 
 
-def _named(positions: Mapping[Key, Position]) -> dict[str | int, int]:
+def named(positions: Mapping[Key, Position]) -> dict[str | int, int]:
+    """Positions in the history's words."""
     return {name_of(key): offset for key, (offset, _) in positions.items()}
 
 
@@ -84,8 +89,13 @@ def decode_assignment(data: bytes) -> list[Key]:
 class SimulatedMember(SimulatedConsumer):
     """One member of a group."""
 
+    isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    requires_stable = False
+    """Whether it waits for offsets of which a transaction is undecided (KIP-447)."""
+
     def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Member) -> None:
-        reader = Consumer(max_wait_ms=plan.session_timeout_ms // HEARTBEATS_A_SESSION, max_bytes=plan.max_bytes)
+        max_wait_ms = plan.session_timeout_ms // HEARTBEATS_A_SESSION
+        reader = Consumer(max_wait_ms=max_wait_ms, max_bytes=plan.max_bytes, isolation=self.isolation)
         super().__init__(cluster, number, notebook, reader)
         self.member = plan
         self.generation = -1
@@ -228,7 +238,7 @@ class SimulatedMember(SimulatedConsumer):
             self._heard_us = self.world.now_us
 
     def _sync(self) -> None:
-        shares = dealt(self._followers, self.cluster.partitions()) if self._followers else {}
+        shares = dealt(self._followers, self.cluster.inputs()) if self._followers else {}
         body = SyncGroupRequest(
             group_id=self.member.group, generation_id=self.generation, member_id=self._member_id,
             protocol_type=PROTOCOL_TYPE, protocol_name=PROTOCOL,
@@ -304,7 +314,9 @@ class SimulatedMember(SimulatedConsumer):
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.member.group, topics=topics)
         if self.line_to(self._coordinator) is not None:
             self._operation = self.notebook.invoke("committed", [committed(self.member.group)])
-        self._tell_coordinator(OFFSET_FETCH, OffsetFetchRequest(groups=[group]), self._told_committed)
+        self._tell_coordinator(
+            OFFSET_FETCH, OffsetFetchRequest(groups=[group], require_stable=self.requires_stable), self._told_committed
+        )
 
     def _told_committed(self, body: OffsetFetchResponse) -> None:
         operation, self._operation = self._operation, None
@@ -316,7 +328,7 @@ class SimulatedMember(SimulatedConsumer):
             self.notebook.fail(operation, error_name(code))
             return
         offsets = {key: (parts[key].committed_offset, parts[key].committed_leader_epoch) for key in self.places}
-        self.notebook.ok(operation, [committed(self.member.group, _named(offsets))])
+        self.notebook.ok(operation, [committed(self.member.group, named(offsets))])
         self.is_settled = True
         if not self._is_retiring:
             for key, place in self.places.items():
@@ -344,10 +356,13 @@ class SimulatedMember(SimulatedConsumer):
             return
         self._pause(self._some_time(self.member.session_timeout_ms * 2))
         if misfortune == "death":
-            self._member_id = ""
-            self._give_up_partitions()
-            for line in self._lines.values():
-                line.hang_up("the process died")
+            self._die()
+
+    def _die(self) -> None:
+        self._member_id = ""
+        self._give_up_partitions()
+        for line in self._lines.values():
+            line.hang_up("the process died")
 
     def _commit(self) -> None:
         new = {key: position for key, position in self._processed.items() if self._committed.get(key) != position}
@@ -367,7 +382,7 @@ class SimulatedMember(SimulatedConsumer):
             group_id=group, generation_id_or_member_epoch=self.generation, member_id=self._member_id, topics=topics
         )
         if self.line_to(self._coordinator) is not None:
-            mop = commit(group, _named(new), self.generation, self._member_id)
+            mop = commit(group, named(new), self.generation, self._member_id)
             self._operation = self.notebook.invoke("commit", [mop])
         self._tell_coordinator(OFFSET_COMMIT, body, self._on_committed)
 
@@ -412,8 +427,8 @@ def _lacks(name: str, members: Sequence[SimulatedMember], ends: Mapping[Key, int
 
 
 def _ends(cluster: Cluster) -> dict[Key, int]:
-    """The high watermark of every partition of the schedule, as its leader knows it."""
-    ends = dict.fromkeys(cluster.partitions(), 0)
+    """The high watermark of every partition that groups read, as its leader knows it."""
+    ends = dict.fromkeys(cluster.inputs(), 0)
     for machine in cluster.machines:
         for partition in machine.node.partitions.values() if machine.node is not None else ():
             key = (partition.topic, partition.index)

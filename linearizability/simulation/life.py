@@ -19,6 +19,7 @@ from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
 from linearizability.simulation.consuming import SimulatedConsumer
+from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.grouping import SimulatedMember, unsettled
 from linearizability.simulation.machine import EPOCH_MS, PORTS, Machine, host_of
 from linearizability.simulation.network import Network
@@ -29,9 +30,11 @@ from linearizability.simulation.schedule import (
     Administrator,
     Client,
     Consumer,
+    Copier,
     Member,
     Producer,
     Schedule,
+    Topic,
     Transactor,
 )
 from linearizability.simulation.transacting import SimulatedTransactor
@@ -132,6 +135,17 @@ class Cluster:
     def partitions(self) -> list[tuple[str, int]]:
         return [(topic.name, index) for topic in self.schedule.topics for index in range(topic.partitions)]
 
+    def inputs(self) -> list[tuple[str, int]]:
+        """The partitions that producers write and groups read."""
+        return [(topic.name, index) for topic in self._topics(False) for index in range(topic.partitions)]
+
+    def outputs(self) -> list[tuple[str, int]]:
+        """The partitions that copiers write."""
+        return [(topic.name, index) for topic in self._topics(True) for index in range(topic.partitions)]
+
+    def _topics(self, is_output: bool) -> list[Topic]:
+        return [topic for topic in self.schedule.topics if topic.is_output == is_output]
+
     def machine(self, number: int) -> Machine:
         return self._machines[number]
 
@@ -231,6 +245,8 @@ class Cluster:
                 return SimulatedProducer(self, notebook.process, notebook, plan)
             case Consumer():
                 return SimulatedConsumer(self, notebook.process, notebook, plan)
+            case Copier():
+                return SimulatedCopier(self, notebook.process, notebook, plan)
             case Member():
                 return SimulatedMember(self, notebook.process, notebook, plan)
             case Transactor():
@@ -245,11 +261,11 @@ class Cluster:
     def _rest(self, clients: list[SimulatedClient], bound_ms: int) -> None:
         until_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
         self.world.run(until_us, lambda: all(client.finished for client in clients))
-        forgetful = self.schedule.transacts and self._may_have_lost(TRANSACTIONS)
+        transacting = (SimulatedTransactor, SimulatedCopier)
         busy = [
             client.name
             for client in clients
-            if not client.finished and not (forgetful and isinstance(client, SimulatedTransactor))
+            if not client.finished and not (self._is_forgetful and isinstance(client, transacting))
         ]
         if busy:
             text = f"{', '.join(busy)} did not come to rest within {bound_ms} ms after everything was healed"
@@ -257,13 +273,20 @@ class Cluster:
 
     def _settle_groups(self, members: list[SimulatedMember]) -> None:
         """All is healed: each group becomes stable and reads every partition to its end; then all leave. Errors: Violation."""
-        bound_us = self.world.now_us + GROUPS_BOUND_MS * MICROSECONDS_A_MS
+        bound_ms = TRANSACTIONAL_REST_BOUND_MS if self.schedule.transacts else GROUPS_BOUND_MS
+        bound_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
         self.world.run(bound_us, lambda: not unsettled(self, members))
-        if reason := unsettled(self, members):
-            raise Violation("group-not-settled", f"{GROUPS_BOUND_MS} ms after everything was healed: {reason}")
+        bound = [member for member in members if not (self._is_forgetful and isinstance(member, SimulatedCopier))]
+        if reason := unsettled(self, bound):
+            raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
         for member in members:
             member.retire()
         self._rest([*members], REST_BOUND_MS)
+
+    @property
+    def _is_forgetful(self) -> bool:
+        """Whether the coordinator of transactions may have lost what it had decided."""
+        return self.schedule.transacts and self._may_have_lost(TRANSACTIONS)
 
     def _wait_for_stable_ends(self) -> None:
         """No transaction hangs: once all are at rest, last stable offsets reach the high watermarks. Errors: Violation."""
@@ -272,7 +295,7 @@ class Cluster:
         bound_us = self.world.now_us + STABLE_BOUND_MS * MICROSECONDS_A_MS
         self.world.run(bound_us, lambda: not self._unstable())
         unstable = self._unstable()
-        if unstable and not self._may_have_lost(TRANSACTIONS):
+        if unstable and not self._is_forgetful:
             text = f"after {STABLE_BOUND_MS} ms of rest the last stable offset stands still in {', '.join(unstable)}"
             raise Violation("hanging-transaction", text)
 

@@ -79,7 +79,7 @@ class SimulatedProducer(SimulatedClient):
         super().__init__(cluster, number, notebook)
         self.plan = plan
         self.idempotent = plan.idempotent and plan.acks == "all"
-        self._partitions = cluster.partitions()
+        self._partitions = cluster.inputs()
         self._pending: dict[tuple[str, int], list[Batch]] = {key: [] for key in self._partitions}
         self._sequences: dict[tuple[str, int], int] = dict.fromkeys(self._partitions, 0)
         self._producer_id = -1

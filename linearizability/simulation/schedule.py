@@ -53,8 +53,8 @@ STEPS = (
 METADATA_TOPIC = "__cluster_metadata"
 """As the topic of a fault that waits for a step: the step is the metadata quorum's."""
 
-GROUPS_TOPIC = "__consumer_offsets"
-"""Whose only partition is led by the coordinator of all groups."""
+GROUPS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+"""Whose only partitions are led by the coordinator of all groups, and of all transactions."""
 
 CLIENTS = -1
 """Where clients are, in the geography of nodes."""
@@ -74,6 +74,8 @@ class Topic(Value):
     name: str
     partitions: int = Field(default=1, ge=1, le=16)
     configs: dict[str, str] = {}
+    is_output: bool = False
+    """Whether copiers write it, and nobody else; they read all the others."""
 
     @property
     def retains(self) -> bool:
@@ -146,7 +148,21 @@ class Member(Value):
     max_bytes: int = Field(default=2_000, ge=1, le=1 << 26)
 
 
-Client = Annotated[Producer | Consumer | Administrator | Transactor | Member, Field(discriminator="kind")]
+class Copier(Member):
+    """A member of a group that copies what it reads into the output topics: consume, transform, produce, and commit the
+    offsets, in one transaction (KIP-447)."""
+
+    kind: Literal["copier"] = "copier"  # pyright: ignore[reportIncompatibleVariableOverride]
+    group: str = "copiers"
+    id: str = ""
+    """Its transactional id; its own, where none is given. Who has the same one as another fences it."""
+    aborts_percent: int = Field(default=10, ge=0, le=100)
+    """How many of its transactions it aborts by itself, and reads again what it had read."""
+    version: Literal[1, 2] = 2
+    """transaction.version as the client speaks it (KIP-890)."""
+
+
+Client = Annotated[Producer | Consumer | Administrator | Transactor | Member | Copier, Field(discriminator="kind")]
 
 
 class Fault(Value):
@@ -164,9 +180,10 @@ class Fault(Value):
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The node that is struck, by its id."""
-    role: Literal["", "controller", "leader", "coordinator", "actor", "other"] = ""
+    role: Literal["", "controller", "leader", "coordinator", "transaction-coordinator", "actor", "other"] = ""
     """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. The coordinator is the
-    groups'. The actor is who made the step that the fault waited for, the other is the second node that the step names."""
+    groups', unless it is said to be that of transactions. The actor is who made the step that the fault waited for, the other
+    is the second node that the step names."""
     topic: str = ""
     """With `partition`: whose leader, whose replicas, whose settings are meant."""
     partition: int = Field(default=0, ge=0)
@@ -237,12 +254,12 @@ class Schedule(Value):
     @property
     def transacts(self) -> bool:
         """Whether some client writes in transactions."""
-        return any(client.kind == "transactor" for client in self.clients)
+        return any(client.kind in ("transactor", "copier") for client in self.clients)
 
     @property
     def has_groups(self) -> bool:
         """Whether some client is a member of a group."""
-        return any(client.kind == "member" for client in self.clients)
+        return any(isinstance(client, Member) for client in self.clients)
 
     @property
     def retains(self) -> bool:
@@ -266,9 +283,10 @@ class Schedule(Value):
         producing = {}
         if isinstance(client, Producer):
             producing = {"acks": client.acks, "idempotence": client.idempotent, "max_in_flight": client.in_flight}
+        isolation = client.isolation if isinstance(client, Consumer) else "read_uncommitted"
         return Contract(
             **producing,
-            isolation=client.isolation if isinstance(client, Consumer) else "read_uncommitted",
+            isolation="read_committed" if isinstance(client, Copier) else isolation,
             replication_factor=self.replication_factor,
             min_isr=min(self.replication_factor, min((self.least_min_isr(topic) for topic in self.topics), default=1)),
             unclean_election=self.elects_uncleanly,

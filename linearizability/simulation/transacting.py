@@ -216,7 +216,7 @@ class SimulatedTransactor(SimulatedClient):
             return
         self._begun += 1
         chance = self.chance
-        partitions = self.cluster.partitions()
+        partitions = self.cluster.inputs()
         parts: dict[Key, list[int]] = {}
         for _ in range(chance.randrange(1, 4)):
             key = partitions[chance.randrange(len(partitions))]

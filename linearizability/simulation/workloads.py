@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from linearizability.simulation.choices import Choices
-from linearizability.simulation.schedule import Client, Consumer, Fault, Member, Producer, Schedule, Topic, Transactor
+from typing import Literal
 
-WORKLOADS = ("records", "transactions", "groups")
+from linearizability.simulation.choices import Choices
+from linearizability.simulation.schedule import (
+    Client,
+    Consumer,
+    Copier,
+    Fault,
+    Member,
+    Producer,
+    Schedule,
+    Topic,
+    Transactor,
+)
+
+WORKLOADS = ("records", "transactions", "groups", "copy")
 """What the clients of a life do besides producing and consuming single records, which is the first: see `with_workload`."""
+
+
+Coordinator = Literal["coordinator", "transaction-coordinator"]
 
 
 def topic(choices: Choices, index: int, flushed: bool) -> Topic:
@@ -65,6 +80,8 @@ def with_workload(choices: Choices, schedule: Schedule, workload: str) -> Schedu
             return _with_transactions(choices, schedule)
         case "groups":
             return _with_groups(choices, schedule)
+        case "copy":
+            return _with_copies(choices, schedule)
         case _:
             return schedule
 
@@ -118,8 +135,29 @@ def _member(choices: Choices, group: str) -> Member:
     )
 
 
-def _at_coordinator(choices: Choices, schedule: Schedule) -> Fault:
-    """A misfortune of whoever coordinates the groups at that moment."""
+def _with_copies(choices: Choices, schedule: Schedule) -> Schedule:
+    """Copiers of all topics into one more, a reader of committed records, and what befalls the two coordinators."""
+    configs = {name: value for name, value in schedule.topics[0].configs.items() if name != "retention.bytes"}
+    output = Topic(name="copies", partitions=choices.integer(1, 3), configs=configs, is_output=True)
+    clients: list[Client] = [client for client in schedule.clients if isinstance(client, Producer)]
+    readers = [client for client in schedule.clients if isinstance(client, Consumer)][: choices.integer(0, 1)]
+    clients += [reader.model_copy(update={"isolation": "read_committed"}) for reader in readers]
+    shared = choices.integer(0, 3) == 3
+    clients += [_copier(choices, "shared" if shared and number < 2 else "") for number in range(choices.integer(2, 4))]
+    roles: tuple[Coordinator, ...] = ("coordinator", "transaction-coordinator")
+    strikes = [_at_coordinator(choices, schedule, choices.one_of(roles)) for _ in range(choices.integer(0, 2))]
+    faults = sorted((*_bearable(schedule), *strikes), key=lambda fault: fault.at_ms)
+    changed = {"topics": (*schedule.topics, output), "clients": tuple(clients), "faults": tuple(faults)}
+    return schedule.model_copy(update=changed)
+
+
+def _copier(choices: Choices, id: str) -> Copier:
+    member = _member(choices, "copiers").model_dump(exclude={"kind"})
+    return Copier(**member, id=id, aborts_percent=choices.one_of((10, 0, 40)), version=choices.one_of((2, 1)))
+
+
+def _at_coordinator(choices: Choices, schedule: Schedule, role: Coordinator = "coordinator") -> Fault:
+    """A misfortune of whoever coordinates the groups, or the transactions, at that moment."""
     alone = schedule.nodes == 1
     kinds = (
         ("crash", "stop", "pause") if alone else ("crash", "cut", "pause", "isolate", "cut-in", "power-loss", "stop")
@@ -128,7 +166,7 @@ def _at_coordinator(choices: Choices, schedule: Schedule) -> Fault:
         at_ms=choices.integer(schedule.duration_ms // 4, schedule.duration_ms),
         kind=choices.one_of(kinds),
         node=schedule.node_ids[0],
-        role="" if alone else "coordinator",
+        role="" if alone else role,
         for_ms=choices.one_of((300, 50, 1_200)),
     )
 

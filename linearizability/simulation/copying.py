@@ -1,0 +1,473 @@
+"""A copier: a member of a group that consumes, transforms and produces exactly once (KIP-98, KIP-447).
+
+What it has read it writes into the output topics in one transaction, which commits the group's offsets too. It comes back
+from misfortunes in the midst of a transaction: dead ones begin a new session under the same transactional id, those that
+stood still find out that others own their partitions. Whatever keeps a transaction from being committed makes the copier go
+back to where the group has committed; offsets of which a transaction is still undecided it waits for.
+
+The history names a transaction step by step: it begins before the first poll, and is certain to have failed unless its
+commit was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from linearizability.history.operations import commit, send
+from linearizability.simulation.client import PRODUCE, STALE, Key, error_name
+from linearizability.simulation.consuming import name_of
+from linearizability.simulation.grouping import (
+    FIND_COORDINATOR,
+    JOIN_AGAIN,
+    VERSIONS,
+    Position,
+    SimulatedMember,
+    named,
+)
+from linearizability.simulation.line import REQUEST_TIMEOUT_MS, Line
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.producing import MOST_VALUE_BYTES, PRODUCE_TIMEOUT_MS, VALUE_HEAD
+from linearizability.simulation.schedule import Copier
+from linearizability.simulation.transacting import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LOOK_AGAIN,
+    PASSING,
+    SESSION_OVER,
+    TIMEOUT_MS,
+    TRANSACTION_KEY,
+)
+from linearizability.simulation.transacting import VERSIONS as TRANSACTIONAL_VERSIONS
+from linearizability.simulation.world import Violation
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from reference.protocol.messages.fetch import FetchResponse
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.records.batch import build
+from reference.protocol.records.record import Record
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT = 25, 28
+OFFSETS_VERSIONS = {1: 4, 2: 5}
+"""TxnOffsetCommit: from version 5 on it adds the group's partition to the transaction (KIP-890)."""
+ADD_OFFSETS_VERSION = 3
+
+
+@dataclass(slots=True)
+class Copy:
+    """The transaction that is under way."""
+
+    name: str
+    offsets: dict[Key, Position] = field(default_factory=dict)
+    batches: dict[Key, list[int]] = field(default_factory=dict)
+    """What is written to each output partition."""
+    sends: dict[Key, int] = field(default_factory=dict)
+    """The operations of the batches that were sent and not yet acknowledged."""
+    written: set[Key] = field(default_factory=set[Key])
+    is_composed: bool = False
+    is_known: bool = False
+    """Whether some broker may have heard of it."""
+    partitions_are_added: bool = False
+    offsets_are_added: bool = False
+    offsets_operation: int | None = None
+    offsets_are_committed: bool = False
+    end_operation: int | None = None
+    ends_asked: int = 0
+
+    @property
+    def unwritten(self) -> list[Key]:
+        return [key for key in self.batches if key not in self.written]
+
+
+class SimulatedCopier(SimulatedMember):
+    """One copier."""
+
+    isolation = "read_committed"
+    requires_stable = True
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Copier) -> None:
+        super().__init__(cluster, number, notebook, plan)
+        self.copier = plan
+        self.id = plan.id or f"copier-{number}"
+        self._decider = -1
+        """The node that coordinates our transactions."""
+        self._producer: tuple[int, int] | None = None
+        self._sequences: dict[Key, int] = {}
+        self._taken: dict[Key, int] = {}
+        """How many records of each input partition were read and are not copied yet."""
+        self._copy: Copy | None = None
+        self._must_abort = False
+        """A transaction was given up that its coordinator may know."""
+        self._begun = 0
+        self._values = 0
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether a commit was asked for whose fate is not known yet."""
+        return self._copy is not None and self._copy.end_operation is not None
+
+    # ---- reading
+
+    def _poll_fields(self) -> dict[str, Any]:
+        return {"txn": self._begun_copy().name}
+
+    def _begun_copy(self) -> Copy:
+        if self._copy is None:
+            self._begun += 1
+            self._copy = Copy(f"copy-{self._begun}")
+            self.notebook.ok(self.notebook.invoke("begin", txn=self._copy.name))
+        return self._copy
+
+    def _records(self, key: Key, answer: FetchResponse.PartitionData) -> Iterator[list[int]]:
+        for record in super()._records(key, answer):
+            self._taken[key] = self._taken.get(key, 0) + 1
+            yield record
+
+    # ---- steps
+
+    def _next_step(self) -> Callable[[], None]:
+        if self.is_ending:
+            return self._end
+        if self._must_abort:
+            return self._abort
+        return super()._next_step()
+
+    def _commit(self) -> None:
+        """Take the next step of the transaction."""
+        copy = self._begun_copy()
+        if not copy.is_composed:
+            self._compose(copy)
+        is_old = self.copier.version == 1
+        due = (
+            (self._producer is None, self._begin_session),
+            (is_old and copy.batches and not copy.partitions_are_added, self._add_partitions),
+            (copy.unwritten, self._produce),
+            (is_old and not copy.offsets_are_added, self._add_offsets),
+            (not copy.offsets_are_committed, self._commit_offsets),
+        )
+        step = next((step for is_due, step in due if is_due), self._decide)
+        if step == self._decide:
+            self._decide()
+        else:
+            copy.is_known |= step != self._begin_session
+            step()
+
+    def _compose(self, copy: Copy) -> None:
+        """One output record for each one read; each input partition has its output partition."""
+        outputs, inputs = self.cluster.outputs(), self.cluster.inputs()
+        for key, count in sorted(self._taken.items()):
+            output = outputs[inputs.index(key) % len(outputs)]
+            values = [(self.number << 32) | (self._values + index) for index in range(count)]
+            self._values += count
+            copy.batches.setdefault(output, []).extend(values)
+        copy.offsets = {key: at for key, at in self._processed.items() if self._committed.get(key) != at}
+        copy.is_composed = True
+
+    # ---- asking
+
+    def _tell(
+        self, node: int, key: int, version: int, body: Any, answered: Callable[..., None],
+        patience_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> bool:  # fmt: skip
+        """Ask a node; without a connection, look again a little later. Whether it was asked."""
+        line = self.line_to(node)
+        if line is None:
+            self.refresh_soon()
+            self._pause()
+            return False
+        self._asking = line
+        self.ask(key, version, body, self._answered, answered, patience_ms, line)
+        return True
+
+    def _tell_decider(self, key: int, version: int, body: Any, answered: Callable[..., None]) -> bool:
+        if self._decider >= 0:
+            return self._tell(self._decider, key, version, body, answered, PRODUCE_TIMEOUT_MS * 2)
+        question = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self.id])
+        self._tell(self.home.node, FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], question, self._decider_found)
+        return False
+
+    def _decider_found(self, body: FindCoordinatorResponse) -> None:
+        answer = body.coordinators[0]
+        if self._went_well("FindCoordinator", answer.error_code):
+            self._decider = answer.node_id
+
+    def on_lost(self, line: Line) -> None:
+        super().on_lost(line)
+        if line.node == self._decider:
+            self._decider = -1
+
+    def _went_well(self, api: str, code: int) -> bool:
+        """Whether a step of a transaction went well; what is to be done where it did not. Errors: Violation."""
+        self.count(api, code)
+        if code == ErrorCode.NONE:
+            return True
+        if code in LOOK_AGAIN:
+            self._decider = -1
+        if code in STALE:
+            self.refresh_soon()
+        if code in SESSION_OVER:
+            self._lose_session(code)
+        elif code in PASSING:
+            self._pause()
+        else:
+            raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
+        return False
+
+    # ---- the producer's session
+
+    def _begin_session(self) -> None:
+        body = InitProducerIdRequest(
+            transactional_id=self.id, transaction_timeout_ms=TIMEOUT_MS, producer_id=-1, producer_epoch=-1
+        )
+        self._tell_decider(INIT_PRODUCER_ID, 4, body, self._session_begun)
+
+    def _session_begun(self, body: InitProducerIdResponse) -> None:
+        if self._went_well("InitProducerId", body.error_code):
+            self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
+            self._take_producer(body.producer_id, body.producer_epoch)
+
+    def _take_producer(self, producer_id: int, epoch: int) -> None:
+        """An epoch begins its sequences anew."""
+        if self._producer != (producer_id, epoch):
+            self._producer, self._sequences = (producer_id, epoch), {}
+
+    def _identity(self) -> tuple[int, int]:
+        assert self._producer is not None
+        return self._producer
+
+    def _forget_producer(self) -> None:
+        """Whatever is open is aborted when the next session begins, or when its time is over."""
+        self._producer, self._must_abort = None, False
+
+    def _lose_session(self, code: int) -> None:
+        """Somebody else has our transactional id, or the coordinator has aborted for us."""
+        self.world.counts["copiers' sessions lost"] += 1
+        self._give_up_copy(error_name(code))
+        self._forget_producer()
+        self._go_back()
+        self._pause(self._some_time(self.member.session_timeout_ms))
+
+    # ---- writing
+
+    def _add_partitions(self) -> None:
+        assert self._copy is not None
+        producer_id, epoch = self._identity()
+        topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
+        for name, index in self._copy.batches:
+            topic = topics.setdefault(name, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name))
+            topic.partitions.append(index)
+        body = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.id, v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch, v3_and_below_topics=[*topics.values()],
+        )  # fmt: skip
+        version = TRANSACTIONAL_VERSIONS[1][ADD_PARTITIONS_TO_TXN]
+        self._tell_decider(ADD_PARTITIONS_TO_TXN, version, body, self._partitions_added)
+
+    def _partitions_added(self, body: AddPartitionsToTxnResponse) -> None:
+        codes = {
+            each.partition_error_code
+            for topic in body.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        } - {ErrorCode.NONE}
+        reasons = sorted(codes - {ErrorCode.OPERATION_NOT_ATTEMPTED}) or sorted(codes)
+        if self._went_well("AddPartitionsToTxn", reasons[0] if reasons else ErrorCode.NONE):
+            assert self._copy is not None
+            self._copy.partitions_are_added = True
+
+    def _produce(self) -> None:
+        copy, (producer_id, epoch) = self._copy, self._identity()
+        assert copy is not None
+        key = copy.unwritten[0]
+        now = self.cluster.client_clock_ms()
+        records = [
+            Record(index, now, None, value.to_bytes(VALUE_HEAD, "big") + b"c" * (value * 7 % MOST_VALUE_BYTES), ())
+            for index, value in enumerate(copy.batches[key])
+        ]
+        data = build(
+            records, producer_id=producer_id, producer_epoch=epoch, base_sequence=self._sequences.get(key, 0),
+            transactional=True,
+        )  # fmt: skip
+        partition = ProduceRequest.PartitionProduceData(index=key[1], records=data)
+        topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[partition])
+        body = ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        version = TRANSACTIONAL_VERSIONS[self.copier.version][PRODUCE]
+        is_sent = self._tell(self.leaders.get(key, -1), PRODUCE, version, body, self._produced, PRODUCE_TIMEOUT_MS * 2)
+        if is_sent and key not in copy.sends:
+            mops = [send(name_of(key), value, acks="all") for value in copy.batches[key]]
+            copy.sends[key] = self.notebook.invoke("send", mops, txn=copy.name)
+
+    def _produced(self, body: ProduceResponse) -> None:
+        copy, topic = self._copy, body.responses[0]
+        assert copy is not None
+        answer = topic.partition_responses[0]
+        key = (topic.name, answer.index)
+        is_repeated = answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        if not self._went_well("Produce", ErrorCode.NONE if is_repeated else answer.error_code):
+            return
+        copy.written.add(key)
+        values, base = copy.batches[key], answer.base_offset
+        self._sequences[key] = self._sequences.get(key, 0) + len(values)
+        mops = [
+            send(name_of(key), value, base + index if base >= 0 else None, "all") for index, value in enumerate(values)
+        ]
+        self.notebook.ok(copy.sends.pop(key), mops)
+
+    # ---- offsets
+
+    def _add_offsets(self) -> None:
+        producer_id, epoch = self._identity()
+        body = AddOffsetsToTxnRequest(
+            transactional_id=self.id, producer_id=producer_id, producer_epoch=epoch, group_id=self.member.group
+        )
+        self._tell_decider(ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, body, self._offsets_added)
+
+    def _offsets_added(self, body: AddOffsetsToTxnResponse) -> None:
+        if self._went_well("AddOffsetsToTxn", body.error_code):
+            assert self._copy is not None
+            self._copy.offsets_are_added = True
+
+    def _commit_offsets(self) -> None:
+        copy, (producer_id, epoch) = self._copy, self._identity()
+        assert copy is not None
+        topics = [
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=offset, committed_leader_epoch=epoch_before
+                    )
+                ],
+            )
+            for (name, index), (offset, epoch_before) in copy.offsets.items()
+        ]
+        body = TxnOffsetCommitRequest(
+            transactional_id=self.id, group_id=self.member.group, producer_id=producer_id, producer_epoch=epoch,
+            generation_id_or_member_epoch=self.generation, member_id=self._member_id, topics=topics,
+        )  # fmt: skip
+        version = OFFSETS_VERSIONS[self.copier.version]
+        is_sent = self._tell(self._coordinator, TXN_OFFSET_COMMIT, version, body, self._offsets_committed)
+        if is_sent and copy.offsets_operation is None:
+            mop = commit(self.member.group, named(copy.offsets), self.generation, self._member_id)
+            copy.offsets_operation = self.notebook.invoke("commit", [mop], txn=copy.name)
+
+    def _offsets_committed(self, body: TxnOffsetCommitResponse) -> None:
+        codes = sorted({each.error_code for topic in body.topics for each in topic.partitions} - {ErrorCode.NONE})
+        code = codes[0] if codes else ErrorCode.NONE
+        if code in JOIN_AGAIN or code in LOOK_AGAIN:
+            self._judge("TxnOffsetCommit", code)
+        elif self._went_well("TxnOffsetCommit", code):
+            copy = self._copy
+            assert copy is not None and copy.offsets_operation is not None
+            copy.offsets_are_committed = True
+            self.notebook.ok(copy.offsets_operation)
+
+    # ---- the end
+
+    def _decide(self) -> None:
+        """All is written: something happens to us, or we change our mind, or it is committed."""
+        assert self._copy is not None
+        if not self.cluster.is_over and self.chance.randrange(100) < self.member.misfortunes_percent:
+            self._suffer()
+            return
+        if not self.cluster.is_over and self.chance.randrange(100) < self.copier.aborts_percent:
+            self._drop("changed its mind")
+            self._go_back()
+            self._go_on()
+            return
+        self._copy.end_operation = self.notebook.invoke("end", txn=self._copy.name, commit=True)
+        self._end()
+
+    def _end(self) -> None:
+        assert self._copy is not None
+        if self._ask_to_end(committed=True, answered=self._ended):
+            self._copy.ends_asked += 1
+
+    def _ask_to_end(self, committed: bool, answered: Callable[..., None]) -> bool:
+        producer_id, epoch = self._identity()
+        body = EndTxnRequest(
+            transactional_id=self.id, producer_id=producer_id, producer_epoch=epoch, committed=committed
+        )
+        version = TRANSACTIONAL_VERSIONS[self.copier.version][END_TXN]
+        return self._tell_decider(END_TXN, version, body, answered)
+
+    def _ended(self, body: EndTxnResponse) -> None:
+        if not self._went_well("EndTxn", body.error_code):
+            return
+        copy, self._copy = self._copy, None
+        assert copy is not None and copy.end_operation is not None
+        self.notebook.ok(copy.end_operation)
+        self.world.counts["copied records"] += sum(self._taken.values())
+        self._taken = {}
+        self._committed = dict(self._processed)
+        self._renew(body)
+
+    def _renew(self, body: EndTxnResponse) -> None:
+        """Since KIP-890 each end gives the next epoch."""
+        if self.copier.version > 1:
+            self._take_producer(body.producer_id, body.producer_epoch)
+
+    def _abort(self) -> None:
+        self._ask_to_end(committed=False, answered=self._aborted)
+
+    def _aborted(self, body: EndTxnResponse) -> None:
+        if self._went_well("EndTxn", body.error_code):
+            self._must_abort = False
+            self._renew(body)
+
+    # ---- giving up
+
+    def _give_up_copy(self, reason: str) -> None:
+        """The transaction's fate is decided by others; it has failed for certain unless its commit was asked for."""
+        copy, self._copy, self._taken = self._copy, None, {}
+        if copy is None:
+            return
+        for operation in copy.sends.values():
+            self.notebook.info(operation, reason)
+        if copy.offsets_operation is not None and not copy.offsets_are_committed:
+            self.notebook.info(copy.offsets_operation, reason)
+        if copy.end_operation is None:
+            self.notebook.ok(self.notebook.invoke("end", txn=copy.name, commit=False))
+        elif copy.ends_asked == 1:
+            self.notebook.fail(copy.end_operation, reason)
+        else:
+            self.notebook.info(copy.end_operation, reason)
+
+    def _drop(self, reason: str) -> None:
+        """Give the transaction up and see to it that it is aborted.
+
+        Before KIP-890 an abort keeps the epoch: after a batch of unknown fate nobody knows the next sequence number, and a
+        new session has to begin.
+        """
+        copy = self._copy
+        self._give_up_copy(reason)
+        if copy is None or not copy.is_known or self._producer is None:
+            return
+        if self.copier.version == 1 and copy.sends:
+            self._forget_producer()
+        else:
+            self._must_abort = True
+
+    def _go_back(self) -> None:
+        """Read again from where the group has committed."""
+        self.is_settled = False
+        if self.places:
+            self.notebook.ok(self.notebook.invoke("seek", keys=[name_of(key) for key in self.places]))
+
+    def _give_up_partitions(self) -> None:
+        self._drop("gave its partitions up")
+        super()._give_up_partitions()
+
+    def _die(self) -> None:
+        self._give_up_copy("died")
+        self._forget_producer()
+        super()._die()

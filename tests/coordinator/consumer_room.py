@@ -164,7 +164,10 @@ class Client:
         )
 
     def beat(self, owned: bool = True, lost: bool = False) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat; with `owned` it says what the member owns. After one whose answer was `lost` it says everything."""
+        """A heartbeat; with `owned` it says what the member owns. After one whose answer was `lost` it says everything, and so
+        does one that was not let in: it joins."""
+        if self.epoch == 0:
+            return self.join()
         before = self.epoch, self.owned
         request = ConsumerGroupHeartbeatRequest()
         if self.has_lost_an_answer:

@@ -13,8 +13,10 @@ from linearizability.rules.rule import Context, Found, Rule, Witness, found
 READ_UNCOMMITTED = "the consumer reads uncommitted records"
 
 
-def _kernel(rule: str, partition: Partition, wrong: Mask, text: str, uncommitted_may: bool) -> Iterator[Found]:
-    """`wrong` over the observations whose writer is known, `rows` their indices."""
+def _kernel(
+    rule: str, partition: Partition, wrong: Mask, text: str, uncommitted_may: bool, loss: str = ""
+) -> Iterator[Found]:
+    """`wrong` over the observations whose writer is known. `loss` says why a transaction's marker may be lost, if it may."""
     appends, observations, writer = partition.appends, partition.observations, partition.writer
     rows = np.flatnonzero(wrong)
 
@@ -25,7 +27,7 @@ def _kernel(rule: str, partition: Partition, wrong: Mask, text: str, uncommitted
     def permitted(indices: Array) -> Array:
         transactional = appends.flag(Flag.TRANSACTIONAL)[writer[indices]]
         careless = ~observations.flag(Flag.READ_COMMITTED)[indices]
-        return np.where(uncommitted_may & transactional & careless, READ_UNCOMMITTED, "")
+        return np.where(uncommitted_may & transactional & careless, READ_UNCOMMITTED, np.where(transactional, loss, ""))
 
     yield from found(rule, partition, rows, witness, permitted)
 
@@ -45,7 +47,8 @@ def aborted_read(partition: Partition, context: Context) -> Iterator[Found]:
     known = _known(partition)
     wrong = known.copy()
     wrong[known] = failed[partition.writer[known]]
-    yield from _kernel("G1a", partition, wrong, "returned, though its send failed or its transaction was aborted", True)
+    text = "returned, though its send failed or its transaction was aborted"
+    yield from _kernel("G1a", partition, wrong, text, True, context.contract.permits_loss("all"))
 
 
 def intermediate_read(partition: Partition, context: Context) -> Iterator[Found]:
@@ -76,7 +79,8 @@ ABORTED = Rule(
     definition="A poll, whatever became of its operation, returned a record whose send certainly failed or whose "
     "transaction was aborted.",
     promise="Violation, also for polls within failed operations: what a poll returns is given to the application at once. "
-    "A consumer with read_uncommitted may be given records of aborted transactions.",
+    "A consumer with read_uncommitted may be given records of aborted transactions. Where the contract permits loss, the "
+    "marker of an abort may be lost, and a later commit of the same producer id then commits what had been aborted.",
     source="Adya's G1a; KIP-98; requirement HIS-08",
     needs="definite failures told apart from unknown outcomes",
     cost="linear",

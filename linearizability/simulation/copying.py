@@ -61,6 +61,8 @@ ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT = 25, 28
 OFFSETS_VERSIONS = {1: 4, 2: 5}
 """TxnOffsetCommit: from version 5 on it adds the group's partition to the transaction (KIP-890)."""
 ADD_OFFSETS_VERSION = 3
+MOST_RECORDS = 12
+"""In one batch: the smallest segments hold no more."""
 
 
 @dataclass(slots=True)
@@ -69,11 +71,12 @@ class Copy:
 
     name: str
     offsets: dict[Key, Position] = field(default_factory=dict)
-    batches: dict[Key, list[int]] = field(default_factory=dict)
-    """What is written to each output partition."""
-    sends: dict[Key, int] = field(default_factory=dict)
-    """The operations of the batches that were sent and not yet acknowledged."""
-    written: set[Key] = field(default_factory=set[Key])
+    batches: list[tuple[Key, list[int]]] = field(default_factory=list[tuple[Key, list[int]]])
+    """What is to be written, batch by batch: output partition and values."""
+    written: int = 0
+    """How many of them were acknowledged."""
+    send_operation: int | None = None
+    """The next batch's, if it was sent and is not acknowledged yet."""
     is_composed: bool = False
     is_known: bool = False
     """Whether some broker may have heard of it."""
@@ -81,12 +84,10 @@ class Copy:
     offsets_are_added: bool = False
     offsets_operation: int | None = None
     offsets_are_committed: bool = False
+    is_decided: bool = False
+    """All is written, and its end is asked for before anything else is done."""
     end_operation: int | None = None
     ends_asked: int = 0
-
-    @property
-    def unwritten(self) -> list[Key]:
-        return [key for key in self.batches if key not in self.written]
 
 
 class SimulatedCopier(SimulatedMember):
@@ -138,6 +139,8 @@ class SimulatedCopier(SimulatedMember):
     def _next_step(self) -> Callable[[], None]:
         if self.is_ending:
             return self._end
+        if self._copy is not None and self._copy.is_decided:
+            return self._begin_to_end
         if self._must_abort:
             return self._abort
         return super()._next_step()
@@ -151,7 +154,7 @@ class SimulatedCopier(SimulatedMember):
         due = (
             (self._producer is None, self._begin_session),
             (is_old and copy.batches and not copy.partitions_are_added, self._add_partitions),
-            (copy.unwritten, self._produce),
+            (copy.written < len(copy.batches), self._produce),
             (is_old and not copy.offsets_are_added, self._add_offsets),
             (not copy.offsets_are_committed, self._commit_offsets),
         )
@@ -169,7 +172,7 @@ class SimulatedCopier(SimulatedMember):
             output = outputs[inputs.index(key) % len(outputs)]
             values = [(self.number << 32) | (self._values + index) for index in range(count)]
             self._values += count
-            copy.batches.setdefault(output, []).extend(values)
+            copy.batches += [(output, values[at : at + MOST_RECORDS]) for at in range(0, count, MOST_RECORDS)]
         copy.offsets = {key: at for key, at in self._processed.items() if self._committed.get(key) != at}
         copy.is_composed = True
 
@@ -263,7 +266,7 @@ class SimulatedCopier(SimulatedMember):
         assert self._copy is not None
         producer_id, epoch = self._identity()
         topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
-        for name, index in self._copy.batches:
+        for name, index in sorted({output for output, _ in self._copy.batches}):
             topic = topics.setdefault(name, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name))
             topic.partitions.append(index)
         body = AddPartitionsToTxnRequest(
@@ -287,11 +290,11 @@ class SimulatedCopier(SimulatedMember):
     def _produce(self) -> None:
         copy, (producer_id, epoch) = self._copy, self._identity()
         assert copy is not None
-        key = copy.unwritten[0]
+        key, values = copy.batches[copy.written]
         now = self.cluster.client_clock_ms()
         records = [
             Record(index, now, None, value.to_bytes(VALUE_HEAD, "big") + b"c" * (value * 7 % MOST_VALUE_BYTES), ())
-            for index, value in enumerate(copy.batches[key])
+            for index, value in enumerate(values)
         ]
         data = build(
             records, producer_id=producer_id, producer_epoch=epoch, base_sequence=self._sequences.get(key, 0),
@@ -302,25 +305,24 @@ class SimulatedCopier(SimulatedMember):
         body = ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
         version = TRANSACTIONAL_VERSIONS[self.copier.version][PRODUCE]
         is_sent = self._tell(self.leaders.get(key, -1), PRODUCE, version, body, self._produced, PRODUCE_TIMEOUT_MS * 2)
-        if is_sent and key not in copy.sends:
-            mops = [send(name_of(key), value, acks="all") for value in copy.batches[key]]
-            copy.sends[key] = self.notebook.invoke("send", mops, txn=copy.name)
+        if is_sent and copy.send_operation is None:
+            mops = [send(name_of(key), value, acks="all") for value in values]
+            copy.send_operation = self.notebook.invoke("send", mops, txn=copy.name)
 
     def _produced(self, body: ProduceResponse) -> None:
-        copy, topic = self._copy, body.responses[0]
-        assert copy is not None
-        answer = topic.partition_responses[0]
-        key = (topic.name, answer.index)
+        copy, answer = self._copy, body.responses[0].partition_responses[0]
+        assert copy is not None and copy.send_operation is not None
         is_repeated = answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         if not self._went_well("Produce", ErrorCode.NONE if is_repeated else answer.error_code):
             return
-        copy.written.add(key)
-        values, base = copy.batches[key], answer.base_offset
+        (key, values), base = copy.batches[copy.written], answer.base_offset
+        copy.written += 1
         self._sequences[key] = self._sequences.get(key, 0) + len(values)
         mops = [
             send(name_of(key), value, base + index if base >= 0 else None, "all") for index, value in enumerate(values)
         ]
-        self.notebook.ok(copy.sends.pop(key), mops)
+        self.notebook.ok(copy.send_operation, mops)
+        copy.send_operation = None
 
     # ---- offsets
 
@@ -374,8 +376,12 @@ class SimulatedCopier(SimulatedMember):
     # ---- the end
 
     def _decide(self) -> None:
-        """All is written: something happens to us, or we change our mind, or it is committed."""
+        """All is written: it will be committed, unless something happens to us, or we change our mind.
+
+        Who stood still does not know it, and asks for the commit although its partitions may be others' by now.
+        """
         assert self._copy is not None
+        self._copy.is_decided = True
         if not self.cluster.is_over and self.chance.randrange(100) < self.member.misfortunes_percent:
             self._suffer()
             return
@@ -384,6 +390,10 @@ class SimulatedCopier(SimulatedMember):
             self._go_back()
             self._go_on()
             return
+        self._begin_to_end()
+
+    def _begin_to_end(self) -> None:
+        assert self._copy is not None
         self._copy.end_operation = self.notebook.invoke("end", txn=self._copy.name, commit=True)
         self._end()
 
@@ -431,8 +441,8 @@ class SimulatedCopier(SimulatedMember):
         copy, self._copy, self._taken = self._copy, None, {}
         if copy is None:
             return
-        for operation in copy.sends.values():
-            self.notebook.info(operation, reason)
+        if copy.send_operation is not None:
+            self.notebook.info(copy.send_operation, reason)
         if copy.offsets_operation is not None and not copy.offsets_are_committed:
             self.notebook.info(copy.offsets_operation, reason)
         if copy.end_operation is None:
@@ -452,7 +462,7 @@ class SimulatedCopier(SimulatedMember):
         self._give_up_copy(reason)
         if copy is None or not copy.is_known or self._producer is None:
             return
-        if self.copier.version == 1 and copy.sends:
+        if self.copier.version == 1 and copy.send_operation is not None:
             self._forget_producer()
         else:
             self._must_abort = True

@@ -4,6 +4,7 @@
 - `schedule`  a list of them, drawn by a seed
 - `fault`     the contract of a fault, and the world that it acts on
 - `process`   kill, stop, pause, storm, kill-all
+- `machine`   power-loss, blackout, disk-full, disk-broken, clock-skew
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, clients, flaky
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def all_faults() -> "Mapping[str, Fault]":
     """Every fault by name; importing a module of faults registers them."""
     import linearizability.faults.cuts
+    import linearizability.faults.machine
     import linearizability.faults.operating
     import linearizability.faults.process  # noqa: F401
     from linearizability.faults.fault import FAULTS

@@ -7,25 +7,40 @@ from typing import Any, ClassVar, Literal
 
 from linearizability.faults.network import Links, groups_cut
 from linearizability.faults.strike import Strike, Who
-from linearizability.targets.target import Node, Target, TargetError
+from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import ClusterView, look
+from linearizability.workload.profile import promised_copies
 from reference.protocol.schema import Message
 
 ASK_TIMEOUT_S = 5.0
+
+Fate = Literal["spared", "killed", "robbed"]
+"""What becomes of a node that is struck: it lives, it ends uncleanly, it ends and loses what it had not fsynced."""
 
 
 class World:
     """The target under attack: who leads, who is down, who is frozen."""
 
-    def __init__(self, target: Target, topic: str, network: Links | None = None) -> None:
+    def __init__(
+        self, target: Target, topic: str, network: Links | None = None, least_doubted: int | None = None
+    ) -> None:
+        """`least_doubted` is how many nodes must never be in doubt at once, some robbed among them; None: any number may."""
         self.target = target
+        self.least_doubted = least_doubted
         self.topic = topic
         self.network = network
         self.flickering: dict[int, list[tuple[threading.Event, threading.Thread]]] = {}
         """Node -> what makes its links come and go."""
         self.down: set[int] = set()
         self.frozen: set[int] = set()
+        self.sick: set[int] = set()
+        """Nodes whose disk refuses what they write: they may end by themselves."""
+        self.wrong_clocks: set[int] = set()
+        self.doubted: set[int] = set()
+        """Nodes that ended uncleanly, and have not been seen whole since: the controller cannot know what they lost."""
+        self.robbed: set[int] = set()
+        """Those of them that lost bytes."""
         self.view = ClusterView()
 
     @property
@@ -44,9 +59,12 @@ class World:
             self.view = view
         return self.view
 
-    def choose(self, who: Who, pick: float) -> int | None:
-        """One node of the wanted role that is up; any where the role is not held; None when all are down."""
-        candidates = self.up
+    def choose(self, who: Who, pick: float, fate: Fate = "spared") -> int | None:
+        """One node of the wanted role that is up; any where the role is not held; None when all are down.
+
+        With a fate, one of those that may suffer it (`may_fall`).
+        """
+        candidates = [node for node in self.up if fate == "spared" or self.may_fall([node], robbed=fate == "robbed")]
         if not candidates:
             return None
         wanted = [node for node in self._holders(who) if node in candidates] or candidates
@@ -64,6 +82,20 @@ class World:
                 return [node.id for node in self.nodes if node.id not in leaders]
             case "controller":
                 return [view.controller]
+
+    def may_fall(self, nodes: Collection[int], *, robbed: bool = False) -> bool:
+        """Whether the promise still holds when these nodes end uncleanly, or lose power, now.
+
+        What acks=all has acknowledged survives as long as fewer nodes than min.insync.replicas are in doubt at once, once
+        one of them has lost bytes. Source: KIP-966; `linearizability/simulation/ledger.py` counts in the same way.
+        """
+        anybody_robbed = robbed or bool(self.robbed)
+        return self.least_doubted is None or not anybody_robbed or len(self.doubted | {*nodes}) < self.least_doubted
+
+    def trust(self) -> None:
+        """All replicas have been seen in sync in their nodes' present lives: nobody is in doubt any more."""
+        self.doubted.clear()
+        self.robbed.clear()
 
     # ---- the network
 
@@ -111,8 +143,32 @@ class World:
 
     def kill(self, node: int) -> None:
         self.target.kill(node)
+        self._fell(node)
+
+    def lose_power(self, nodes: Sequence[int], kept: float) -> None:
+        self.target.power_loss(nodes, kept)
+        for node in nodes:
+            self._fell(node)
+            self.robbed.add(node)
+
+    def _fell(self, node: int) -> None:
         self.down.add(node)
+        self.doubted.add(node)
         self.frozen.discard(node)
+
+    def break_disk(self, node: int, error: DiskError, bytes_left: int) -> None:
+        self.target.disk(node, error, bytes_left)
+        self.sick.add(node)
+
+    def mend_disk(self, node: int) -> None:
+        self.target.disk(node, None)
+        self.sick.discard(node)
+
+    def set_clock(self, node: int, seconds: float) -> None:
+        self.target.clock(node, seconds)
+        self.wrong_clocks.add(node)
+        if not seconds:
+            self.wrong_clocks.discard(node)
 
     def stop(self, node: int) -> None:
         self.target.stop(node)
@@ -135,10 +191,10 @@ class World:
             self.frozen.discard(node)
 
     def notice_deaths(self) -> list[int]:
-        """Nodes that ended without being struck."""
+        """Nodes that ended by themselves."""
         dead = [node.id for node in self.nodes if node.id not in self.down and not self.target.running(node.id)]
-        self.down.update(dead)
-        self.frozen.difference_update(dead)
+        for node in dead:
+            self._fell(node)
         return dead
 
 
@@ -156,8 +212,10 @@ class Fault(ABC):
     """At whom it may be aimed."""
     apis: ClassVar[Sequence[type[Message]]] = ()
     """Requests that the brokers must serve."""
-    loses_unflushed: ClassVar[bool] = False
-    """Whether it takes bytes that were not fsynced."""
+
+    def robs(self, nodes: int) -> int:
+        """How many of so many nodes it robs, at once, of bytes that were not fsynced."""
+        return 0
 
     @abstractmethod
     def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
@@ -179,12 +237,17 @@ def register(kind: type[Fault]) -> type[Fault]:
 
 
 def select(names: Sequence[str], target: Target, network: Links | None) -> list[str]:
-    """The faults asked for by name, or all that this target and backend offer. Errors: TargetError with the reason."""
+    """The faults asked for by name, or all that this target and backend offer, and after which the promise still holds.
+
+    Errors: TargetError with the reason.
+    """
     if list(names) == ["none"]:
         return []
     served = _served(target)
     if not names:
-        return [name for name, fault in FAULTS.items() if not _obstacle(fault, target, network, served)]
+        count = len(target.nodes)
+        harmless = [name for name, fault in FAULTS.items() if fault.robs(count) < promised_copies(count)]
+        return [name for name in harmless if not _obstacle(FAULTS[name], target, network, served)]
     for name in names:
         if name not in FAULTS:
             raise TargetError(f"{name!r} is no fault; one of {', '.join(FAULTS)}")

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from linearizability.faults import all_faults
 from linearizability.faults.docker_network import DockerNetwork
-from linearizability.faults.fault import World, select
+from linearizability.faults.fault import FAULTS, World, select
 from linearizability.faults.nemesis import Nemesis
 from linearizability.faults.network import Links, Network
 from linearizability.faults.reduction import reduce
@@ -37,14 +37,15 @@ from linearizability.faults.schedule import Schedule, draw
 from linearizability.history.contract import Acks
 from linearizability.history.recorder import Recorder
 from linearizability.targets import Target, TargetError, open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import INTERPOSED, Cluster
 from linearizability.targets.docker import open_image
 from linearizability.targets.hosts import Host
+from linearizability.targets.interposer.building import obstacle
 from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster
 from linearizability.workload.clients import Clients
 from linearizability.workload.cluster import create_topic, knows_idempotence
 from linearizability.workload.drain import drain_topic
-from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, standard_profile
+from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, promised_copies, standard_profile
 from linearizability.workload.replicas import record_replicas
 
 SHORT_ROUND_S = 60.0
@@ -146,7 +147,7 @@ def hunt(plan: Plan, folder: Path, say: Listener, schedules: Sequence[Schedule] 
     all_faults()
     with ExitStack() as stack:
         say(f"starting {plan.target}")
-        target, network = open_on_backend(plan, folder, stack)
+        target, network = open_on_backend(plan, folder, stack, say, schedules)
         described = target.describe()
         for number in range(1, rounds + 1):
             home = folder if rounds == 1 else folder / f"round-{number}"
@@ -179,17 +180,43 @@ def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None
     return open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts)
 
 
-def open_on_backend(plan: Plan, folder: Path, stack: ExitStack) -> tuple[Target, Links | None]:
+def open_on_backend(
+    plan: Plan, folder: Path, stack: ExitStack, say: Listener, schedules: Sequence[Schedule]
+) -> tuple[Target, Links | None]:
     """Start the target where the plan wants it. Errors: TargetError."""
     if plan.backend == "plain":
-        return stack.enter_context(planned_target(plan, folder)), None
+        target = planned_target(plan, folder)
+        interpose(target, plan, schedules, say)
+        return stack.enter_context(target), None
     sketch = planned_target(plan, folder)
     if not isinstance(sketch, Cluster):
         raise TargetError(f"{plan.target} brings its own processes: they cannot be put on a network of ours")
     places = sketch.size + int(isinstance(sketch, ZooKeeperKafkaCluster))
     made = DockerNetwork(places, open_image(plan.image)) if plan.backend == "docker" else Network(places)
     network = stack.enter_context(made)
-    return stack.enter_context(planned_target(plan, folder, network.hosts)), network
+    target = planned_target(plan, folder, network.hosts)
+    interpose(target, plan, schedules, say)
+    return stack.enter_context(target), network
+
+
+def interpose(target: Target, plan: Plan, schedules: Sequence[Schedule], say: Listener) -> None:
+    """Give the nodes disks and clocks that can be hurt, where a fault of this hunt asks for it.
+
+    Internal topics then promise as much as the hunt's own: a loss of power must not take what only one replica had.
+    Errors: TargetError where a fault that was asked for by name cannot be had.
+    """
+    named = {*plan.faults, *(strike.fault for each in schedules for wave in each.waves for strike in wave.strikes)}
+    wanted = (named or FAULTS.keys()) - {"none"}
+    if not isinstance(target, Cluster) or not any({*FAULTS[name].hooks} & {*INTERPOSED} for name in wanted):
+        return
+    reason = obstacle()
+    if reason and named:
+        raise TargetError(reason)
+    if reason:
+        say(f"without {', '.join(name for name in wanted if {*FAULTS[name].hooks} & {*INTERPOSED})}: {reason}")
+        return
+    target.interpose()
+    target.given.setdefault("min.insync.replicas", str(promised_copies(target.size)))
 
 
 def keep_given_schedules(folder: Path, schedules: Sequence[Schedule]) -> None:
@@ -255,13 +282,17 @@ class Round:
         self.run_id = f"{plan.target} {topic}"
         self.interrupted = False
         faults = select(plan.faults, target, network)
-        self.schedule = schedule or draw(seed, plan.round_s, faults, len(target.nodes))
+        nodes = len(target.nodes)
+        self.schedule = schedule or draw(seed, plan.round_s, faults, nodes)
+        struck = {strike.fault for wave in self.schedule.waves for strike in wave.strikes}
+        robbed = max((FAULTS[name].robs(nodes) for name in struck), default=0)
         self.schedule.save(folder / "schedule.json")
         self.profile: Profile = standard_profile(
-            len(target.nodes),
+            nodes,
             acks=plan.acks,
             idempotence=knows_idempotence(target.nodes),
             unclean_election=plan.unclean_election,
+            replicas_losing_unflushed_data=robbed,
             rate_per_s=plan.rate_per_s,
         )
 
@@ -291,7 +322,9 @@ class Round:
         contract = profile.contract()
         reasons: list[str] = []
         with Recorder.open(clients.history, process=NEMESIS_PROCESS, contract=contract, run=self.run_id) as recorder:
-            nemesis = Nemesis(World(self.target, self.topic, self.network), recorder, profile.partitions)
+            least_doubted = None if contract.permits_loss() else profile.min_isr
+            world = World(self.target, self.topic, self.network, least_doubted)
+            nemesis = Nemesis(world, recorder, profile.partitions)
             try:
                 clients.start()
                 try:

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 import threading
 import time
 from collections import Counter
@@ -18,6 +19,8 @@ LOOK_EVERY_S = 0.5
 FIRST_QUIET_S = 2.0
 WHOLE_WITHIN_S = 25.0
 """How long a wave's end waits until every replica is in sync, before the next wave begins anyway."""
+TRUSTED_AFTER_S = 1.5
+"""How long every replica must have been in sync before a node that fell is no longer in doubt."""
 SILENT_FOR_S = 30.0
 COMPLETE_WITHIN_S = 120.0
 """How long the cluster may take, once nothing hurts it, until every replica is in sync."""
@@ -43,6 +46,7 @@ class Nemesis:
         self._leaders: dict[int, tuple[int, int]] = {}
         self._numbers = itertools.count()
         self._began = self._ends = self._look_at = 0.0
+        self._whole_since = math.inf
         self._every_tick: Callable[[float], None] = lambda elapsed: None
 
     def carry_out(self, schedule: Schedule, every_tick: Callable[[float], None] = lambda elapsed: None) -> None:
@@ -115,6 +119,10 @@ class Nemesis:
         for number in list(self._active):
             self._heal(number)
         self.world.heal_network()
+        for node in sorted(self.world.sick):
+            self.world.mend_disk(node)
+        for node in sorted(self.world.wrong_clocks):
+            self.world.set_clock(node, 0.0)
         for node in sorted(self.world.frozen):
             self.world.resume(node)
         self._revive(self.world.notice_deaths())
@@ -144,6 +152,7 @@ class Nemesis:
             self.recorder.mark("note", text=f"nobody was left for {strike.fault}")
             return False
         self.struck[strike.fault] += 1
+        self._whole_since = math.inf
         self._active[number] = (strike, done)
         self.recorder.mark("fault", name=strike.fault, strike=number, who=strike.who, **done)
         return True
@@ -158,6 +167,7 @@ class Nemesis:
     def _notice(self) -> None:
         self._revive(self.world.notice_deaths())
         view = self.world.look()
+        self._trust_after_a_while()
         for partition, seen in view.partitions.items():
             leader = (seen.leader, seen.epoch)
             if seen.leader >= 0 and self._leaders.get(partition, leader) != leader:
@@ -165,6 +175,16 @@ class Nemesis:
                 self.recorder.mark("note", text=f"partition {partition}: leader {seen.leader}, epoch {seen.epoch}")
             if seen.leader >= 0:
                 self._leaders[partition] = leader
+
+    def _trust_after_a_while(self) -> None:
+        """A node that has come back is trusted when all is whole, and stays so until the controller must know of its fall."""
+        now = time.monotonic()
+        if not self._whole():
+            self._whole_since = math.inf
+        elif self._whole_since == math.inf:
+            self._whole_since = now
+        elif now - self._whole_since > TRUSTED_AFTER_S:
+            self.world.trust()
 
     def _help_silent(self) -> None:
         """A node that runs and says nothing, long after the last blow, is killed and started as an operator would."""
@@ -181,6 +201,9 @@ class Nemesis:
     def _revive(self, dead: list[int]) -> None:
         """A node that ended by itself is worth a note, and is started again as an operator would."""
         for node in dead if not self.hopeless else ():
+            if node in self.world.sick:
+                self.recorder.mark("note", text=f"node {node} ended, for its disk refuses what it writes")
+                continue
             sentence = f"node {node} ended by itself"
             self.deaths.append(sentence)
             self.recorder.mark("note", text=sentence)

@@ -19,7 +19,7 @@ class Kill(Fault):
     aims = ("leader", "follower", "any", "controller")
 
     def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
+        node = world.choose(strike.who, strike.pick, "killed")
         if node is None:
             return None
         world.kill(node)
@@ -72,7 +72,7 @@ class Storm(Fault):
     aims = ("any", "leader", "follower")
 
     def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
+        node = world.choose(strike.who, strike.pick, "killed")
         if node is None:
             return None
         for _ in range(STORM_ROUNDS - 1):
@@ -96,9 +96,11 @@ class KillAll(Fault):
 
     def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
         struck = world.up
+        if not struck or not world.may_fall(struck):
+            return None
         for node in struck:
             world.kill(node)
-        return {"nodes": struck} if struck else None
+        return {"nodes": struck}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
         for node in done["nodes"]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from linearizability.targets import contract, leash
 from linearizability.targets.cluster import new_folder
-from linearizability.targets.target import HookMissing, Node, Target, TargetError
+from linearizability.targets.target import DiskError, HookMissing, Node, Target, TargetError
 
 ANSWER_WITHIN_S = {"describe": 15.0, "start": 180.0, "restart": 120.0, "config": 120.0}
 OTHER_ANSWERS_WITHIN_S = 60.0
@@ -119,8 +119,14 @@ class Adapter(Target):
     def heal(self) -> None:
         self._hook("heal", contract.Heal(id=0))
 
-    def power_loss(self, nodes: Collection[int]) -> None:
+    def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
         self._hook("power-loss", contract.PowerLoss(id=0, nodes=list(nodes)))
+
+    def disk(self, node: int, error: DiskError | None, bytes_left: int = 0) -> None:
+        self._hook("disk", contract.Disk(id=0, node=node, error=error, bytes_left=bytes_left))
+
+    def clock(self, node: int, seconds: float) -> None:
+        self._hook("clock", contract.Clock(id=0, node=node, seconds=seconds))
 
     def config(self, node: int, changes: Mapping[str, str]) -> None:
         self._hook("config", contract.Config(id=0, node=node, config=dict(changes)))

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,10 @@ from typing import Any
 
 from linearizability.targets import leash
 from linearizability.targets.hosts import Host, plain_hosts
+from linearizability.targets.interposer.building import library
+from linearizability.targets.interposer.handle import Interposer
 from linearizability.targets.process import Process
-from linearizability.targets.target import Node, Target, TargetError
+from linearizability.targets.target import DiskError, HookMissing, Node, Target, TargetError
 from linearizability.targets.wire import answers, known_brokers
 
 START_WITHIN_S = 90.0
@@ -28,6 +30,10 @@ STOP_WITHIN_S = 20.0
 START_ATTEMPTS = 3
 """Somebody may take a port between our choosing it and the broker's binding it."""
 POLL_S = 0.05
+INTERPOSED = ("power-loss", "disk", "clock")
+"""Hooks that a cluster offers where its nodes are started with an interposer."""
+INTERPOSER = "interposer"
+"""The folder, beside a node's data, of what stands between it and its disk."""
 
 
 @dataclass
@@ -40,6 +46,7 @@ class Member:
     folder: Path
     process: Process
     properties: dict[str, str]
+    interposer: Interposer | None = None
 
     @property
     def data(self) -> Path:
@@ -76,6 +83,13 @@ class Cluster(Target):
         self.keep_data = False
         """Whether the nodes' data stays in the run's folder; their logs and properties always do."""
         self.seconds_to_start = 0.0
+        self.interposed = False
+
+    def interpose(self) -> None:
+        """From the next start on, nodes have disks and clocks that can be hurt. Errors: TargetError where none can."""
+        library()
+        self.interposed = True
+        self.hooks = (*type(self).hooks, *INTERPOSED)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -133,6 +147,7 @@ class Cluster(Target):
         if not self.keep_data:
             for member in self.members:
                 shutil.rmtree(member.data, ignore_errors=True)
+                shutil.rmtree(member.folder / INTERPOSER, ignore_errors=True)
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
@@ -167,6 +182,29 @@ class Cluster(Target):
 
     def resume(self, node: int) -> None:
         self.member(node).process.resume()
+
+    def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
+        for node in nodes:
+            self.kill(node)
+        for node in nodes:
+            self._interposer(node, "power-loss").lose_power(kept)
+
+    def disk(self, node: int, error: DiskError | None, bytes_left: int = 0) -> None:
+        if error is None:
+            self._interposer(node, "disk").mend_disk()
+        else:
+            self._interposer(node, "disk").break_disk(error, bytes_left)
+
+    def clock(self, node: int, seconds: float) -> None:
+        self._interposer(node, "clock").set_clock(seconds)
+
+    def _interposer(self, node: int, hook: str) -> Interposer:
+        interposer = self.member(node).interposer
+        if interposer is None:
+            raise HookMissing(self.spec, hook)
+        if not interposer.loads:
+            raise TargetError(f"node {node} of {self.spec} runs without its interposer: {hook} would strike nobody")
+        return interposer
 
     def config(self, node: int, changes: Mapping[str, str]) -> None:
         member = self.member(node)
@@ -233,6 +271,10 @@ class Cluster(Target):
             self.format(member)
             member.process.command = [*member.host.prefix, *(str(part) for part in self.command(member))]
             member.process.environment = self.environment(member)
+            if self.interposed:
+                member.data.mkdir(parents=True, exist_ok=True)
+                member.interposer = Interposer(member.folder / INTERPOSER, member.data)
+                member.process.environment |= member.interposer.environment()
 
     def end_all(self) -> None:
         """Kill every process. Never raises."""

@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 VERSION = 1
 
-HookName = Literal["kill", "stop", "restart", "pause", "resume", "partition", "heal", "power-loss", "config", "logs"]
+HookName = Literal[
+    "kill", "stop", "restart", "pause", "resume", "partition", "heal", "power-loss", "disk", "clock", "config", "logs"
+]
 
 
 class Said(BaseModel):
@@ -68,6 +70,23 @@ class PowerLoss(Said):
 
     command: Literal["power-loss"] = "power-loss"
     nodes: list[int]
+
+
+class Disk(Said):
+    """Let the node's writes fail (ENOSPC, EIO), a full disk's after so many bytes; without an error the disk is mended."""
+
+    command: Literal["disk"] = "disk"
+    node: int
+    error: Literal["full", "broken"] | None = None
+    bytes_left: int = Field(default=0, ge=0)
+
+
+class Clock(Said):
+    """Let the node's wall clock be off by so many seconds; 0 puts it right."""
+
+    command: Literal["clock"] = "clock"
+    node: int
+    seconds: float
 
 
 class Config(Said):

@@ -9,7 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
+
+DiskError = Literal["full", "broken"]
+"""What writes to a disk end with: ENOSPC, or EIO."""
 
 HOOKS: dict[str, str] = {
     "kill": "end a node at once, as kill -9 does",
@@ -20,6 +23,8 @@ HOOKS: dict[str, str] = {
     "partition": "cut the network between groups of nodes",
     "heal": "join the network again",
     "power-loss": "end a node at once and take the bytes that it has not yet fsynced",
+    "disk": "let a node's disk be full, or broken, and mend it",
+    "clock": "put a node's wall clock wrong, and right",
     "config": "start a node again with other broker properties",
     "logs": "give the files that a node logs into",
 }
@@ -125,9 +130,20 @@ class Target(ABC):
         """Join the network again."""
         raise HookMissing(self.spec, "heal")
 
-    def power_loss(self, nodes: Collection[int]) -> None:
-        """End these nodes in one moment, and take the bytes that they have not yet fsynced."""
+    def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
+        """End these nodes in one moment, and take the bytes that they have not yet fsynced.
+
+        A target that can do so leaves a share of what was appended, as a disk that was in the midst of it.
+        """
         raise HookMissing(self.spec, "power-loss")
+
+    def disk(self, node: int, error: DiskError | None, bytes_left: int = 0) -> None:
+        """Let the node's writes fail, a full disk's after so many bytes; None mends the disk."""
+        raise HookMissing(self.spec, "disk")
+
+    def clock(self, node: int, seconds: float) -> None:
+        """Let the node's wall clock be off by so much; 0 puts it right."""
+        raise HookMissing(self.spec, "clock")
 
     def config(self, node: int, changes: Mapping[str, str]) -> None:
         """Start the node again with changed broker properties; returns when it answers."""

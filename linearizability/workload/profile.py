@@ -44,6 +44,8 @@ class Profile(BaseModel):
     replication_factor: int = Field(default=1, ge=1)
     min_isr: int = Field(default=1, ge=1)
     unclean_election: bool = False
+    replicas_losing_unflushed_data: int = 0
+    """How many replicas at once are robbed of bytes that were not fsynced."""
     producers: list[Producing]
     consumers: list[Consuming]
 
@@ -58,6 +60,7 @@ class Profile(BaseModel):
             "replication_factor": self.replication_factor,
             "min_isr": self.min_isr,
             "unclean_election": self.unclean_election,
+            "replicas_losing_unflushed_data": self.replicas_losing_unflushed_data,
         }
         match client:
             case Producing():
@@ -78,8 +81,19 @@ class Profile(BaseModel):
         }
 
 
+def promised_copies(nodes: int) -> int:
+    """The min.insync.replicas of a run on so many nodes: how many replicas hold what was acknowledged."""
+    return max(1, min(nodes, 3) - 1)
+
+
 def standard_profile(
-    nodes: int, *, acks: Acks = "all", idempotence: bool = True, unclean_election: bool = False, rate_per_s: float = 400
+    nodes: int,
+    *,
+    acks: Acks = "all",
+    idempotence: bool = True,
+    unclean_election: bool = False,
+    replicas_losing_unflushed_data: int = 0,
+    rate_per_s: float = 400,
 ) -> Profile:
     """The mix that hunts run with: three producers, one consumer that reads everything, two that share a group.
 
@@ -93,8 +107,9 @@ def standard_profile(
     return Profile(
         partitions=2,
         replication_factor=factor,
-        min_isr=max(1, factor - 1),
+        min_isr=promised_copies(nodes),
         unclean_election=unclean_election,
+        replicas_losing_unflushed_data=replicas_losing_unflushed_data,
         producers=[
             Producing(client=exact, acks=acks, idempotence=idempotent, rate_per_s=share),
             Producing(client=exact, acks=acks, idempotence=False, compression="gzip", rate_per_s=share),

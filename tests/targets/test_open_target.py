@@ -50,7 +50,7 @@ def test_nobody_at_the_address(tmp_path):
 
 CALLS = {
     "kill": (1,), "stop": (1,), "restart": (1,), "pause": (1,), "resume": (1,), "partition": ([[1], [2]],), "heal": (),
-    "power-loss": ([1],), "config": (1, {}), "logs": (1,),
+    "power-loss": ([1],), "disk": (1, "full"), "clock": (1, 0.5), "config": (1, {}), "logs": (1,),
 }  # fmt: skip
 
 

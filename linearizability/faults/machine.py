@@ -1,0 +1,135 @@
+"""Faults on a node's machine: its power, its disk, its clock.
+
+They need the target's hooks `power-loss`, `disk` and `clock`. Clusters of our own processes offer them where there is a C
+compiler (`linearizability/targets/interposer`); the model of what a loss of power leaves stands there.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from linearizability.faults.fault import Fault, World, register
+from linearizability.faults.strike import Strike
+from linearizability.targets.target import DiskError
+
+NOTHING_KEPT_BELOW = 0.5
+"""Every second loss of power takes all that was not fsynced; the others leave a share of it, torn anywhere."""
+BYTES_LEFT = (1, 200_000)
+"""What a disk that fills up still takes; drawn on a logarithmic scale."""
+SKEW_S = (0.5, 600.0)
+"""How far a clock is put wrong, on a logarithmic scale. Well below `log.message.timestamp.after.max.ms` (an hour)."""
+
+
+def second_pick(strike: Strike) -> float:
+    """Another number of [0, 1), so that a node does not always suffer the same."""
+    return strike.pick * 7919 % 1
+
+
+@register
+class PowerLoss(Fault):
+    """One machine loses power: its broker ends, and what it has not fsynced is gone."""
+
+    name = "power-loss"
+    hooks = ("power-loss", "restart")
+    aims = ("leader", "follower", "any", "controller")
+
+    def robs(self, nodes: int) -> int:
+        return 1
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        node = world.choose(strike.who, strike.pick, "robbed")
+        if node is None:
+            return None
+        kept = second_pick(strike)
+        kept = 0.0 if kept < NOTHING_KEPT_BELOW else kept
+        world.lose_power([node], kept)
+        return {"node": node, "kept": round(kept, 3)}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        world.start(done["node"])
+
+
+@register
+class Blackout(Fault):
+    """All machines lose power in one moment. Kafka promises nothing then: what is lost was permitted to be."""
+
+    name = "blackout"
+    hooks = ("power-loss", "restart")
+    nodes = 2
+
+    def robs(self, nodes: int) -> int:
+        return nodes
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        struck = world.up
+        if not struck or not world.may_fall(struck, robbed=True):
+            return None
+        world.lose_power(struck, 0.0)
+        return {"nodes": struck}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        for node in done["nodes"]:
+            world.start(node)
+
+
+class Disk(Fault):
+    """One node's disk refuses what is written. Brokers may end by themselves; they are started when the disk is mended."""
+
+    hooks = ("disk", "restart")
+    aims = ("leader", "follower", "any", "controller")
+    error: ClassVar[DiskError]
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        node = world.choose(strike.who, strike.pick, "killed")
+        if node is None or node in world.sick:
+            return None
+        left = int(_logarithmic(BYTES_LEFT, second_pick(strike)))
+        world.break_disk(node, self.error, left)
+        return {"node": node, "bytes_left": left}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        world.mend_disk(done["node"])
+        world.notice_deaths()
+        world.start(done["node"])
+
+
+@register
+class DiskFull(Disk):
+    """A node's disk takes a few bytes more, and is full (ENOSPC)."""
+
+    name = "disk-full"
+    error = "full"
+
+
+@register
+class DiskBroken(Disk):
+    """A node's disk fails every write and every fsync (EIO)."""
+
+    name = "disk-broken"
+    error = "broken"
+
+
+@register
+class ClockSkew(Fault):
+    """A node's wall clock jumps, ahead or back, and jumps right again when the fault ends. Monotonic time goes on as ever."""
+
+    name = "clock-skew"
+    hooks = ("clock",)
+    aims = ("any", "leader", "controller", "follower")
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        node = world.choose(strike.who, strike.pick)
+        if node is None:
+            return None
+        direction = 1 if int(strike.pick * 104_729) % 2 else -1
+        seconds = round(direction * _logarithmic(SKEW_S, second_pick(strike)), 3)
+        world.set_clock(node, seconds)
+        return {"node": node, "seconds": seconds}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        world.set_clock(done["node"], 0.0)
+
+
+def _logarithmic(bounds: Sequence[float], pick: float) -> float:
+    low, high = (math.log(bound) for bound in bounds)
+    return math.exp(low + pick * (high - low))

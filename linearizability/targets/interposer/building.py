@@ -1,0 +1,72 @@
+"""Compiles the interposer with the system's C compiler, once for each source and compiler."""
+
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+from linearizability.targets.artifacts import cache_folder
+from linearizability.targets.target import TargetError
+
+SOURCE = Path(__file__).with_name("interposer.c")
+COMPILERS = ("cc", "gcc", "clang")
+OPTIONS = ("-O2", "-shared", "-fPIC", "-pthread")
+COMPILED_WITHIN_S = 60
+POINTER_BYTES = 8
+TEST_WITHIN_S = 20
+
+
+def obstacle() -> str:
+    """Why there is no interposer here; empty where there is one, which is compiled then."""
+    if not sys.platform.startswith("linux") or struct.calcsize("P") != POINTER_BYTES:
+        return "disks and clocks are interposed on 64-bit Linux only"
+    try:
+        library()
+    except TargetError as error:
+        return str(error)
+    return ""
+
+
+def library() -> Path:
+    """The shared object, compiled where it is not yet. Errors: TargetError, which says what to install."""
+    compiler = _compiler()
+    name = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:16]
+    built = cache_folder().parent / "interposer" / f"{name}.so"
+    if not built.is_file():
+        built.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = built.with_suffix(f".{os.getpid()}")
+        _run([compiler, *OPTIONS, "-o", str(unfinished), str(SOURCE)], COMPILED_WITHIN_S)
+        # A library that cannot be loaded is skipped by the loader with a complaint, and would strike nobody.
+        complaint = _run([sys.executable, "-c", ""], TEST_WITHIN_S, {"LD_PRELOAD": str(unfinished)})
+        if complaint:
+            raise TargetError(f"the interposer cannot be loaded: {complaint}")
+        unfinished.replace(built)
+    return built
+
+
+def _compiler() -> str:
+    for name in (os.environ.get("CC", ""), *COMPILERS):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise TargetError(
+        "there is no C compiler, by which disks and clocks are interposed: install one (Debian: apt-get install gcc "
+        "libc6-dev), or name it by CC"
+    )
+
+
+def _run(command: list[str], within_s: float, environment: dict[str, str] | None = None) -> str:
+    """What the command complained of. Errors: TargetError when it failed."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=within_s, check=False, env=os.environ | (environment or {})
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TargetError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        last_lines = " ".join(done.stderr.strip().splitlines()[-3:])
+        raise TargetError(f"{command[0]} failed (Debian: apt-get install gcc libc6-dev): {last_lines}")
+    return done.stderr.strip()

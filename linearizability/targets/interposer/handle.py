@@ -1,0 +1,114 @@
+"""One node's interposer: what it obeys and what it has written down lie in one mapped file, beside the node's data."""
+
+import errno
+import mmap
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from linearizability.targets.interposer.building import library
+from linearizability.targets.target import DiskError
+
+HEADER = struct.Struct("=qqqq32x")
+"""Clock offset (ns), what writes end with, bytes that may still be written, loads. `struct state` in interposer.c."""
+FILE = struct.Struct("=Qqq")
+"""Inode, durable length, whether the durable bytes lie in a copy. `struct file` in interposer.c."""
+WORD = struct.Struct("=q")
+FILES = 65536
+NANOSECONDS = 1_000_000_000
+CHUNK_BYTES = 4096
+
+ERRORS: dict[DiskError, int] = {"full": errno.ENOSPC, "broken": errno.EIO}
+
+
+class Interposer:
+    """What stands between one node and its disk and clock. It outlives the node's process, as a disk does."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        """`folder` is made anew; `data` is the node's data folder, formatted or yet to be."""
+        self.folder = folder
+        self.data = data
+        self.path = folder / "state"
+        self.copies = folder / "copies"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.copies.mkdir(parents=True)
+        self.library = folder / "interposer.so"
+        shutil.copyfile(library(), self.library)  # a container sees the run's folder, and not the cache
+        with self.path.open("wb") as file:
+            file.truncate(HEADER.size + FILES * FILE.size)
+        with self.path.open("r+b") as file:
+            self._state = mmap.mmap(file.fileno(), 0)
+
+    def environment(self) -> dict[str, str]:
+        """What a process must have in its environment in order to be interposed."""
+        return {
+            "LD_PRELOAD": ":".join(filter(None, (str(self.library), os.environ.get("LD_PRELOAD", "")))),
+            "TIDEGAUGE_INTERPOSER": str(self.path),
+            "TIDEGAUGE_DATA": str(self.data.resolve()),
+        }
+
+    @property
+    def loads(self) -> int:
+        """How many programs have loaded the library and found this file."""
+        return HEADER.unpack_from(self._state)[3]
+
+    def set_clock(self, seconds: float) -> None:
+        """Let the node's wall clock be off by so much, from now on; 0 sets it right."""
+        WORD.pack_into(self._state, 0, int(seconds * NANOSECONDS))
+
+    def break_disk(self, error: DiskError, bytes_left: int = 0) -> None:
+        """Let writes below the data folder fail; a full disk takes `bytes_left` more, and may tear a write there."""
+        WORD.pack_into(self._state, 2 * WORD.size, bytes_left)
+        WORD.pack_into(self._state, WORD.size, ERRORS[error])
+
+    def mend_disk(self) -> None:
+        """Let the disk work again."""
+        WORD.pack_into(self._state, WORD.size, 0)
+
+    def lose_power(self, kept: float = 0.0) -> int:
+        """Take what the ended process had not made durable, but for a share of what was appended; gives the bytes taken.
+
+        Only while the process is down. A torn write is what a share in the midst of a record batch leaves.
+        """
+        files = dict(self._files())
+        taken = 0
+        for path in sorted(path for path in self.data.rglob("*") if path.is_file() and not path.is_symlink()):
+            inode = path.stat().st_ino
+            if inode in files:
+                durable, is_copied = files[inode]
+                taken += self._roll_back(path, durable, self.copies / str(inode) if is_copied else None, kept)
+        self._state[HEADER.size :] = bytes(len(self._state) - HEADER.size)
+        for copy in self.copies.iterdir():
+            copy.unlink()
+        return taken
+
+    def _files(self) -> Iterator[tuple[int, tuple[int, bool]]]:
+        for inode, durable, is_copied in FILE.iter_unpack(self._state[HEADER.size :]):
+            if inode > 1:
+                yield inode, (durable, bool(is_copied))
+
+    @staticmethod
+    def _roll_back(path: Path, durable: int, copy: Path | None, kept: float) -> int:
+        """Give a file its durable bytes; gives how many it had beyond them, or differently."""
+        size = path.stat().st_size
+        length = durable if copy is not None else durable + int(kept * max(0, size - durable))
+        if length < size:
+            os.truncate(path, length)
+        changed = _write_over(path, copy) if copy is not None else 0
+        return max(0, size - length) + changed
+
+
+def _write_over(path: Path, copy: Path) -> int:
+    """Give a file the bytes of its copy, whose holes stay holes; gives how many chunks' bytes were others."""
+    changed = 0
+    os.truncate(path, copy.stat().st_size)
+    with path.open("r+b") as to, copy.open("rb") as source:
+        for start in range(0, copy.stat().st_size, CHUNK_BYTES):
+            before, after = to.read(CHUNK_BYTES), source.read(CHUNK_BYTES)
+            if before != after:
+                to.seek(start)
+                to.write(after)
+                changed += len(after)
+    return changed

@@ -6,6 +6,7 @@
 - `process`   kill, stop, pause, storm, kill-all
 - `machine`   power-loss, blackout, disk-full, disk-broken, clock-skew
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, clients, flaky
+- `lines`     slow, lossy: a node's packets come late or not at all; `relay` is what stands in the middle
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
 - `docker_network`, `link_agent`   hosts in containers, and what turns their links off and on
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 def all_faults() -> "Mapping[str, Fault]":
     """Every fault by name; importing a module of faults registers them."""
     import linearizability.faults.cuts
+    import linearizability.faults.lines
     import linearizability.faults.machine
     import linearizability.faults.operating
     import linearizability.faults.process  # noqa: F401

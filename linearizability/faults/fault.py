@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Literal
 
-from linearizability.faults.network import Links, groups_cut
+from linearizability.faults.network import Line, Lines, Links, groups_cut
 from linearizability.faults.strike import Strike, Who
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
@@ -132,6 +132,15 @@ class World:
         else:
             self.join(groups_cut(groups))
 
+    def spoil(self, node: int, line: Line) -> bool:
+        """Make the line of a node bad; False where it is already."""
+        assert isinstance(self.network, Lines)
+        return self.network.spoil(node, line)
+
+    def mend(self, node: int) -> None:
+        assert isinstance(self.network, Lines)
+        self.network.mend(node)
+
     def heal_network(self) -> None:
         """Whatever is still cut works again."""
         if self.network is not None:
@@ -204,8 +213,9 @@ class Fault(ABC):
     name: ClassVar[str]
     hooks: ClassVar[Collection[str]] = ()
     """The target's hooks that it needs."""
-    network: ClassVar[Literal["", "groups", "links"]] = ""
-    """Whether it needs a network between the nodes: one that can be cut into groups, or in every single link."""
+    network: ClassVar[Literal["", "groups", "links", "lines"]] = ""
+    """Whether it needs a network between the nodes: one that can be cut into groups, in every single link, or one whose
+    lines can be made slow and lossy."""
     nodes: ClassVar[int] = 1
     """How many nodes it needs."""
     aims: ClassVar[Sequence[Who]] = ("any",)
@@ -278,6 +288,8 @@ def _obstacle(fault: Fault, target: Target, network: Links | None, served: Colle
     by_hook = fault.network == "groups" and {"partition", "heal"} <= set(target.hooks)
     if fault.network and network is None and not by_hook:
         return "needs a network between the nodes: another --backend, or a target with the hooks partition and heal"
+    if fault.network == "lines" and not isinstance(network, Lines):
+        return "needs a network whose lines can be made bad: --backend netns"
     if len(target.nodes) < fault.nodes:
         return f"needs {fault.nodes} nodes; {target.spec} has {len(target.nodes)}"
     return ""

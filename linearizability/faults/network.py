@@ -11,18 +11,23 @@ namespaces, interfaces. Nothing is left to clean up.
 Addresses are of 127/8, so that a program that ends up in the wrong namespace gets a refusal and sends nothing off the
 machine; the kernel routes them with route_localnet, and `lo` is narrowed to 127.0.0.1.
 
+A node's line is made slow or lossy by a process in the middle (`relay`): the node's end of the bridge is taken off it, and a
+pair of interfaces put between. It needs no qdisc of the kernel's, for many have none.
+
 A link is cut in one direction by telling the sender a wrong hardware address for the receiver: packets leave and reach
 nobody, silently, as on a broken cable. It takes a millisecond and no packet filter.
 """
 
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from linearizability.faults.link_agent import NOBODY, PERMANENT
 from linearizability.targets.hosts import Host
@@ -49,6 +54,24 @@ class Links(Protocol):
     def heal(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How a node's line is: what is sent arrives so much later, and this share of it never."""
+
+    delay_ms: float = 0
+    jitter_ms: float = 0
+    loss: float = 0
+
+
+@runtime_checkable
+class Lines(Links, Protocol):
+    """A network whose lines can be made bad."""
+
+    def spoil(self, place: int, line: Line) -> bool: ...
+
+    def mend(self, place: int) -> None: ...
+
+
 class Network:
     """Hosts on a bridge. Only inside a sandbox. A context manager; its methods may be called from any thread."""
 
@@ -61,6 +84,8 @@ class Network:
         self._cuts: Counter[tuple[int, int]] = Counter()
         """(sender, receiver) -> how many faults want it cut."""
         self._lock = threading.Lock()
+        self._relays: dict[int, subprocess.Popen[bytes]] = {}
+        """Host -> what makes its line bad."""
 
     @property
     def hosts(self) -> Sequence[Host]:
@@ -107,6 +132,47 @@ class Network:
             for sender, receiver in [link for link, count in self._cuts.items() if count]:
                 self._point(sender, receiver, _hardware(receiver))
             self._cuts.clear()
+        for place in list(self._relays):
+            self.mend(place)
+
+    # ---- bad lines
+
+    def spoil(self, place: int, line: Line) -> bool:
+        """Make a host's line bad; False where it is already. Errors: TargetError, and the line is as it was."""
+        with self._lock:
+            if place in self._relays:
+                return False
+            outside = self._links[CLIENTS]
+            near, far, end = f"host{place}", f"far{place}", f"end{place}"
+            outside.link("add", ifname=far, kind="veth", peer={"ifname": end})
+            for interface in (far, end):
+                outside.link("set", index=_index(outside, interface), state="up")
+            numbers = [str(number) for number in (line.delay_ms, line.jitter_ms, line.loss)]
+            relay = subprocess.Popen(
+                [sys.executable, "-m", "linearizability.faults.relay", near, far, *numbers],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            assert relay.stdout is not None and relay.stderr is not None
+            if relay.stdout.readline().strip() != b"ready":
+                relay.kill()
+                outside.link("del", index=_index(outside, far))
+                raise TargetError(f"no bad line: {relay.stderr.read().decode(errors='replace').strip()[-300:]}")
+            outside.link("set", index=_index(outside, near), master=0)
+            outside.link("set", index=_index(outside, end), master=self._interfaces[CLIENTS])
+            self._relays[place] = relay
+            return True
+
+    def mend(self, place: int) -> None:
+        """Make a host's line good again. May be called twice."""
+        with self._lock:
+            relay = self._relays.pop(place, None)
+            if relay is None:
+                return
+            outside = self._links[CLIENTS]
+            outside.link("del", index=_index(outside, f"far{place}"))
+            outside.link("set", index=_index(outside, f"host{place}"), master=self._interfaces[CLIENTS])
+            _end(relay)
 
     def _point(self, sender: int, receiver: int, hardware: str) -> None:
         self._links[sender].neigh(
@@ -147,9 +213,9 @@ class Network:
             with suppress(Exception):
                 link.close()
         self._links.clear()
-        for holder in self._holders:
-            holder.kill()
-            holder.wait()
+        for process in (*self._relays.values(), *self._holders):
+            _end(process)
+        self._relays.clear()
         self._holders.clear()
 
 
@@ -162,6 +228,11 @@ def groups_cut(groups: Sequence[Collection[int]]) -> list[tuple[int, int]]:
         for sender in group
         for receiver in other
     ]
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.communicate()
 
 
 def _new_namespace() -> "subprocess.Popen[bytes]":

@@ -1,0 +1,62 @@
+"""Bad lines: a node whose packets come late, or not at all, to everybody and from everybody."""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+from linearizability.faults.fault import Fault, World, register
+from linearizability.faults.network import Line
+from linearizability.faults.strike import Strike
+
+DELAY_MS = (5.0, 800.0)
+"""One way, on a logarithmic scale: from a busy network to one across the world with full queues."""
+JITTER_SHARE = 0.5
+LOSS = (0.01, 0.3)
+"""The share of packets that are lost, on a logarithmic scale: TCP still gets through, at times very slowly."""
+
+
+class BadLine(Fault):
+    """The line of one node is bad."""
+
+    network = "lines"
+    aims = ("leader", "any", "follower", "controller")
+
+    @abstractmethod
+    def line(self, pick: float) -> Line:
+        """How bad."""
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        node = world.choose(strike.who, strike.pick)
+        line = self.line(strike.pick * 7919 % 1)
+        if node is None or not world.spoil(node, line):
+            return None
+        return {"node": node, "delay_ms": line.delay_ms, "jitter_ms": line.jitter_ms, "loss": line.loss}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        world.mend(done["node"])
+
+
+@register
+class Slow(BadLine):
+    """Whatever one node sends, or is sent, comes late."""
+
+    name = "slow"
+
+    def line(self, pick: float) -> Line:
+        delay_ms = round(_logarithmic(DELAY_MS, pick), 1)
+        return Line(delay_ms=delay_ms, jitter_ms=round(delay_ms * JITTER_SHARE, 1))
+
+
+@register
+class Lossy(BadLine):
+    """A share of the packets that one node sends, or is sent, is lost, by chance."""
+
+    name = "lossy"
+
+    def line(self, pick: float) -> Line:
+        return Line(loss=round(_logarithmic(LOSS, pick), 4))
+
+
+def _logarithmic(bounds: tuple[float, float], pick: float) -> float:
+    low, high = (math.log(bound) for bound in bounds)
+    return math.exp(low + pick * (high - low))

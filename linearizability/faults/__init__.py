@@ -8,6 +8,7 @@
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, clients, flaky
 - `lines`     slow, lossy: a node's packets come late or not at all; `relay` is what stands in the middle
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
+- `deletion`  a topic is deleted while it is written to
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
 - `docker_network`, `link_agent`   hosts in containers, and what turns their links off and on
 - `nemesis`   carries a schedule out and heals everything afterwards
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 def all_faults() -> "Mapping[str, Fault]":
     """Every fault by name; importing a module of faults registers them."""
     import linearizability.faults.cuts
+    import linearizability.faults.deletion
     import linearizability.faults.lines
     import linearizability.faults.machine
     import linearizability.faults.operating

@@ -164,7 +164,7 @@ class Flaky(Fault):
             return None
         links = both_ways([(node, place) for place in world.places if place != node])
         stop = threading.Event()
-        thread = threading.Thread(target=_flicker, args=(world, links, stop), name=f"flaky {node}")
+        thread = threading.Thread(target=_flicker, args=(world, links, stop), name=f"flaky {node}", daemon=True)
         thread.start()
         world.flickering.setdefault(node, []).append((stop, thread))
         return {"node": node}

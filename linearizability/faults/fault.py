@@ -3,6 +3,7 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from linearizability.faults.network import Line, Lines, Links, groups_cut
@@ -32,6 +33,8 @@ class World:
         self.network = network
         self.flickering: dict[int, list[tuple[threading.Event, threading.Thread]]] = {}
         """Node -> what makes its links come and go."""
+        self.writers: dict[str, tuple[threading.Event, threading.Thread]] = {}
+        """Doomed topic -> what writes to it, or wrote to it."""
         self.down: set[int] = set()
         self.frozen: set[int] = set()
         self.sick: set[int] = set()
@@ -53,10 +56,9 @@ class World:
         return [node.id for node in self.nodes if node.id not in self.down | self.frozen]
 
     def look(self) -> ClusterView:
-        """Ask the nodes that are up; a view that says nothing does not replace one that did."""
+        """Ask the nodes that are up. When nobody answers, who led is still remembered, and that nobody answered is new."""
         view = look([node for node in self.nodes if node.id in self.up], self.topic)
-        if view.answered:
-            self.view = view
+        self.view = view if view.answered else replace(self.view, answered=view.answered)
         return self.view
 
     def choose(self, who: Who, pick: float, fate: Fate = "spared") -> int | None:

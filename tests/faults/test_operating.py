@@ -14,6 +14,7 @@ from linearizability.targets.target import TargetError
 from linearizability.targets.wire import Wire
 from linearizability.workload.cluster import create_topic
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 
 TOPIC = "operated"
@@ -97,3 +98,24 @@ def test_another_topic_comes_and_goes(world):
     until(lambda: done["topic"] in topics(world))
     FAULTS["bystander"].end(world, done)
     until(lambda: done["topic"] not in topics(world))
+
+
+def test_a_topic_is_deleted_while_it_is_written_to(world):
+    done = strike(world, "deletion")
+    until(lambda: any(end_offset(world, done["topic"], number) for number in range(3)))
+    FAULTS["deletion"].end(world, done)
+    until(lambda: done["topic"] not in topics(world))
+    assert not world.writers[done["topic"]][1].is_alive()
+
+
+def end_offset(world: World, topic: str, number: int) -> int:
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])]
+    )
+    for node in world.nodes:
+        with Wire.connect(node.host, node.port) as wire:
+            told = wire.call(request).topics[0].partitions[0]
+        if told.error_code == 0:
+            return told.offset
+    return 0

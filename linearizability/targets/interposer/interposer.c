@@ -322,8 +322,10 @@ static ssize_t admit(int descriptor, int64_t position, size_t length)
     pthread_mutex_lock(&lock);
     struct file *file = behind(descriptor, &found);
     if (file) {
-        if (position < 0)
-            position = fcntl(descriptor, F_GETFL) & O_APPEND ? found.st_size : syscall(SYS_lseek, descriptor, 0, SEEK_CUR);
+        if (fcntl(descriptor, F_GETFL) & O_APPEND)
+            position = found.st_size; /* of pwrite too: pwrite(2), BUGS */
+        else if (position < 0)
+            position = syscall(SYS_lseek, descriptor, 0, SEEK_CUR);
         if (state->error == ENOSPC && position + (int64_t)length > found.st_size) {
             admitted = (int64_t)length < state->budget ? (ssize_t)length : state->budget;
             state->budget -= admitted;

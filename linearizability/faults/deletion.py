@@ -1,0 +1,89 @@
+"""A topic is deleted while it is written to: its files, indexes and replicas go away under requests that are on their way."""
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from linearizability.faults.fault import Fault, World, register
+from linearizability.faults.operating import ASK_TIMEOUT_S, wish
+from linearizability.faults.strike import Strike
+from linearizability.targets.target import Node
+from linearizability.targets.wire import Wire, WireError
+from linearizability.workload.cluster import look
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.records.batch import build
+from reference.protocol.records.compression import Codec
+from reference.protocol.records.record import Record
+
+LAST_NAMED_V = 12
+"""Produce's last version that names topics by their names."""
+RECORDS = 50
+VALUE = b"doomed" * 20
+PAUSE_S = 0.02
+AFTER_DELETION_S = 0.3
+"""So long the writing goes on when the topic has gone."""
+WAITS_MS = 1_000
+
+
+@register
+class Deletion(Fault):
+    """Another topic, with a replica on every node, is made, written to without a pause, and deleted under the writing."""
+
+    name = "deletion"
+    apis = (CreateTopicsRequest, DeleteTopicsRequest)
+
+    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+        name = f"{world.topic}-doomed-{len(world.writers)}"
+        nodes = len(world.nodes)
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=nodes, replication_factor=min(nodes, 3))
+        if wish(world, CreateTopicsRequest(topics=[topic], timeout_ms=int(ASK_TIMEOUT_S * 1000))) is None:
+            return None
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=write_until, args=(world.nodes, name, stop), name=f"writer to {name}", daemon=True
+        )
+        world.writers[name] = (stop, thread)
+        thread.start()
+        return {"topic": name}
+
+    def end(self, world: World, done: dict[str, Any]) -> None:
+        name = done["topic"]
+        state = DeleteTopicsRequest.DeleteTopicState(name=name)
+        wish(world, DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=int(ASK_TIMEOUT_S * 1000)))
+        stop, thread = world.writers[name]
+        stop.wait(AFTER_DELETION_S)
+        stop.set()
+        thread.join()
+
+
+def write_until(nodes: Sequence[Node], topic: str, stop: threading.Event) -> None:
+    """Write to all partitions, one after the other, wherever their leaders are.
+
+    What goes wrong is looked over: a topic that has been deleted, a leader that is down.
+    """
+    while not stop.is_set():
+        for number, view in look(nodes, topic).partitions.items():
+            leader = next((node for node in nodes if node.id == view.leader), None)
+            if leader is not None:
+                _write(leader, topic, number)
+        stop.wait(PAUSE_S)
+
+
+def _write(leader: Node, topic: str, partition: int) -> None:
+    with suppress(WireError, ValueError), Wire.connect(leader.host, leader.port, timeout_s=1.0) as wire:
+        wire.call(_request(topic, partition), min(wire.version_of(ProduceRequest), LAST_NAMED_V))
+
+
+def _request(topic: str, partition: int) -> ProduceRequest:
+    now = int(time.time() * 1000)
+    records = [Record(number, now, None, VALUE) for number in range(RECORDS)]
+    batch = build(
+        records, codec=Codec.NONE, base_offset=0, producer_id=-1, producer_epoch=-1, base_sequence=-1
+    )  # fmt: skip
+    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=-1, timeout_ms=WAITS_MS, topic_data=topics)

@@ -61,7 +61,14 @@ def test_what_librdkafkas_last_error_proves_of_a_send(code, proof):
 
 @pytest.mark.parametrize(
     ("code", "proof"),
-    [(KafkaError.ILLEGAL_GENERATION, True), (KafkaError.REQUEST_TIMED_OUT, False), (KafkaError._TRANSPORT, False)],
+    [
+        (KafkaError.OFFSET_METADATA_TOO_LARGE, True),
+        (KafkaError.REQUEST_TIMED_OUT, False),
+        (KafkaError._TRANSPORT, False),
+        (KafkaError.ILLEGAL_GENERATION, False),  # the last attempt's answer: an earlier one may have been written
+        (KafkaError.UNKNOWN_MEMBER_ID, False),
+        (KafkaError.REBALANCE_IN_PROGRESS, False),
+    ],
 )
 def test_what_an_error_proves_of_a_commit(code, proof):
     assert proves_nothing_committed(KafkaError(code)) is proof

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
@@ -89,6 +90,10 @@ class Subject:
     nodes: int = 1
     topics: list[str] = field(default_factory=list[str])
     """All that was made, to be cleaned away."""
+    folder: Path = Path()
+    """Where evidence goes that is more than exchanges."""
+    hunt: Any = None
+    """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
 
 
 class Broker:

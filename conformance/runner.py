@@ -270,7 +270,12 @@ class Host:
         if self.chosen.listener:
             self.chosen.listener.starting(group, *place)
         target = self.enter(group)
-        self.subject = Subject(bootstrap=addresses(target.bootstrap), kafka_version=self.kafka_version, target=target)
+        self.subject = Subject(
+            bootstrap=addresses(target.bootstrap),
+            kafka_version=self.kafka_version,
+            target=target,
+            folder=self.chosen.folder,
+        )
         self.open_group = group
         smoke(self.subject, self.report)
         self.report.target.kafka_version = self.subject.kafka_version

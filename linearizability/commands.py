@@ -104,6 +104,9 @@ def hunt(
     ] = 0,
     rate: Annotated[float, typer.Option(min=1, help="Sends a second, of all producers together.")] = 400,
     acks: Annotated[Acks, typer.Option(help="What the producers ask for; below all, losses are permitted.")] = Acks.ALL,
+    transactions: Annotated[
+        bool, typer.Option("--transactions", help="A fourth producer commits transactions, and aborts some.")
+    ] = False,
     unclean_election: Annotated[
         bool, typer.Option(help="Let replicas lead that are out of sync; losses are permitted.")
     ] = False,
@@ -138,6 +141,7 @@ def hunt(
         reduce_minutes=reduce_minutes,
         rate_per_s=rate,
         acks=acks.value,
+        transactions=transactions,
         unclean_election=unclean_election,
         config=_properties(config or []),
         engine=engine.value,

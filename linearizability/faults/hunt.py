@@ -52,8 +52,11 @@ SHORT_ROUND_S = 60.0
 LONG_ROUND_S = 600.0
 """A round's history is judged in memory; ten minutes are some hundred thousand operations."""
 REDUCTION_ATTEMPTS = 2
+AT_WORK_WITHIN_S = 10.0
+"""How long the first blow waits for the clients, unless said: what was never at work shows nothing when it is hurt."""
 AFTER_HEALING_S = 6.0
 """The clients go on for a while, so that it shows whether they can."""
+LOOK_AT_CLIENTS_S = 0.2
 DRAIN_WITHIN_S = 120.0
 LOWEST_SHARE = 0.05
 """Acknowledged sends, as a share of those that were to be sent, below which a run shows nothing."""
@@ -85,6 +88,7 @@ class Plan(BaseModel):
     nodes: int | None = Field(default=None, description="where the target's text does not say it")
     rate_per_s: float = Field(default=400, gt=0, description="sends of all producers together")
     acks: Acks = "all"
+    transactions: bool = Field(default=False, description="a fourth producer commits and aborts transactions")
     unclean_election: bool = False
     config: dict[str, str] = Field(default={}, description="broker properties beside FAST_FAILOVER")
     reduce_minutes: float = Field(default=0, ge=0, description="how long a found schedule may be made smaller; 0: not")
@@ -122,6 +126,8 @@ class RoundResult(BaseModel):
     unknown: int = 0
     refused: int = 0
     read: int = 0
+    committed: int = Field(default=0, description="transactions")
+    aborted: int = Field(default=0, description="transactions")
     faults: dict[str, int] = {}
     leader_changes: int = 0
     facts: int = 0
@@ -273,8 +279,11 @@ class Round:
         seed: int,
         topic: str,
         schedule: Schedule | None,
+        *,
+        at_work_within_s: float = AT_WORK_WITHIN_S,
     ) -> None:
         self.plan = plan
+        self.at_work_within_s = at_work_within_s
         self.network = network
         self.target = target
         self.folder = folder
@@ -294,6 +303,7 @@ class Round:
             unclean_election=plan.unclean_election,
             replicas_losing_unflushed_data=robbed,
             rate_per_s=plan.rate_per_s,
+            transactions=plan.transactions,
         )
 
     def __str__(self) -> str:
@@ -328,6 +338,7 @@ class Round:
             try:
                 clients.start()
                 try:
+                    self._until_at_work(clients)
                     nemesis.carry_out(self.schedule, self._watcher(clients, nemesis, say))
                 except KeyboardInterrupt:
                     say("interrupted: healing, and judging what was recorded")
@@ -380,6 +391,8 @@ class Round:
             unknown=counts.get("info", 0),
             refused=counts.get("fail", 0),
             read=counts.get("read", 0),
+            committed=counts.get("committed", 0),
+            aborted=counts.get("aborted", 0),
             faults=dict(nemesis.struck),
             leader_changes=nemesis.leader_changes,
             facts=judgement.facts,
@@ -388,6 +401,12 @@ class Round:
         )
         (self.folder / "verdict.json").write_text(result.model_dump_json(indent=1) + "\n")
         return result
+
+    def _until_at_work(self, clients: Clients) -> None:
+        until = time.monotonic() + self.at_work_within_s
+        while not self.profile.at_work(clients.counts()) and time.monotonic() < until:
+            clients.check()
+            time.sleep(LOOK_AT_CLIENTS_S)
 
     def _watcher(self, clients: Clients, nemesis: Nemesis, say: Listener) -> Callable[[float], None]:
         """Once in a while: are the clients alive, and how far are they?"""
@@ -443,7 +462,7 @@ def sum_up(
 
     totals = {
         name: sum(getattr(result, name) for result in results)
-        for name in ("acknowledged", "unknown", "refused", "read", "leader_changes", "facts")
+        for name in ("acknowledged", "unknown", "refused", "read", "committed", "aborted", "leader_changes", "facts")
     }
     anomalies: Counter[str] = Counter()
     faults: Counter[str] = Counter()

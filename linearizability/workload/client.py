@@ -18,9 +18,11 @@ from pydantic import BaseModel, ConfigDict
 
 from linearizability.history.contract import Contract
 from linearizability.history.recorder import Recorder
-from linearizability.workload.profile import PROCESSES_A_CLIENT, Consuming, Producing
+from linearizability.workload.profile import PROCESSES_A_CLIENT, Consuming, Producing, Transacting
 
 REPORT_EVERY_S = 1.0
+COUNTED = ("ok", "fail", "info", "read", "commits", "committed", "aborted", "lives")
+"""Sends by outcome, records read, accepted commits of a group, transactions by their end, and lives."""
 
 
 def log_settings() -> dict[str, str | int]:
@@ -43,7 +45,7 @@ class ClientTask(BaseModel):
     seed: int
     history: Path
     contract: Contract
-    does: Producing | Consuming
+    does: Producing | Transacting | Consuming
 
     @property
     def client_id(self) -> str:
@@ -57,7 +59,7 @@ class Life:
         self.task = task
         self.random = random.Random(f"{task.seed}/{task.number}")
         self.stopping = threading.Event()
-        self.counts: dict[str, int] = {"ok": 0, "fail": 0, "info": 0, "read": 0, "lives": 0}
+        self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
         self._lock = threading.Lock()
         self._reported_at = 0.0
 
@@ -100,6 +102,8 @@ def main(arguments: list[str]) -> None:
             from linearizability.workload.exact_producer import run
         case Producing():
             from linearizability.workload.producer import run
+        case Transacting():
+            from linearizability.workload.transacting import run
         case Consuming():
             from linearizability.workload.consumer import run
     run(life)

@@ -1,5 +1,6 @@
 """A consumer that records every poll: alone on all partitions, or as a member of a group that commits what it has read."""
 
+import struct
 import time
 from typing import Any
 
@@ -16,6 +17,9 @@ RECORDS_A_POLL = 500
 REQUEST_TIMEOUT_S = 5.0
 LOST_PLACE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 """Errors after which a partition's position is lost: it would stay silent until it is sought anew."""
+GROUP_METADATA = struct.Struct("=7si")
+"""How librdkafka writes down a member's group metadata: this word, then the generation; the names follow."""
+GROUP_METADATA_WORD = b"CGMDv2:"
 
 
 def run(life: Life) -> None:
@@ -38,10 +42,15 @@ class OneLife:
         self.positions: dict[int, int] = {}
         """Partition -> the offset after the last record that was recorded."""
         self.uncommitted = False
+        self.committing: int | None = None
+        """The commit that is under way."""
         self.rebalanced: set[int] = set()
         """Partitions that were given or taken during the present poll."""
         self.fatal = False
-        self.consumer = Consumer(consumer_settings(task.bootstrap, task.client_id, does.group, does.isolation))
+        self.consumer = Consumer(
+            consumer_settings(task.bootstrap, task.client_id, does.group, does.isolation)
+            | {"on_commit": self._on_commit}
+        )
 
     def run(self) -> None:
         """Poll, and in a group commit; close at the end."""
@@ -121,14 +130,17 @@ class OneLife:
         self.rebalanced.update(partitions)
         offsets = self._fetch_committed(partitions)
         self.positions = {partition: offsets.get(partition) or 0 for partition in partitions}
-        self._momentary("subscribe", keys=self._keys(partitions))
+        generation, member = self._place()
+        self._momentary(
+            "subscribe", keys=self._keys(partitions), group=self.does.group, generation=generation, member=member
+        )
         consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self.positions.items()])
 
     def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         self.rebalanced.update(item.partition for item in taken)
         self._commit()
         self.positions = {}
-        self._momentary("subscribe", keys=[])
+        self._momentary("subscribe", keys=[], group=self.does.group)
         consumer.unassign()
 
     # ---- the group's offsets
@@ -154,35 +166,43 @@ class OneLife:
         return offsets
 
     def _commit(self) -> None:
-        if not self.positions or not self.uncommitted:
+        """Ask for a commit, one at a time; `_on_commit` hears what became of it. A blocking one may block for ever."""
+        if not self.positions or not self.uncommitted or self.committing is not None:
             return
         positions = dict(self.positions)
         named: dict[Key, int] = {f"{self.topic}-{partition}": offset for partition, offset in positions.items()}
-        member = self._member()
-        operation = self.recorder.invoke("commit", [commit(self.does.group, named, member=member)])
+        operation = self.recorder.invoke("commit", [commit(self.does.group, named, *self._place())])
+        self.committing, self.uncommitted = operation, False
         try:
-            answered = self.consumer.commit(
-                offsets=[TopicPartition(self.topic, p, offset) for p, offset in positions.items()], asynchronous=False
+            self.consumer.commit(
+                offsets=[TopicPartition(self.topic, p, offset) for p, offset in positions.items()], asynchronous=True
             )
         except KafkaException as error:
-            self._complete_failed_commit(operation, error.args[0])
+            self._on_commit(error.args[0], [])
+
+    def _on_commit(self, error: KafkaError | None, answered: list[TopicPartition]) -> None:
+        operation, self.committing = self.committing, None
+        if operation is None:
             return
-        refused = next((item.error for item in answered or [] if item.error is not None), None)
-        if refused is not None:
+        refused = error or next((item.error for item in answered if item.error is not None), None)
+        if refused is None:
+            self.life.counts["commits"] += 1
+            self.recorder.ok(operation)
+        else:
+            self.uncommitted = True
             self._complete_failed_commit(operation, refused)
-            return
-        self.uncommitted = False
-        self.recorder.ok(operation)
 
     def _complete_failed_commit(self, operation: int, error: KafkaError) -> None:
         complete = self.recorder.fail if proves_nothing_committed(error) else self.recorder.info
         complete(operation, error=error.name() or str(error.code()))
 
-    def _member(self) -> str:
+    def _place(self) -> tuple[int, str]:
+        """The member's generation and its id; -1 and nothing where it has none, or librdkafka writes it otherwise."""
         try:
-            return self.consumer.memberid() or ""
+            metadata, member = self.consumer.consumer_group_metadata(), self.consumer.memberid() or ""
         except (KafkaException, RuntimeError):
-            return ""
+            return -1, ""
+        return generation_of(metadata), member
 
     # ---- words
 
@@ -191,6 +211,14 @@ class OneLife:
 
     def _momentary(self, f: str, **fields: Any) -> None:
         self.recorder.ok(self.recorder.invoke(f, **fields))
+
+
+def generation_of(metadata: object) -> int:
+    """The generation in a member's group metadata; -1 where there is none."""
+    if not isinstance(metadata, bytes) or len(metadata) < GROUP_METADATA.size:
+        return -1
+    word, generation = GROUP_METADATA.unpack_from(metadata)
+    return generation if word == GROUP_METADATA_WORD else -1
 
 
 def read_record(message: Message) -> tuple[Value, ...]:

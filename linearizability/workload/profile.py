@@ -1,5 +1,6 @@
 """What a run's clients are like."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,6 +25,20 @@ class Producing(BaseModel):
     rate_per_s: float = Field(default=100, gt=0)
 
 
+class Transacting(BaseModel):
+    """One producer of transactions, each over all partitions in turn."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    client: Literal["transactions"] = "transactions"
+    records: int = Field(default=4, ge=1)
+    """Records of a transaction."""
+    abort_every: int = Field(default=4, ge=2)
+    """Every so many transactions one is aborted on purpose."""
+    rate_per_s: float = Field(default=100, gt=0)
+    """Records, as of every producer."""
+
+
 class Consuming(BaseModel):
     """One consumer: it reads everything by itself (assign), or shares a group's work (subscribe) and commits."""
 
@@ -46,10 +61,10 @@ class Profile(BaseModel):
     unclean_election: bool = False
     replicas_losing_unflushed_data: int = 0
     """How many replicas at once are robbed of bytes that were not fsynced."""
-    producers: list[Producing]
+    producers: list[Producing | Transacting]
     consumers: list[Consuming]
 
-    def contract(self, client: Producing | Consuming | None = None) -> Contract:
+    def contract(self, client: Producing | Transacting | Consuming | None = None) -> Contract:
         """What a client of this run may rely on; without a client, what the cluster promises.
 
         librdkafka's idempotent session ends unseen when it gives a record up, or when the broker has lost its place; what
@@ -67,11 +82,26 @@ class Profile(BaseModel):
                 promised |= client.model_dump(include={"acks", "idempotence", "max_in_flight"})
                 if client.client == "librdkafka":
                     promised["idempotence"] = False
+            case Transacting():
+                promised |= {"acks": "all", "idempotence": True}
             case Consuming():
                 promised["isolation"] = client.isolation
             case None:
-                promised["acks"] = self.producers[0].acks if self.producers else "all"
+                plain = [producer for producer in self.producers if isinstance(producer, Producing)]
+                promised["acks"] = plain[0].acks if plain else "all"
         return Contract.model_validate(promised)
+
+    def at_work(self, counts: Mapping[str, int]) -> bool:
+        """Whether clients of every kind have done their work once, as their reports say; acks=0 never gets an answer."""
+        kinds = [producer for producer in self.producers if isinstance(producer, Transacting)]
+        needed = {
+            "ok": any(isinstance(producer, Producing) and producer.acks != "0" for producer in self.producers),
+            "read": bool(self.consumers),
+            "commits": any(consumer.how == "subscribe" for consumer in self.consumers),
+            "committed": bool(kinds),
+            "aborted": bool(kinds),
+        }
+        return all(counts.get(what, 0) > 0 for what, is_needed in needed.items() if is_needed)
 
     def topic_configs(self) -> dict[str, str]:
         """The topic's own configuration: said explicitly, because defaults differ between releases."""
@@ -94,13 +124,15 @@ def standard_profile(
     unclean_election: bool = False,
     replicas_losing_unflushed_data: int = 0,
     rate_per_s: float = 400,
+    transactions: bool = False,
 ) -> Profile:
     """The mix that hunts run with: three producers, one consumer that reads everything, two that share a group.
 
-    `idempotence` is whether the broker knows it (0.11 and later); it needs acks=all. The rate is of all producers together.
+    `idempotence` is whether the broker knows it (0.11 and later); it needs acks=all. With `transactions` a fourth producer
+    commits and aborts them. The rate is of all producers together.
     acks=0 has no answers, which is for librdkafka alone.
     """
-    share = rate_per_s / 3
+    share = rate_per_s / (4 if transactions else 3)
     exact: Literal["exact", "librdkafka"] = "librdkafka" if acks == "0" else "exact"
     idempotent = idempotence and acks == "all"
     factor = min(nodes, 3)
@@ -114,6 +146,7 @@ def standard_profile(
             Producing(client=exact, acks=acks, idempotence=idempotent, rate_per_s=share),
             Producing(client=exact, acks=acks, idempotence=False, compression="gzip", rate_per_s=share),
             Producing(client="librdkafka", acks=acks, idempotence=idempotent, compression="lz4", rate_per_s=share),
+            *([Transacting(rate_per_s=share)] if transactions else []),
         ],
         consumers=[
             Consuming(),

@@ -94,7 +94,8 @@ def flock() -> Iterator[Flock]:
     bird.close()
 
 
-TESTED = [entry for entry in catalogue().values() if entry.test]
+TESTED = [entry for entry in catalogue().values() if entry.test and entry.requirement.area != "HIS"]
+"""Histories are judged from what clients saw, in `test_histories_can_fail`."""
 
 
 @pytest.mark.parametrize("entry", TESTED, ids=lambda entry: entry.requirement.id)

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from linearizability.workload.outcomes import proves_nothing_appended, proves_nothing_committed
-from linearizability.workload.profile import standard_profile
+from linearizability.workload.profile import Transacting, standard_profile
 
 
 def test_three_nodes_promise_two_copies():
@@ -28,6 +28,23 @@ def test_all_clients_of_a_run_declare_one_cluster():
         for c in map(profile.contract, [None, *profile.producers, *profile.consumers])
     }
     assert clusters == {(3, 2, True)}
+
+
+def test_transactions_are_one_more_producer_held_to_order_and_singleness():
+    profile = standard_profile(3, transactions=True, rate_per_s=400)
+    fourth = profile.producers[3]
+    assert isinstance(fourth, Transacting)
+    assert {producer.rate_per_s for producer in profile.producers} == {100}
+    assert (profile.contract(fourth).idempotence, profile.contract(fourth).acks) == (True, "all")
+
+
+def test_clients_are_at_work_once_every_kind_has_done_something():
+    counts = {"ok": 1, "read": 1, "commits": 1, "committed": 1, "aborted": 1}
+    profile = standard_profile(3, transactions=True)
+    assert profile.at_work(counts)
+    assert not any(profile.at_work(counts | {what: 0}) for what in counts)
+    assert standard_profile(3).at_work(counts | {"committed": 0, "aborted": 0})
+    assert standard_profile(3, acks="0").at_work({"read": 1, "commits": 1})
 
 
 @pytest.mark.parametrize("acks", ["0", "1"])

@@ -1,0 +1,175 @@
+"""A producer of transactions: each writes to several partitions, and is committed, or aborted on purpose.
+
+librdkafka does the work. What it says of an error decides what is done, as its documentation asks for: an error after which
+one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this life. Whoever comes next
+under the same transactional id begins by ending what was left open.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from linearizability.history.operations import send
+from linearizability.history.recorder import Recorder
+from linearizability.workload.client import Life, log_settings
+from linearizability.workload.outcomes import proves_nothing_appended
+from linearizability.workload.profile import Transacting
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""After this the coordinator aborts what its producer has left; librdkafka gives no record more time than its transaction."""
+CALL_WITHIN_S = 5.0
+PAUSE_S = 0.1
+HELD_SHARE, HELD_S = 0.3, 1.0
+"""Some transactions stay open for a while with all their records in the log: who reads them now reads too early."""
+LAST_TRIES_S = 20.0
+"""How long, after the stop sign, the end of the last transaction is still asked for."""
+
+
+class LifeOver(Exception):
+    """The producer is of no use any more, or told to stop; the text says why."""
+
+
+def run(life: Life) -> None:
+    """Transact until told to stop."""
+    while not life.stopping.is_set():
+        with life.recorder() as recorder:
+            OneLife(life, recorder).run()
+
+
+class OneLife:
+    """A producer until its end, or its first fatal error: a newer one under its id, or a coordinator that knows better."""
+
+    def __init__(self, life: Life, recorder: Recorder) -> None:
+        task, does = life.task, life.task.does
+        assert isinstance(does, Transacting)
+        self.life = life
+        self.does = does
+        self.recorder = recorder
+        self.id = f"{task.topic}-{task.client_id}"
+        """The transactional id."""
+        self.epoch = life.counts["lives"]
+        """The place of this life among those of the id: what a life has written never lies behind the next one's."""
+        self.period_s = does.records / does.rate_per_s
+        self.values = 0
+        self.stop_by = 0.0
+        self.producer = Producer(
+            {
+                "bootstrap.servers": task.bootstrap,
+                "client.id": task.client_id,
+                "transactional.id": self.id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "delivery.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "request.timeout.ms": 3_000,
+                "socket.connection.setup.timeout.ms": 3_000,
+                "socket.timeout.ms": 5_000,
+                "linger.ms": 2,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 500,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1_000,
+                **log_settings(),
+            }
+        )
+
+    def run(self) -> None:
+        """One transaction after the other, at the rate while the broker keeps up."""
+        try:
+            self._insist(self.producer.init_transactions)
+            number = 0
+            while not self.life.stopping.is_set():
+                began = time.monotonic()
+                self._transact(number)
+                number += 1
+                self.life.report()
+                self.life.stopping.wait(max(0.0, began + self.period_s - time.monotonic()))
+        except LifeOver as over:
+            self.recorder.mark("note", text=f"{self.id}: {over}")
+            self.life.stopping.wait(PAUSE_S)
+
+    def _transact(self, number: int) -> None:
+        """Begin, send, end. Errors: LifeOver."""
+        name = f"{self.id}-{self.recorder.process}-{number}"
+        self.producer.begin_transaction()
+        fields = {"txn": name, "producer": self.id, "epoch": self.epoch}
+        self.recorder.ok(self.recorder.invoke("begin", **fields))
+        for place in range(self.does.records):
+            self._send((number + place) % self.life.task.partitions, name)
+        self.producer.flush(CALL_WITHIN_S)
+        if self.life.random.random() < HELD_SHARE:
+            self.life.stopping.wait(self.life.random.uniform(0, HELD_S))
+        to_be_kept = (number + 1) % self.does.abort_every != 0
+        if not (to_be_kept and self._end(name, commit=True)):
+            self._end(name, commit=False)
+
+    def _end(self, name: str, *, commit: bool) -> bool:
+        """Commit or abort. False when the transaction is spoilt and wants to be aborted. Errors: LifeOver."""
+        operation = self.recorder.invoke("end", txn=name, commit=commit)
+        try:
+            ended = self._insist(self.producer.commit_transaction if commit else self.producer.abort_transaction)
+        except LifeOver as over:
+            self.recorder.info(operation, error=str(over))
+            raise
+        if ended:
+            self.recorder.ok(operation)
+            self.life.count("committed" if commit else "aborted")
+        else:
+            self.recorder.info(operation, error="the transaction is spoilt")
+        return ended
+
+    def _insist(self, call: Callable[[float], None]) -> bool:
+        """Call until it succeeds; False when the transaction must be aborted instead. Errors: LifeOver."""
+        while True:
+            try:
+                call(CALL_WITHIN_S)
+                return True
+            except KafkaException as raised:
+                error: KafkaError = raised.args[0]
+                if error.txn_requires_abort():
+                    return False
+                if not error.retriable():
+                    raise LifeOver(f"{error.name()}: {error.str()}") from None
+                if not self._may_try_again():
+                    raise LifeOver(f"stopped while it was tried: {error.name()}") from None
+                self.life.stopping.wait(PAUSE_S)
+
+    def _may_try_again(self) -> bool:
+        if not self.life.stopping.is_set():
+            return True
+        self.stop_by = self.stop_by or time.monotonic() + LAST_TRIES_S
+        return time.monotonic() < self.stop_by
+
+    # ---- records
+
+    def _send(self, partition: int, name: str) -> None:
+        value = self.recorder.process << 32 | self.values
+        self.values += 1
+        key = f"{self.life.task.topic}-{partition}"
+        operation = self.recorder.invoke("send", [send(key, value)], txn=name)
+        try:
+            self.producer.produce(
+                self.life.task.topic,
+                str(value),
+                partition=partition,
+                on_delivery=partial(self._on_delivery, operation, key, value, name),
+            )
+        except (BufferError, KafkaException) as error:
+            self._complete("fail", operation, [send(key, value)], name, str(error))
+
+    def _on_delivery(
+        self, operation: int, key: str, value: int, name: str, error: KafkaError | None, message: Message
+    ) -> None:
+        if error is None:
+            self._complete("ok", operation, [send(key, value, offset=message.offset())], name)
+        else:
+            outcome = "fail" if proves_nothing_appended(error) else "info"
+            self._complete(outcome, operation, [send(key, value)], name, error.name() or str(error.code()))
+
+    def _complete(
+        self, outcome: str, operation: int, mops: Sequence[dict[str, object]], name: str, error: str = ""
+    ) -> None:
+        self.life.count(outcome)
+        fields = {"error": error} if error else {}
+        getattr(self.recorder, outcome)(operation, list(mops), txn=name, **fields)

@@ -1,0 +1,74 @@
+"""HIS: each requirement fails on a history that breaks it, and passes on none that shows too little."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.broker import Subject
+from conformance.hunting import Hunt
+from conformance.requirement import Entry, catalogue
+from conformance.results import Judgement, Verdict
+from conformance.runner import judge
+from linearizability.history.notation import history
+from linearizability.pipeline.engine import judge_history
+from linearizability.rules import RULES
+
+BREAKS = {
+    "HIS-01": ("lost-write",),
+    "HIS-02": ("unseen", "not-delivered"),
+    "HIS-03": ("inconsistent-offsets", "offset-reuse", "replica-divergence", "phantom-read", "nonlinearizable"),
+    "HIS-04": ("duplicate",),
+    "HIS-05": ("nonmonotonic-poll", "int-nonmonotonic-poll", "poll-skip", "int-poll-skip"),
+    "HIS-06": ("nonmonotonic-send", "int-nonmonotonic-send"),
+    "HIS-07": ("realtime-order", "future-read"),
+    "HIS-08": ("G1a", "G1b"),
+    "HIS-09": ("torn-transaction", "zombie-producer"),
+    "HIS-10": ("committed-offset-regression", "committed-offset-loss", "commit-past-undelivered"),
+    "HIS-11": ("two-owners",),
+    "HIS-12": ("no-progress",),
+}
+CLEAN = """
+    0 send t-0:1@0
+    1 poll t-0:1@0
+"""
+PLENTY = {"acknowledged": 9, "read": 9, "committed": 9, "aborted": 9, "faults": {"kill": 1}}
+NOTHING = {"acknowledged": 0, "read": 0, "committed": 0, "aborted": 0, "faults": {}}
+
+
+def judged(entry: Entry, notation: str, **result: Any) -> Judgement:
+    """The requirement's judgement on a hunt with this history."""
+    judgement = judge_history(history(notation, {}, "t"))
+    told = PLENTY | {"verdict": judgement.verdict, "reasons": [], "folder": "folder"} | result
+    hunt = Hunt(SimpleNamespace(**told), judgement)
+    return judge(entry, Subject([("127.0.0.1", 1)], "4.3.1", hunt=hunt))
+
+
+ENTRIES = [entry for entry in catalogue().values() if entry.requirement.area == "HIS"]
+BROKEN = [(id, rule) for id, rules in BREAKS.items() for rule in rules]
+
+
+@pytest.mark.parametrize(("id", "rule"), BROKEN, ids=[f"{id} {rule}" for id, rule in BROKEN])
+def test_fails_where_its_rule_is_broken(id: str, rule: str) -> None:
+    judgement = judged(catalogue()[id], RULES[rule].example)
+    assert judgement.verdict is Verdict.FAIL, judgement.reason
+    assert judgement.reason.startswith(rule) or f"; {rule}" in judgement.reason
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.requirement.id)
+def test_is_skipped_where_the_hunt_shows_nothing(entry: Entry) -> None:
+    judgement = judged(entry, CLEAN, **NOTHING)
+    assert judgement.verdict is Verdict.SKIPPED
+    assert "shows too little" in judgement.reason
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.requirement.id)
+def test_is_no_pass_where_the_history_is_unknown(entry: Entry) -> None:
+    judgement = judged(entry, CLEAN, verdict="unknown", reasons=["t-0: read up to 3 of 4"])
+    assert judgement.verdict in (Verdict.SKIPPED, Verdict.FAIL), judgement.reason
+
+
+def test_every_requirement_is_here() -> None:
+    assert [entry.requirement.id for entry in ENTRIES] == list(BREAKS)

@@ -13,7 +13,7 @@ run: setup ## set up, judge the embedded reference, show all four promises at wo
 	$(BIN)/tidegauge run --target reference:1 --with-demonstrations
 
 test: setup check ## set up, then formatting, lint, types, import rules and every test that CI runs
-	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2
+	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1
 	@command -v kcat >/dev/null || { test "$$(id -u)" = 0 && apt-get install -q -y kcat >/dev/null 2>&1; } || echo "kcat is missing: its tests are skipped"
 	$(BIN)/python -m pytest -q
 

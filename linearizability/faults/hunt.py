@@ -212,14 +212,15 @@ def interpose(target: Target, plan: Plan, schedules: Sequence[Schedule], say: Li
     Errors: TargetError where a fault that was asked for by name cannot be had.
     """
     named = {*plan.faults, *(strike.fault for each in schedules for wave in each.waves for strike in wave.strikes)}
-    wanted = (named or FAULTS.keys()) - {"none"}
-    if not isinstance(target, Cluster) or not any({*FAULTS[name].hooks} & {*INTERPOSED} for name in wanted):
+    needing = [name for name, fault in all_faults().items() if {*fault.hooks} & {*INTERPOSED}]
+    wanted = [name for name in needing if name in named or not named]
+    if not isinstance(target, Cluster) or not wanted:
         return
     reason = obstacle()
     if reason and named:
-        raise TargetError(reason)
+        raise TargetError(f"without {', '.join(wanted)}: {reason}")
     if reason:
-        say(f"without {', '.join(name for name in wanted if {*FAULTS[name].hooks} & {*INTERPOSED})}: {reason}")
+        say(f"without {', '.join(wanted)}: {reason}")
         return
     target.interpose()
     target.given.setdefault("min.insync.replicas", str(promised_copies(target.size)))

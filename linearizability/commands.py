@@ -19,6 +19,12 @@ EXIT_CODES = {"valid": 0, "invalid": 1, "unknown": 2}
 HUNTED_NODES = 3
 """Of a target that we start, where its text does not say how many: a node that is alone has nobody to lose records to."""
 
+FAULT_NAMES = (
+    "kill, stop, pause, storm, kill-all, isolate, halves, pair, deaf, mute, leader-controller, clients, flaky, slow, lossy, "
+    "power-loss, blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion"
+)
+"""Said in the help, which imports no fault."""
+
 MOUNTED = {
     "history": "linearizability.history.commands",
     "fuzz": "linearizability.simulation.commands",
@@ -94,7 +100,10 @@ def hunt(
     minutes: Annotated[float, typer.Option(min=0.1, help="How long clients work and faults strike.")] = 1.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new one unless given.")] = None,
     faults: Annotated[
-        str, typer.Option(help="Names by comma; default: all that the target offers. `none`: no fault.")
+        str,
+        typer.Option(
+            help=f"Names by comma, of {FAULT_NAMES}; default: all that the target and this machine offer, but for blackout. none: no fault."
+        ),
     ] = "",
     until_found: Annotated[
         bool, typer.Option(help="Short rounds, until one is invalid or the minutes are over.")

@@ -15,3 +15,9 @@ def test_a_hunt_without_a_number_of_nodes_is_for_three(target, nodes, monkeypatc
     monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))
     commands.hunt(target=target, results=tmp_path, backend=commands.Backend.PLAIN)
     assert planned_target(carried_out[0], tmp_path).size == nodes
+
+
+def test_the_help_names_every_fault():
+    from linearizability.faults import all_faults
+
+    assert sorted(commands.FAULT_NAMES.split(", ")) == sorted(all_faults())

@@ -102,7 +102,7 @@ def hunt(
     faults: Annotated[
         str,
         typer.Option(
-            help=f"Names by comma, of {FAULT_NAMES}; default: all that the target and this machine offer, but for blackout. none: no fault."
+            help=f"Names by comma, of {FAULT_NAMES}; default: all that can be had, but for blackout. none: none."
         ),
     ] = "",
     until_found: Annotated[

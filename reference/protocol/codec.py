@@ -10,8 +10,8 @@ held against the bytes that are left before anything is made from it, and a requ
 reads for everybody, has a budget of elements besides. Values that no table knows (error codes, tagged fields, bytes that
 are not UTF-8) survive a round trip.
 
-Encoding gives a list of buffers, in which a records field stays what it was: a slice of a file among them is sent by the
-runtime without being read.
+Encoding gives a list of buffers: what stands between two records fields is one, and a records field stays what it was, so
+that a slice of a file is sent by the runtime without being read.
 """
 
 from __future__ import annotations
@@ -436,9 +436,12 @@ class _EncoderWriter(_Writer):
     """Writes `generated(m, parts)`, which appends buffers."""
 
     def compile(self, message: type[Message]) -> Encoder:
-        self.scope.update(varint=write_varint, tail=_write_unknown_tags, merge=_write_tags, UUID=UUID)
-        self.line("add = parts.append")
+        self.scope.update(
+            varint=write_varint, one_byte=_ONE_BYTE, tail=_write_unknown_tags, merge=_write_tags, join=b"".join
+        )
+        self.line("out = []; add = out.append")
         self.structure("m", message)
+        self.line("if out: parts.append(join(out))")
         return self.finish("def generated(m, parts):", message)
 
     def structure(self, source: str, table: type[Message]) -> None:
@@ -493,7 +496,7 @@ class _EncoderWriter(_Writer):
             self.string(place, nullable, self.flexible and not field.legacy_string, run)
         else:
             self.flush(run)
-            self.bytes(place, nullable)
+            self.bytes(place, nullable, field.kind == "records")
 
     def struct(self, place: str, field: Field, nullable: bool) -> None:
         inner = self.name("s")
@@ -518,15 +521,21 @@ class _EncoderWriter(_Writer):
             self.line("else:")
             self.depth += 1
         self.line(f"b = {place}.encode('utf-8', 'surrogateescape')")
-        self.line("if len(b) > 32767: raise CodecError('a string of %d bytes' % len(b))")
-        if compact:
-            self.line("add(varint(len(b) + 1)); add(b)")
-        else:
-            self.line(f"add({self.constant('pack', struct.Struct('>h').pack)}(len(b))); add(b)")
+        self.line("n = len(b)")
+        self.line("if n > 32767: raise CodecError('a string of %d bytes' % n)")
+        self.length(">h", compact)
+        self.line("add(b)")
         if nullable:
             self.depth -= 1
 
-    def bytes(self, place: str, nullable: bool) -> None:
+    def length(self, format_: str, compact: bool) -> None:
+        """Writes the length in `n`."""
+        if compact:
+            self.line("add(one_byte[n + 1] if n < 127 else varint(n + 1))")
+        else:
+            self.line(f"add({self.constant('pack', struct.Struct(format_).pack)}(n))")
+
+    def bytes(self, place: str, nullable: bool, is_records: bool) -> None:
         null = b"\x00" if self.flexible else b"\xff\xff\xff\xff"
         self.line(f"b = {place}")
         if nullable:
@@ -535,9 +544,12 @@ class _EncoderWriter(_Writer):
             self.depth += 1
         else:
             self.line("if b is None: b = b''")
-        length = "varint(len(b) + 1)" if self.flexible else f"{self.constant('pack', struct.Struct('>i').pack)}(len(b))"
-        self.line(f"add({length})")
-        self.line("if len(b): add(b)")
+        self.line("n = len(b)")
+        self.length(">i", self.flexible)
+        if is_records:
+            self.line("if n: parts.append(join(out)); parts.append(b); out.clear()")
+        else:
+            self.line("add(b)")
         if nullable:
             self.depth -= 1
 
@@ -549,10 +561,8 @@ class _EncoderWriter(_Writer):
             self.line(f"if {items} is None: add({null!r})")
             self.line("else:")
             self.depth += 1
-        if self.flexible:
-            self.line(f"add(varint(len({items}) + 1))")
-        else:
-            self.line(f"add({self.constant('pack', struct.Struct('>i').pack)}(len({items})))")
+        self.line(f"n = len({items})")
+        self.length(">i", self.flexible)
         element = field.element
         if element in FIXED and element != "uuid":
             pack = self.constant("pack", struct.pack)
@@ -566,7 +576,7 @@ class _EncoderWriter(_Writer):
             elif element == "string":
                 self.string(item, False, self.flexible, [])
             elif isinstance(element, str):
-                self.bytes(item, False)
+                self.bytes(item, False, is_records=False)
             else:
                 self.structure(item, element)
             self.depth -= 1
@@ -580,7 +590,9 @@ class _EncoderWriter(_Writer):
             self.line(f"add(tail({source}.unknown_tagged_fields)) if {source}.unknown_tagged_fields else add(b'\\x00')")
             return
         tags, outer = self.name("tags"), self.name("outer")
-        self.line(f"{tags} = [(t, [b]) for t, b in {source}.unknown_tagged_fields]")
+        self.line(
+            f"{tags} = [(t, [b]) for t, b in {source}.unknown_tagged_fields] if {source}.unknown_tagged_fields else []"
+        )
         for field in known:
             self.line(f"if {self.differs(f'{source}.{field.name}', field)}:")
             self.depth += 1

@@ -17,6 +17,7 @@ CONTROLLED_SHUTDOWN = 7
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE = struct.Struct(">i")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
+_CORRELATION_BYTES = 4
 
 
 class UnknownApi(CodecError):
@@ -103,14 +104,13 @@ def encode_request(key: int, version: int, correlation_id: int, client_id: str |
 
 def encode_response(key: int, version: int, correlation_id: int, body: Message) -> list[Part]:
     """A whole response frame as buffers, its size first; slices of files stay what they are."""
-    parts: list[Part] = [b""]
-    if form_of(key, version).response_header_version:
-        parts.append(b"\x00")
+    parts: list[Part] = []
     encode_into(body, version, parts)
-    size = 4
-    for part in parts:
-        size += len(part)
-    parts[0] = _SIZE_AND_CORRELATION.pack(size, correlation_id)
+    head = b"\x00" if form_of(key, version).response_header_version else b""
+    size = _CORRELATION_BYTES + len(head) + sum(map(len, parts))
+    first = parts[0]
+    assert isinstance(first, bytes), "a response begins with something, and not with records"
+    parts[0] = _SIZE_AND_CORRELATION.pack(size, correlation_id) + head + first
     return parts
 
 

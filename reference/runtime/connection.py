@@ -1,9 +1,10 @@
 """One client's socket: frames in, responses out, one request at a time.
 
 Kafka answers the requests of a connection in their order and takes the next one when the answer before it is written
-(FRM-02). So a connection here is in one of three states: *reading* (frames are taken as they come), *busy* (the node has a
-request of it, perhaps parked), *sending* (the socket does not take the answer as fast as it is written). Only *reading*
-reads, which bounds the memory of a client that sends much and reads nothing.
+(FRM-02). So a connection here is in one of three states: *reading* (frames are taken as they come), *asking* (the node has a
+request of it, perhaps parked), *writing* (the socket does not take the answers as fast as they come). Only *reading*
+reads, which bounds the memory of a client that sends much and reads nothing. Answers to requests that came in one piece
+are sent in one piece.
 
 Bytes are received into one buffer that all connections share; a frame that is whole in there is handled in place. A
 larger frame moves into a buffer of its own that grows with what really arrives, never to more than four times of it: a
@@ -15,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,8 +25,14 @@ from reference.protocol.schema import FileSlice
 LEAST_FRAME_BUFFER = 16 * 1024
 """Bytes that a frame which has come in part may have at any rate."""
 
+MAX_GATHERED_BYTES = 64 * 1024
+"""Answers that wait while requests that came with theirs are handled; what is more is sent first."""
+
 MAX_SENDMSG_PARTS = 64
 """Buffers handed to one `sendmsg`; the system allows 1,024, short lists are cheaper to cut after a partial send."""
+
+
+_SIZE = struct.Struct(">i")
 
 
 class SendableSlice(FileSlice, Protocol):
@@ -68,8 +76,8 @@ class Connection:
     """One accepted socket."""
 
     __slots__ = (
-        "_filled", "_loop", "_out", "_pending", "_reading", "_server", "_slice_sent", "_socket", "_writing", "busy",
-        "closed", "id", "last_active_ms", "listener", "peer",
+        "_asking", "_filled", "_gathered", "_gathering", "_loop", "_out", "_pending", "_reading", "_server", "_slice_sent",
+        "_socket", "_writing", "closed", "id", "last_active_ms", "listener", "peer",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, server: Server, sock: socket.socket, id: int, listener: str, peer: str) -> None:
@@ -79,19 +87,28 @@ class Connection:
         self.id = id
         self.listener = listener
         self.peer = peer
-        self.busy = False
         self.closed = False
         self.last_active_ms = server.monotonic_ms()
         self._pending: memoryview | None = None
-        """Received and not yet handled: the beginning of a frame, or whatever came while the connection was busy."""
+        """Received and not yet handled: the beginning of a frame, or whatever came while the connection did not read."""
         self._filled = 0
         """Bytes of `_pending` that have been received."""
         self._out: list[OutPart] = []
         self._slice_sent = 0
         """Bytes of the slice at the head of `_out` that have been sent."""
+        self._gathering = False
+        """Whether more has come already, so that the answer need not be sent by itself."""
+        self._gathered = 0
+        """Bytes of the answers that wait for it."""
+        self._asking = False
         self._reading = False
         self._writing = False
         self._resume()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the client is owed an answer, or a part of one."""
+        return self._asking or bool(self._out)
 
     # ---- receiving
 
@@ -125,16 +142,19 @@ class Connection:
     def _take_frames(self, data: memoryview) -> None:
         """Handle each whole frame in place; keep the rest."""
         position, end = 0, len(data)
-        while end - position >= 4 and not self.busy and not self.closed:
-            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+        while end - position >= 4 and not self._asking and not self._writing and not self.closed:
+            (size,) = _SIZE.unpack_from(data, position)
             if not self._acceptable(size):
                 return
             after = position + 4 + size
             if after > end:
                 break
-            self.busy = True
+            self._asking = True
+            self._gathering = after < end
             self._server.on_frame(self, data[position + 4 : after])
             position = after
+        if self._gathering:
+            self._send_gathered()
         if self.closed:
             return
         if position < end:
@@ -155,7 +175,7 @@ class Connection:
     def _room(self, pending: memoryview) -> memoryview:
         """Where the next bytes of the frame in `_pending` go: it grows with what has come, and never past the frame."""
         filled = self._filled
-        wanted = 4 if filled < 4 else 4 + int.from_bytes(pending[:4], "big", signed=True)
+        wanted = 4 if filled < 4 else 4 + _SIZE.unpack_from(pending)[0]
         if filled == len(pending):
             self._pending = grown = memoryview(bytearray(min(wanted, max(LEAST_FRAME_BUFFER, 4 * filled))))
             grown[:filled] = pending
@@ -168,7 +188,7 @@ class Connection:
         assert pending is not None
         if self._filled < 4:
             return
-        size = int.from_bytes(pending[:4], "big", signed=True)
+        size = _SIZE.unpack_from(pending)[0]
         if self._acceptable(size) and self._filled >= 4 + size:
             self._pending = None
             self._take_frames(pending[: self._filled])
@@ -180,21 +200,36 @@ class Connection:
         if self.closed:
             _release(parts or [])
             return
+        self._asking = False
         if parts:
-            self._out = parts
+            self._out += parts
+        if self._gathering:
+            self._gathered += sum(map(len, parts or ()))
+            if self._gathered > MAX_GATHERED_BYTES:
+                self._gathered = 0
+                self._send()
+            return
+        if self._out:
             self._send()
-        if not self._out:
-            self._answered()
+        self._go_on_if_idle()
 
-    def _answered(self) -> None:
-        self.busy = False
+    def _send_gathered(self) -> None:
+        """No more whole frames are at hand, or none will be taken: what was answered so far goes out."""
+        self._gathering, self._gathered = False, 0
+        if self._out and not self._writing:
+            self._send()
+
+    def _go_on_if_idle(self) -> None:
+        """Take the next request when nothing is owed to the client."""
+        if self.busy or self.closed:
+            return
         if self._pending is None:
             self._resume()
         else:
             self._loop.call_soon(self._continue)
 
     def _continue(self) -> None:
-        """Go on with what had come while the connection was busy."""
+        """Go on with what had come while the connection did not read."""
         if self.closed or self.busy or self._pending is None:
             return
         waiting = self._pending[: self._filled]
@@ -259,13 +294,14 @@ class Connection:
 
     def _on_writable(self) -> None:
         self._send()
-        if not self._out and not self.closed:
-            self._answered()
+        self._go_on_if_idle()
 
     # ---- closing
 
     def close(self, reason: str) -> None:
-        """Drop the connection; what was not sent is lost. Calling it twice is harmless."""
+        """Drop the connection; what the socket does not take at once is lost. Calling it twice is harmless."""
+        if self._gathering:
+            self._send_gathered()
         if self.closed:
             return
         self.closed = True

@@ -6,10 +6,11 @@ import socket
 import struct
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from reference.runtime.connection import LEAST_FRAME_BUFFER, Connection
+from reference.runtime.connection import LEAST_FRAME_BUFFER, MAX_GATHERED_BYTES, Connection
 
 
 class EchoServer:
@@ -21,10 +22,12 @@ class EchoServer:
         self.frames: list[bytes] = []
         self.closed: list[str] = []
         self.hold = False
+        self.hold_from = 1_000_000
+        """How many frames are answered at most."""
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
-        if not self.hold:
+        if not self.hold and len(self.frames) <= self.hold_from:
             connection.respond([framed(bytes(frame))])
 
     def on_closed(self, connection: Connection, reason: str) -> None:
@@ -102,6 +105,74 @@ def test_many_frames_in_one_piece_are_answered_in_order() -> None:
         frames = b"".join(framed(b"%d" % number) for number in range(500))
         await asyncio.get_running_loop().sock_sendall(client, frames)
         assert await receive(client, len(frames)) == frames
+
+    run(test)
+
+
+class CountingSocket(socket.socket):
+    """Counts what it was asked to send."""
+
+    sends = 0
+
+    def send(self, *arguments: Any) -> int:  # type: ignore[override]
+        self.sends += 1
+        return super().send(*arguments)
+
+    def sendmsg(self, *arguments: Any) -> int:  # type: ignore[override]
+        self.sends += 1
+        return super().sendmsg(*arguments)
+
+
+def counted(connection: Connection) -> CountingSocket:
+    """The connection's socket, from now on with counting."""
+    before = connection._socket
+    connection._socket = CountingSocket(before.family, before.type, 0, before.detach())
+    return connection._socket
+
+
+def test_requests_that_come_in_one_piece_are_answered_in_one_piece() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        sock = counted(connection)
+        frames = b"".join(framed(b"%d" % number) for number in range(20))
+        await asyncio.get_running_loop().sock_sendall(client, frames + framed(b"half")[:5])
+        assert await receive(client, len(frames)) == frames
+        assert sock.sends == 1 and len(server.frames) == 20
+
+    run(test)
+
+
+def test_answers_that_are_gathered_have_a_limit() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        sock = counted(connection)
+        frame = framed(bytes(MAX_GATHERED_BYTES // 2))
+        server.receive_buffer = memoryview(bytearray(1 << 20))
+        await asyncio.get_running_loop().sock_sendall(client, frame * 3)
+        assert await receive(client, 3 * len(frame)) == frame * 3
+        assert sock.sends >= 2
+
+    run(test)
+
+
+def test_what_was_answered_is_sent_before_a_bad_request_closes_the_connection() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        good = framed(b"one") + framed(b"two")
+        await asyncio.get_running_loop().sock_sendall(client, good + struct.pack(">i", -5) + b"more")
+        assert await receive(client, len(good) + 1) == good
+        assert connection.closed
+
+    run(test)
+
+
+def test_gathered_answers_do_not_wait_for_a_parked_one() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold_from = 2
+        await asyncio.get_running_loop().sock_sendall(client, b"".join(framed(b"%d" % number) for number in range(5)))
+        assert await receive(client, 10) == framed(b"0") + framed(b"1")
+        assert server.frames == [b"0", b"1", b"2"] and connection.busy
+        server.hold_from = 1000
+        connection.respond([framed(b"2")])
+        assert await receive(client, 15) == framed(b"2") + framed(b"3") + framed(b"4")
+        assert not connection.busy
 
     run(test)
 

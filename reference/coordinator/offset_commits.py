@@ -7,7 +7,7 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from reference.coordinator.group import CheckPartition, Decided, Group, KeyValue
@@ -47,6 +47,11 @@ class _Place(Protocol):
     partition_index: int
 
 
+class _Topic(Protocol):
+    @property
+    def partitions(self) -> Sequence[_Place]: ...
+
+
 class OffsetCommits:
     """Decides on commits and deletions for a shard's groups."""
 
@@ -58,29 +63,24 @@ class OffsetCommits:
         self._topics = topics
         self._settings = settings
 
-    def _missing(self, topic_id: TopicId, partition: _Place) -> ErrorCode:
-        """NONE for a partition that exists."""
-        exists = topic_id != NO_UUID and 0 <= partition.partition_index < self._topics.partition_count(topic_id)
-        return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def _any_exists(self, topics: Iterable[tuple[TopicId, Iterable[_Place]]]) -> bool:
-        return any(self._missing(id, each) is ErrorCode.NONE for id, partitions in topics for each in partitions)
+    def _partitions_of(self, topic_id: TopicId) -> range:
+        """The partitions that a topic has; none where it does not exist."""
+        return range(self._topics.partition_count(topic_id) if topic_id != NO_UUID else 0)
 
     # ---- OffsetCommit
 
     def commit(self, request: OffsetCommitRequest, version: int, now: TimestampMs) -> Decided[OffsetCommitResponse]:
         """OffsetCommit. Errors: KafkaError that refuses it as a whole (OFF-05 to OFF-09)."""
-        named = [(topic, *self._identify(topic, version)) for topic in request.topics]
-        check = None
-        if self._any_exists((id, topic.partitions) for topic, _, id in named):
-            check = self._check_commit(request, version)
+        named = [self._identify(topic, version) for topic in request.topics]
+        existing = [self._partitions_of(id) for _, id in named]
+        check = self._check_commit(request, version) if _any_exists(request.topics, existing) else None
         expires_at = now + request.retention_time_ms if request.retention_time_ms >= 0 else NO_EXPIRY
         decided = Decided(OffsetCommitResponse())
-        for topic, name, id in named:
+        for topic, (name, id), partitions in zip(request.topics, named, existing, strict=True):
             results = COMMIT_RESULTS(name=topic.name, topic_id=topic.topic_id)
             decided.response.topics.append(results)
             for each in topic.partitions:
-                code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._missing(id, each)
+                code = _missing(partitions, each) if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
                 if name is not None and code is ErrorCode.NONE:
                     value = _value(each, id, now, expires_at)
                     code = self._keep(decided.records, request.group_id, name, each, value, check)
@@ -114,14 +114,15 @@ class OffsetCommits:
 
         Errors: KafkaError that refuses it as a whole (OFF-17).
         """
-        identified = [(topic, self._topics.id_of(topic.name) or NO_UUID) for topic in request.topics]
+        ids = [self._topics.id_of(topic.name) or NO_UUID for topic in request.topics]
         check = self._check_transactional(request, version) if self.any_exists(request) else None
         decided = Decided(TxnOffsetCommitResponse())
-        for topic, id in identified:
+        for topic, id in zip(request.topics, ids, strict=True):
+            partitions = self._partitions_of(id)
             results = TRANSACTIONAL_RESULTS(name=topic.name)
             decided.response.topics.append(results)
             for each in topic.partitions:
-                code = self._missing(id, each)
+                code = _missing(partitions, each)
                 if code is ErrorCode.NONE:
                     if check is not None:
                         _refuse_stale_generation(check, topic.name, id, each.partition_index)
@@ -132,9 +133,8 @@ class OffsetCommits:
 
     def any_exists(self, request: TxnOffsetCommitRequest) -> bool:
         """Whether there is anything to commit: else neither the transaction nor the group is asked."""
-        return self._any_exists(
-            (self._topics.id_of(topic.name) or NO_UUID, topic.partitions) for topic in request.topics
-        )
+        ids = [self._topics.id_of(topic.name) or NO_UUID for topic in request.topics]
+        return _any_exists(request.topics, [self._partitions_of(id) for id in ids])
 
     def _check_transactional(self, request: TxnOffsetCommitRequest, version: int) -> CheckPartition | None:
         group = self._groups.get(request.group_id)
@@ -158,11 +158,11 @@ class OffsetCommits:
         group.check_offset_delete()
         decided = Decided(OffsetDeleteResponse())
         for topic in request.topics:
-            id = self._topics.id_of(topic.name) or NO_UUID
+            partitions = self._partitions_of(self._topics.id_of(topic.name) or NO_UUID)
             results = DELETE_RESULTS(name=topic.name)
             decided.response.topics.append(results)
             for each in topic.partitions:
-                code = self._missing(id, each)
+                code = _missing(partitions, each)
                 place = topic.name, each.partition_index
                 if code is ErrorCode.NONE and group.is_subscribed_to(topic.name):
                     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -190,6 +190,20 @@ class OffsetCommits:
         key = OffsetCommitKey(group=group, topic=topic, partition=commit.partition_index)
         records.append(offset_record(key, value))
         return ErrorCode.NONE
+
+
+def _missing(partitions: range, place: _Place) -> ErrorCode:
+    """NONE for a partition that exists."""
+    return ErrorCode.NONE if place.partition_index in partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _any_exists(topics: Iterable[_Topic], existing: Iterable[range]) -> bool:
+    """Whether any of the partitions that are named of each topic is one of those that it has."""
+    return any(
+        each.partition_index in partitions
+        for topic, partitions in zip(topics, existing, strict=True)
+        for each in topic.partitions
+    )
 
 
 def _value(commit: Commit, topic_id: TopicId, now: TimestampMs, expires_at: TimestampMs) -> OffsetCommitValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -26,6 +27,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+@lru_cache(maxsize=4096)
 def partition_for(key: str, partitions: int) -> int:
     """The partition that keeps a group or a transactional id: the hash's absolute value (COO-01); of -2³¹ that is 0."""
     hashed = java_hash(key)

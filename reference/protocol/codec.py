@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -87,6 +88,12 @@ def encode_into(message: Message, version: int, parts: list[Part]) -> None:
         (_encoders.get((cls, version)) or _encoder(cls, version))(message, parts)
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
         raise CodecError(f"{cls.__name__} v{version}: {error}") from error
+
+
+@lru_cache(maxsize=4096)
+def uuid_of(data: bytes) -> UUID:
+    """The id of 16 bytes. The same few topics' are read again and again."""
+    return UUID(bytes=data) if any(data) else NO_UUID
 
 
 # ---- varints
@@ -184,7 +191,7 @@ class _Writer:
         self.version = version
         self.flexible = flexible
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"CodecError": CodecError, "UUID": UUID}
+        self.scope: dict[str, Any] = {"CodecError": CodecError, "uuid_of": uuid_of}
         self.depth = 1
         self.counter = 0
 
@@ -210,9 +217,7 @@ class _DecoderWriter(_Writer):
     """Writes `generated(view, position, size) -> (message, position)`."""
 
     def compile(self, message: type[Message]) -> Decoder:
-        self.scope.update(
-            new=object.__new__, read_varint=read_varint, read_tags=_read_tags, overdrawn=_overdrawn, NO_UUID=NO_UUID
-        )
+        self.scope.update(new=object.__new__, read_varint=read_varint, read_tags=_read_tags, overdrawn=_overdrawn)
         self.line(f"budget = {MAX_REQUEST_ELEMENTS if message.KIND == 'request' else UNLIMITED}")
         target = self.structure(message)
         self.line(f"return {target}, position")
@@ -260,7 +265,7 @@ class _DecoderWriter(_Writer):
         )
         for place, field in run:
             if field.kind == "uuid":
-                self.line(f"{place} = UUID(bytes={place}) if {place} != {bytes(16)!r} else NO_UUID")
+                self.line(f"{place} = uuid_of({place})")
         self.line(f"position += {format_.size}")
         run.clear()
 
@@ -343,9 +348,7 @@ class _DecoderWriter(_Writer):
     def fixed_elements(self, place: str, element: str) -> None:
         letter, width = FIXED[element]
         if element == "uuid":
-            self.line(
-                f"{place} = [UUID(bytes=bytes(view[at:at + 16])) for at in range(position, position + n * 16, 16)]"
-            )
+            self.line(f"{place} = [uuid_of(bytes(view[at:at + 16])) for at in range(position, position + n * 16, 16)]")
         else:
             unpack = self.constant("unpack", struct.unpack_from)
             self.line(f"{place} = list({unpack}('>%d{letter}' % n, view, position))")

@@ -74,7 +74,7 @@ class LogConfig:
         """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
-    @property
+    @cached_property
     def max_segment_ms(self) -> int:
         """After which age of its records a segment is closed: what must be compacted soon must be closed sooner."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms

@@ -76,7 +76,7 @@ def fingerprint(mutant: str) -> str:
     digest = hashlib.sha256(f"{found.function} {found.breaks} {found.nodes}".encode())
     digest.update(inspect.getsource(found.replacement).encode())
     for seed in range(FINGERPRINTED):
-        digest.update(draw(seed, mutant, found.nodes).model_dump_json(exclude_defaults=True).encode())
+        digest.update(draw(seed, mutant, found.nodes, found.workload).model_dump_json(exclude_defaults=True).encode())
     return digest.hexdigest()[:12]
 
 
@@ -107,7 +107,7 @@ def run_trial(task: Task, most: int) -> Trial:
     began = time.process_time()
     with planted(task.mutant):
         for count in range(1, most + 1):
-            schedule = draw(task.first_seed + count - 1, task.mutant, mutant.nodes)
+            schedule = draw(task.first_seed + count - 1, task.mutant, mutant.nodes, mutant.workload)
             outcome, _ = live(schedule, by_history=task.by == HISTORY)
             is_from_history = outcome.judgement is not None
             if outcome.verdict != "invalid" or not (is_from_history or task.by == EVERYTHING):

@@ -37,6 +37,10 @@ class Mutant:
     """How many nodes a life needs for the bug to show."""
     breaks: tuple[str, ...] = ()
     """The promises of which one must be seen broken; any, where none is named."""
+    workload: str = "records"
+    """What clients do in the lives that must find it (`tidegauge fuzz --workload`)."""
+    machine: str = ""
+    """The state machine of the tests that must find it: `module:class`; none, where clients or the suite find it."""
     in_history: bool = False
     """Whether it loses or changes committed records: then clients' histories alone must convict it."""
 
@@ -51,14 +55,16 @@ MUTANTS: dict[str, Mutant] = {}
 
 def mutant(
     name: str, function: str, bug: str, *, caught_by: tuple[str, ...] = (), fuzz: bool = False, everywhere: bool = True,
-    nodes: int = 1, breaks: tuple[str, ...] = (), in_history: bool = False,
+    nodes: int = 1, breaks: tuple[str, ...] = (), workload: str = "records", machine: str = "", in_history: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
     """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
     assert name not in MUTANTS, f"two mutants are named {name}"
-    assert caught_by or fuzz, f"nothing is said to catch the mutant {name}"
+    assert caught_by or fuzz or machine, f"nothing is said to catch the mutant {name}"
 
     def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
-        MUTANTS[name] = Mutant(name, bug, function, replacement, caught_by, fuzz, everywhere, nodes, breaks, in_history)
+        MUTANTS[name] = Mutant(
+            name, bug, function, replacement, caught_by, fuzz, everywhere, nodes, breaks, workload, machine, in_history
+        )
         return replacement
 
     return register
@@ -168,6 +174,8 @@ def _load() -> None:
     """Fill the registry."""
     from linearizability.mutants import (  # noqa: F401
         cluster_bugs,
+        compaction_bugs,
+        group_bugs,
         protocol_bugs,
         quorum_bugs,
         replication_bugs,

@@ -45,7 +45,12 @@ def fuzz(
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
     mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
     until_found: Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")] = False,
-    workload: Annotated[str, typer.Option(help="What clients do: records, transactions or groups too.")] = "records",
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="What clients do besides: records, transactions, groups or copy. By default what the mutant needs."
+        ),
+    ] = "",
     by_history: Annotated[
         bool, typer.Option("--by-history", help="Look into no node: clients' histories alone convict.")
     ] = False,
@@ -68,6 +73,7 @@ def fuzz(
 
     if mutant and mutant not in MUTANTS:
         raise typer.BadParameter(f"{mutant!r} is none of {', '.join(MUTANTS)}", param_hint="--mutant")
+    workload = workload or (MUTANTS[mutant].workload if mutant else WORKLOADS[0])
     if workload not in WORKLOADS:
         raise typer.BadParameter(f"{workload!r} is none of {', '.join(WORKLOADS)}", param_hint="--workload")
     if schedules is None and minutes is None and not until_found:

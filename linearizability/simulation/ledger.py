@@ -190,12 +190,19 @@ class Ledger:
             text = f"node {number} moves its high watermark to {high_watermark} with the ISR {list(reign.isr)}"
             self._broken("high-watermark-under-min-isr", f"{text}, where {required} are needed")
         pending = partition.pending.isr if partition.pending is not None else ()
-        for member in {*reign.isr, *pending} - {number, *self.lost_tails}:
+        for member in {*reign.isr, *pending} - {number, *self.lost_tails} - self._given_up_since(reign.leader_epoch):
             view = self.views.get(member)
             end = view.end if view is not None else 0
             if end < high_watermark:
                 text = f"node {number} moves its high watermark to {high_watermark}, and node {member} ends at {end}"
                 self._broken("high-watermark-too-high", text)
+
+    def _given_up_since(self, leader_epoch: int) -> set[int]:
+        """Who is in sync no more since that epoch: a replica that was taken out has thrown its log away, and its last fetch
+        may yet reach a leader that does not know that it is none. What it had, those in sync have."""
+        if leader_epoch >= self.decided.leader_epoch:
+            return set()
+        return {*self.views} - {*self.decided.isr, *self.decided.eligible}
 
     def acknowledge(self, number: int, partition: Partition) -> None:
         """A leader answers acks=all, right now: its maximal ISR must be large enough (ACK-06). Errors: Violation."""

@@ -70,7 +70,7 @@ def test_a_mutant_that_nobody_planted():
 @pytest.mark.parametrize("name", SAMPLE)
 def test_fuzzing_finds(name: str):
     nodes = MUTANTS[name].nodes
-    outcomes = (live_planted(draw(seed, name, nodes))[0] for seed in range(SAMPLE[name]))
+    outcomes = (live_planted(draw(seed, name, nodes, MUTANTS[name].workload))[0] for seed in range(SAMPLE[name]))
     found = next(
         (each for each in outcomes if each.verdict == "invalid" and MUTANTS[name].is_found_by(each.rule)), None
     )
@@ -82,7 +82,9 @@ def test_fuzzing_finds(name: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.fuzz and mutant.nodes == 1])
 def test_fuzzing_finds_every_one(name: str):
-    assert any(live_planted(draw(seed, name))[0].verdict == "invalid" for seed in range(400))
+    assert any(
+        live_planted(draw(seed, name, workload=MUTANTS[name].workload))[0].verdict == "invalid" for seed in range(400)
+    )
 
 
 def test_a_property_can_be_replaced_and_comes_back():

@@ -151,6 +151,16 @@ def test_when_a_leader_may_move_its_high_watermark(high_watermark: int, reign: A
         book.advance(1, leader, high_watermark)
 
 
+def test_a_deposed_leader_counts_what_a_replica_had_that_was_taken_out_since():
+    book, logs = agreeing()
+    deposed = replica(logs[1])(1)
+    show(book, 3, replica(FakeLog()))
+    with pytest.raises(Violation, match=r"high-watermark-too-high.*node 3"):
+        book.advance(1, deposed, 2)
+    book.decide(Decided(9, 2, 2, (1, 2), (1, 2)))
+    book.advance(1, deposed, 2)
+
+
 def test_a_proposed_member_counts_for_the_high_watermark():
     book = ledger()
     show(book, 2, replica(FakeLog(1, 1)))

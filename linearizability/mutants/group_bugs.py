@@ -1,0 +1,191 @@
+"""Bugs of groups: of who owns what in which generation, of members that are gone, of offsets that were committed.
+
+Those of the KIP-848 protocol are found by the state machine of consumer groups, for no simulated client speaks it yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from linearizability.mutants.registry import mutant
+from reference.coordinator.classic_rebalances import synced
+from reference.coordinator.classic_state import State
+
+CONSUMER_GROUPS = "tests.coordinator.test_consumer_groups_machine:ConsumerGroupLife"
+
+
+# ---- generations
+
+
+@mutant(
+    "generation-given-out-again",
+    "reference.coordinator.classic_group:ClassicGroup.begin_generation",
+    "A rebalance gives out the generation of before again: nobody of the former one is fenced.",
+    fuzz=True,
+    workload="groups",
+)
+def generation_given_out_again(original: Any, group: Any, now: int) -> None:
+    original(group, now)
+    group.generation = 1
+
+
+@mutant(
+    "generation-unchecked",
+    "reference.coordinator.classic_group:ClassicGroup.check_generation",
+    "Whatever names a former generation is taken: heartbeats, assignments, commits.",
+    caught_by=("GRP-12",),
+    fuzz=True,
+    workload="groups",
+)
+def generation_unchecked(original: Any, group: Any, generation: int) -> None:
+    return
+
+
+@mutant(
+    "sync-answered-from-the-former-generation",
+    "reference.coordinator.classic_groups:ClassicGroups._sync",
+    "Who asks for its part before the leader has brought the assignment is given that of the generation before.",
+    fuzz=True,
+    workload="groups",
+)
+def sync_answered_from_the_former_generation(
+    original: Any, groups: Any, request: Any, version: int, token: Any, now: int
+) -> None:
+    original(groups, request, version, token, now)
+    group = groups._get(request.group_id)
+    member = group.members.get(request.member_id)
+    if group.state is State.COMPLETING_REBALANCE and member is not None and member.assignment:
+        groups.rebalances.answer_sync(member, synced(group, member))
+
+
+@mutant(
+    "generation-without-stragglers",
+    "reference.coordinator.classic_group:ClassicGroup.have_all_joined",
+    "A generation begins with whoever has joined first; the members that were called and are on their way are thrown out.",
+    fuzz=True,
+    workload="groups",
+)
+def generation_without_stragglers(original: Any, group: Any) -> bool:
+    return True
+
+
+# ---- members that are gone
+
+
+@mutant(
+    "session-never-ends",
+    "reference.coordinator.classic_rebalances:Rebalances._member_expired",
+    "A member that died keeps its partitions for ever: sessions do not end.",
+    caught_by=("GRP-13",),
+    fuzz=True,
+    workload="groups",
+    breaks=("group-not-settled",),
+)
+def session_never_ends(original: Any, rebalances: Any, group: Any, member_id: str, now: int) -> None:
+    return
+
+
+@mutant(
+    "static-member-not-fenced",
+    "reference.coordinator.classic_group:ClassicGroup.check_member",
+    "The former member of an instance id goes on beside the one that has taken its place.",
+    caught_by=("GRP-21",),
+)
+def static_member_not_fenced(original: Any, group: Any, id: str, instance_id: str | None) -> Any:
+    current = group.static_members.get(instance_id)
+    return original(group, current or id, instance_id)
+
+
+# ---- offsets
+
+
+@mutant(
+    "committed-before-generation-check",
+    "reference.coordinator.classic_group:ClassicGroup.check_commit",
+    "A commit is taken whoever sends it: a member that was thrown out overwrites its successor's offsets.",
+    caught_by=("OFF-05", "OFF-06", "OFF-07"),
+    fuzz=True,
+    workload="groups",
+)
+def committed_before_generation_check(
+    original: Any,
+    group: Any,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    version: int,
+    transactional: bool,
+) -> None:
+    return
+
+
+@mutant(
+    "offsets-lost-at-failover",
+    "reference.coordinator.group_shard:GroupShard.loaded",
+    "A coordinator that loads its partition forgets a group's first committed offset.",
+    fuzz=True,
+    workload="groups",
+)
+def offsets_lost_at_failover(original: Any, shard: Any, now: int) -> None:
+    for offsets in shard.offsets._committed.values():
+        offsets.pop(min(offsets))
+    original(shard, now)
+
+
+@mutant(
+    "commit-answered-before-it-is-replicated",
+    "reference.node.coordination:Coordination.answer",
+    "A commit is acknowledged when it is in the coordinator's own log: another coordinator does not know it.",
+    fuzz=True,
+    nodes=3,
+    workload="groups",
+)
+def commit_answered_before_it_is_replicated(
+    original: Any, coordination: Any, index: int, request: Any, response: Any, now: int, fail: Any
+) -> None:
+    coordination._node.respond(request, response)
+
+
+@mutant(
+    "offsets-of-a-live-group-expire",
+    "reference.coordinator.group_expiry:_expired_offsets",
+    "Offsets expire from their commit on, also those of topics that the group's members consume.",
+    caught_by=("OFF-15",),
+)
+def offsets_of_a_live_group_expire(original: Any, group: Any, offsets: Any, retention_ms: int, now: int) -> list[Any]:
+    class Idle:
+        id = group.id
+
+        def expires_from(self, committed_at: int) -> int:
+            return committed_at
+
+        def is_subscribed_to(self, topic: str) -> bool:
+            return False
+
+    return original(Idle(), offsets, retention_ms, now)
+
+
+# ---- KIP-848
+
+
+@mutant(
+    "revoked-partitions-given-at-once",
+    "reference.coordinator.reconciliation:_still_owns",
+    "KIP-848: a partition that a member is to give up is given to another before the member says that it has.",
+    caught_by=("CGH-09",),
+    machine=CONSUMER_GROUPS,
+)
+def revoked_partitions_given_at_once(original: Any, owned: Any, revoked: Any) -> bool:
+    return False
+
+
+@mutant(
+    "held-partitions-called-free",
+    "reference.coordinator.reconciliation:reconcile",
+    "KIP-848: a member gets all of its target at once, whoever holds it.",
+    caught_by=("CGH-09",),
+    machine=CONSUMER_GROUPS,
+)
+def held_partitions_called_free(original: Any, member: Any, target: Any, owned: Any, subscription_changed: bool) -> Any:
+    return original(member, replace(target, is_free=lambda partition: True), owned, subscription_changed)

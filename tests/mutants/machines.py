@@ -1,0 +1,60 @@
+"""Looks for a planted bug with the state machine that must find it, and says how many lives that took.
+
+    python -m tests.mutants.machines NAME [LIVES]
+
+The bug is planted before the machine is imported: whatever function the machine itself calls has it, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from typing import Any, NamedTuple
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from linearizability.mutants.registry import MUTANTS, planted
+
+STEPS = 50
+
+
+class Find(NamedTuple):
+    """What came of it."""
+
+    lives: int
+    seconds: float
+    """CPU seconds."""
+    what: str
+    """The error in which the bug showed; empty where it did not."""
+
+
+def look_for(name: str, most: int) -> Find:
+    """Live the mutant's machine until it fails, at most so often; the same lives each time."""
+    began, lives = time.process_time(), 0
+    with planted(name):
+        module, _, machine = MUTANTS[name].machine.partition(":")
+        origin: type[Any] = getattr(importlib.import_module(module), machine)
+
+        class Counted(origin):
+            def __init__(self) -> None:
+                nonlocal lives
+                lives += 1
+                super().__init__()
+
+        chosen = settings(
+            max_examples=most, stateful_step_count=STEPS, deadline=None, database=None, derandomize=True,
+            phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=[*HealthCheck],
+        )  # fmt: skip
+        what = ""
+        try:
+            run_state_machine_as_test(Counted, settings=chosen)
+        except Exception as error:
+            what = type(error).__name__
+    return Find(lives, round(time.process_time() - began, 1), what)
+
+
+if __name__ == "__main__":
+    print(json.dumps({"mutant": sys.argv[1], **look_for(sys.argv[1], int((sys.argv[2:] or ["1000"])[0]))._asdict()}))

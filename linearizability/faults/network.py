@@ -152,6 +152,7 @@ class Network:
                 [sys.executable, "-m", "linearizability.faults.relay", near, far, *numbers],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is not for it
             )
             assert relay.stdout is not None and relay.stderr is not None
             if relay.stdout.readline().strip() != b"ready":
@@ -238,7 +239,12 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _new_namespace() -> "subprocess.Popen[bytes]":
     """A process that does nothing but hold a network namespace. Errors: TargetError."""
     script = "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet && echo ready && exec sleep infinity"
-    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    holder = subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C reaches the sandbox's whole group, and its nodes must be healed after it
+    )
     assert holder.stdout is not None and holder.stderr is not None
     until = time.monotonic() + HOLDER_WITHIN_S
     if holder.stdout.readline().strip() != b"ready" or time.monotonic() > until:

@@ -97,6 +97,26 @@ def test_a_program_outside_reaches_nobody_and_sends_nothing():
     assert "ConnectionRefusedError" in done.stderr
 
 
+def test_ctrl_c_leaves_the_network_to_those_who_heal():
+    """The whole group hears it; a node that is down must be started once more in its namespace."""
+    code = (
+        "import os, signal, subprocess, time\nfrom linearizability.faults.network import Line, Network\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "with Network(1) as network:\n"
+        "    network.spoil(1, Line(delay_ms=1))\n"
+        "    try:\n        os.killpg(0, signal.SIGINT)\n        time.sleep(60)\n"
+        "    except KeyboardInterrupt:\n        time.sleep(0.5)\n"
+        "    code = subprocess.run([*network.hosts[0].prefix, 'true']).returncode\n"
+        "    code = code or network._relays[1].poll()\n"
+        "    print('gone' if code else 'left')"
+    )
+    done = subprocess.run(
+        [*unshare(), sys.executable, "-c", code],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
+    )  # fmt: skip
+    assert done.stdout == "left\n", done.stderr
+
+
 def test_nothing_outlives_the_sandbox():
     code = (
         "import os, time\nfrom linearizability.faults.network import Network\n"

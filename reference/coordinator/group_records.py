@@ -6,6 +6,7 @@ removes the key. Source: org.apache.kafka.coordinator.group.GroupCoordinatorReco
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeVar
 
 from reference.coordinator.group import KeyValue
@@ -14,7 +15,7 @@ from reference.protocol.messages.group_metadata_key import GroupMetadataKey
 from reference.protocol.messages.group_metadata_value import GroupMetadataValue
 from reference.protocol.messages.offset_commit_key import OffsetCommitKey
 from reference.protocol.messages.offset_commit_value import OffsetCommitValue
-from reference.protocol.primitives import Buffer, GroupId
+from reference.protocol.primitives import Buffer, GroupId, TopicName
 from reference.protocol.schema import Message
 
 T = TypeVar("T", bound=Message)
@@ -23,6 +24,12 @@ GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 """The one version that can say when an offset expires, for OffsetCommit requests 2 to 4 that ask for it."""
+
+REMEMBERED_OFFSET_KEYS = 4096
+"""Groups commit the same few partitions again and again: so many keys are neither encoded nor decoded anew."""
+
+Place = tuple[TopicName, int]
+"""A partition."""
 
 
 def encode_key(key: Message) -> bytes:
@@ -42,12 +49,25 @@ def group_tombstone(group: GroupId) -> KeyValue:
     return encode_key(GroupMetadataKey(group=group)), None
 
 
-def offset_record(key: OffsetCommitKey, value: OffsetCommitValue | None) -> KeyValue:
+@lru_cache(maxsize=REMEMBERED_OFFSET_KEYS)
+def offset_key(group: GroupId, place: Place) -> bytes:
+    """The key of a group's offset in a partition."""
+    return encode_key(OffsetCommitKey(group=group, topic=place[0], partition=place[1]))
+
+
+@lru_cache(maxsize=REMEMBERED_OFFSET_KEYS)
+def read_offset_key(key: bytes) -> tuple[GroupId, Place]:
+    """Whose offset a key means, and in which partition. Errors: CodecError."""
+    found = decode_key(OffsetCommitKey, key)
+    return found.group, (found.topic, found.partition)
+
+
+def offset_record(group: GroupId, place: Place, value: OffsetCommitValue | None) -> KeyValue:
     """One committed offset, or its removal."""
     if value is None:
-        return encode_key(key), None
+        return offset_key(group, place), None
     version = OFFSET_COMMIT_VERSION if value.expire_timestamp < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
-    return encode_key(key), encode_value(value, version)
+    return offset_key(group, place), encode_value(value, version)
 
 
 def record_type(key: Buffer) -> int:

@@ -24,7 +24,7 @@ from reference.coordinator.consumer_group_settings import ConsumerGroupSettings,
 from reference.coordinator.consumer_groups import ConsumerGroups
 from reference.coordinator.consumer_member import ConsumerMember
 from reference.coordinator.group import Group, Say, Token, Write
-from reference.coordinator.group_records import decode_key, decode_value, record_type
+from reference.coordinator.group_records import Place, decode_key, decode_value, read_offset_key, record_type
 from reference.coordinator.group_settings import GroupSettings
 from reference.coordinator.offset_commits import OffsetCommits
 from reference.coordinator.offsets import Offsets
@@ -164,20 +164,21 @@ class GroupShard:
             replay(key, value, producer)
 
     def _replay_offset(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
-        committed = decode_key(OffsetCommitKey, key)
-        self._take_up_offset(committed, decode_value(OffsetCommitValue, value), producer)
+        group, place = read_offset_key(bytes(key))
+        self._take_up_offset(group, place, decode_value(OffsetCommitValue, value), producer)
 
     def _replay_legacy_offset(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
         """Record type 0, which nobody has written since Kafka 0.9."""
         old_key, old = decode_key(LegacyOffsetCommitKey, key), decode_value(LegacyOffsetCommitValue, value)
-        committed = OffsetCommitKey(group=old_key.group, topic=old_key.topic, partition=old_key.partition)
         new = old and OffsetCommitValue(offset=old.offset, metadata=old.metadata, commit_timestamp=old.commit_timestamp)
-        self._take_up_offset(committed, new, producer)
+        self._take_up_offset(old_key.group, (old_key.topic, old_key.partition), new, producer)
 
-    def _take_up_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None) -> None:
-        if value is not None and key.group not in self.groups:
-            self.groups[key.group] = ClassicGroup(key.group)
-        self.offsets.replay(key, value, producer[0] if producer is not None else None)
+    def _take_up_offset(
+        self, group: GroupId, place: Place, value: OffsetCommitValue | None, producer: Producer | None
+    ) -> None:
+        if value is not None and group not in self.groups:
+            self.groups[group] = ClassicGroup(group)
+        self.offsets.replay(group, place, value, producer[0] if producer is not None else None)
 
     def _replay_classic_group(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
         self.classic.replay(decode_key(GroupMetadataKey, key).group, decode_value(GroupMetadataValue, value))

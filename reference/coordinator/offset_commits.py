@@ -17,7 +17,6 @@ from reference.coordinator.offsets import NO_EXPIRY, Offsets, offset_tombstone
 from reference.coordinator.topics import Topics
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from reference.protocol.messages.offset_commit_key import OffsetCommitKey
 from reference.protocol.messages.offset_commit_value import OffsetCommitValue
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -187,8 +186,7 @@ class OffsetCommits:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if check is not None:
             check(topic, value.topic_id, commit.partition_index)
-        key = OffsetCommitKey(group=group, topic=topic, partition=commit.partition_index)
-        records.append(offset_record(key, value))
+        records.append(offset_record(group, (topic, commit.partition_index), value))
         return ErrorCode.NONE
 
 

@@ -11,13 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reference.coordinator.group import KeyValue
-from reference.coordinator.group_records import offset_record
-from reference.protocol.messages.offset_commit_key import OffsetCommitKey
+from reference.coordinator.group_records import Place, offset_record
 from reference.protocol.messages.offset_commit_value import OffsetCommitValue
 from reference.protocol.primitives import NO_UUID, GroupId, Offset, ProducerId, TimestampMs, TopicId, TopicName
-
-Place = tuple[TopicName, int]
-"""A partition."""
 
 NO_EXPIRY = -1
 
@@ -58,17 +54,18 @@ class Offsets:
 
     # ---- the records
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: ProducerId | None) -> None:
+    def replay(
+        self, group: GroupId, place: Place, value: OffsetCommitValue | None, producer_id: ProducerId | None
+    ) -> None:
         """Take up a record: a commit, one within a producer's transaction, or the removal of whatever there is."""
         self._replayed += 1
-        place = key.topic, key.partition
         if value is None:
-            self._forget(key.group, place)
+            self._forget(group, place)
         elif producer_id is None:
-            self._committed.setdefault(key.group, {})[place] = self._offset_of(value)
+            self._committed.setdefault(group, {})[place] = self._offset_of(value)
         else:
-            self._pending.setdefault(producer_id, {})[key.group, place] = self._offset_of(value)
-            self._producers.setdefault(key.group, {}).setdefault(place, set()).add(producer_id)
+            self._pending.setdefault(producer_id, {})[group, place] = self._offset_of(value)
+            self._producers.setdefault(group, {}).setdefault(place, set()).add(producer_id)
 
     def _offset_of(self, value: OffsetCommitValue) -> CommittedOffset:
         return CommittedOffset(
@@ -149,4 +146,4 @@ class Offsets:
 
 
 def offset_tombstone(group: GroupId, place: Place) -> KeyValue:
-    return offset_record(OffsetCommitKey(group=group, topic=place[0], partition=place[1]), None)
+    return offset_record(group, place, None)

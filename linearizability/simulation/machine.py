@@ -23,7 +23,8 @@ from linearizability.simulation.speech import answer_in_words
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.controller.image import Endpoint
 from reference.node.effects import Close, HangUp, Respond, Send
-from reference.node.node import Identity, Node
+from reference.node.identity import Identity
+from reference.node.node import Node
 from reference.protocol.errors import KafkaError
 from reference.protocol.primitives import TimestampMs
 from reference.replication.partition import Partition

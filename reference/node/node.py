@@ -16,7 +16,6 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -37,12 +36,14 @@ from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.forwarding import Forwarding
 from reference.node.groups import Groups
+from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.membership import Membership, State
 from reference.node.metadata_snapshots import MetadataSnapshots
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
 from reference.node.producer_ids import ProducerIds
+from reference.node.properties import controller_listeners_of, is_broker, truncation_of
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
@@ -58,13 +59,12 @@ from reference.node.write_markers import AwaitedMarkers
 from reference.protocol.codec import CodecError, Part, decode_from
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.frames import UnknownVersion, decode_request, encode_response
-from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.primitives import Buffer, Epoch, NodeId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
-from reference.replication.reign import Peer, TruncationRule
+from reference.replication.reign import Peer
 from reference.storage.disk import Disk
 from reference.storage.log_manager import LogManager
 
@@ -90,23 +90,6 @@ class SeededChance(Protocol):
 
     def getrandbits(self, k: int, /) -> int: ...
     def randrange(self, start: int, stop: int = ..., /) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a node is and where its clients find it."""
-
-    node: NodeId
-    cluster_id: str
-    incarnation: UUID
-    endpoints: tuple[Endpoint, ...]
-    rack: str | None = None
-    directory: UUID | None = None
-    """The id of the data folder; without one, one that follows from the node's."""
-
-    @property
-    def directory_id(self) -> UUID:
-        return self.directory or UUID(int=(1 << 64) + self.node)
 
 
 Logger = Callable[[str, str], None]
@@ -150,7 +133,7 @@ class Node:
         self.verification = Verification(self)
         self.groups.verify = partial(verify_offsets, self)
         self._apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
-        self.controller_listeners = _names(properties.get("controller.listener.names", ""))
+        self.controller_listeners = controller_listeners_of(properties)
         self._own_listener = properties.get("inter.broker.listener.name", "").upper()
         self._disk = disk
         self._effects: list[Effect] = []
@@ -167,14 +150,14 @@ class Node:
         self._session_timeout_ms = integer("broker.session.timeout.ms")
         self.peers = Peers(identity.node, self._emit)
         self.voters = voters_of(properties, identity.node)
-        self.is_broker = "broker" in _roles(properties)
+        self.is_broker = is_broker(properties)
         self.logs = LogManager(disk, folder, log)
         self.logs.producer_expiration_ms = integer("producer.id.expiration.ms")
         self.logs.expiry_check_ms = integer("producer.id.expiration.check.interval.ms")
         self.logs.load(now)
         self.replicas = Replicas(
             identity.node, self.image, self.configuration, self.logs, self, now, brokers=self.peer_of,
-            truncation=_truncation(properties), trace=tracer,
+            truncation=truncation_of(properties), trace=tracer,
         )  # fmt: skip
         self.partitions = self.replicas.partitions
         set_up_cleaner(self.logs.cleaner, self.configuration, self.partitions)
@@ -202,7 +185,7 @@ class Node:
         )
         self.forwarding = Forwarding(self, self.respond, self.respond_raw)
         self.membership = Membership(
-            _registration(identity, self.logs.last_broker_epoch),
+            registration(identity, self.logs.last_broker_epoch),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             applied=lambda: self.image.end_offset,
             ask=lambda body, answered, then: self.ask_controller(HEARTBEAT_LANE, body, answered, then),
@@ -705,37 +688,3 @@ class Node:
 
 NOWHERE: Address = ("127.0.0.1", 1)
 """Where a broker is asked whose address the metadata do not tell: nobody listens there, and the question fails."""
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(name.strip().upper() for name in text.split(",") if name.strip())
-
-
-def _truncation(properties: Mapping[str, str]) -> TruncationRule:
-    """The historical switch: before KIP-101 followers cut their logs to their high watermarks."""
-    historical = properties.get("tidegauge.replica.truncation") == "high-watermark"
-    return "high-watermark" if historical else "leader-epoch"
-
-
-def _roles(properties: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(role.strip() for role in properties.get("process.roles", "broker,controller").split(","))
-
-
-def _registration(identity: Identity, last_epoch: int | None) -> BrokerRegistrationRequest:
-    """What a broker says of itself; `last_epoch` is that of the life before, None where that did not end cleanly."""
-    return BrokerRegistrationRequest(
-        broker_id=identity.node,
-        cluster_id=identity.cluster_id,
-        incarnation_id=identity.incarnation,
-        listeners=[
-            BrokerRegistrationRequest.Listener(name=each.listener, host=each.host, port=each.port, security_protocol=0)
-            for each in identity.endpoints
-        ],
-        features=[
-            BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in SUPPORTED_FEATURES.items()
-        ],
-        rack=identity.rack,
-        log_dirs=[identity.directory_id],
-        previous_broker_epoch=-1 if last_epoch is None else last_epoch,
-    )

@@ -23,7 +23,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from reference.node.node import Identity, Node
+from reference.node.identity import Identity
+from reference.node.node import Node
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError

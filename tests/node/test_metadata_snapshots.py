@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from reference.controller.image import Endpoint
-from reference.node.node import Identity, Node
+from reference.node.identity import Identity
+from reference.node.node import Node
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.storage.disk import Disk, SimulatedDisk

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from reference.node.node import Identity, Node
+from reference.node.identity import Identity
+from reference.node.node import Node
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import check_configuration
 from reference.runtime.metrics import Metrics

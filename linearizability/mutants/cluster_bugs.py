@@ -24,7 +24,7 @@ DIVERGED = ("logs-differ", "replica-divergence", "inconsistent-offsets")
 
 @mutant(
     "kip-101-loss",
-    "reference.node.node:_truncation",
+    "reference.node.properties:truncation_of",
     "Followers cut their logs to their own high watermarks, and lose what was committed.",
     fuzz=True, nodes=3, breaks=LOST, in_history=True,
 )  # fmt: skip
@@ -34,7 +34,7 @@ def kip_101_loss(original: Any, properties: Any) -> str:
 
 @mutant(
     "kip-101-divergence",
-    "reference.node.node:_truncation",
+    "reference.node.properties:truncation_of",
     "Followers cut their logs to their own high watermarks, and keep what their leader has never had.",
     fuzz=True, nodes=3, breaks=DIVERGED, in_history=True,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.notebook import Notebook
@@ -60,6 +61,7 @@ class SimulatedClient:
         """Where each partition is led, as far as the client knows; -1 for nowhere."""
         self.leader_epochs: dict[Key, int] = {}
         self.replicas: dict[Key, list[int]] = {}
+        self.topic_ids: dict[str, UUID] = {}
         self._lines = {machine.number: Line(self, cluster.network, machine) for machine in cluster.machines}
         self._home = cluster.machines[number % len(cluster.machines)].number
         self._correlation_id = 0
@@ -189,6 +191,7 @@ class SimulatedClient:
                     text = f"{topic.name}, which was created, is answered with error {topic.error_code}"
                     raise Violation("topic-lost", text)
                 incomplete = True
+            self.topic_ids[str(topic.name)] = topic.topic_id
             for partition in topic.partitions:
                 self._learn((str(topic.name), partition.partition_index), partition)
         self.on_metadata()

@@ -92,6 +92,7 @@ class SimulatedMember(SimulatedConsumer):
     isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     requires_stable = False
     """Whether it waits for offsets of which a transaction is undecided (KIP-447)."""
+    versions = VERSIONS
 
     def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Member) -> None:
         max_wait_ms = plan.session_timeout_ms // HEARTBEATS_A_SESSION
@@ -174,7 +175,7 @@ class SimulatedMember(SimulatedConsumer):
             self._pause()
             return
         self._asking = line
-        self.ask(key, VERSIONS[key], body, self._answered, answered, REQUEST_TIMEOUT_MS + patience_ms, line)
+        self.ask(key, self.versions[key], body, self._answered, answered, REQUEST_TIMEOUT_MS + patience_ms, line)
 
     def _answered(self, body: Any, answered: Callable[..., None]) -> None:
         self._asking = None
@@ -208,7 +209,7 @@ class SimulatedMember(SimulatedConsumer):
     def _find(self) -> None:
         body = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self.member.group])
         self._asking = self.home
-        self.ask(FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], body, self._answered, self._found)
+        self.ask(FIND_COORDINATOR, self.versions[FIND_COORDINATOR], body, self._answered, self._found)
 
     def _found(self, body: FindCoordinatorResponse) -> None:
         answer = body.coordinators[0]
@@ -293,6 +294,9 @@ class SimulatedMember(SimulatedConsumer):
         code = body.error_code or next((each.error_code for each in body.members), ErrorCode.NONE)
         if code != ErrorCode.UNKNOWN_MEMBER_ID and not self._judge("LeaveGroup", code):
             return
+        self._has_left()
+
+    def _has_left(self) -> None:
         self._is_leaving, self._member_id = False, ""
         if self._is_retiring:
             self.finish()
@@ -331,10 +335,12 @@ class SimulatedMember(SimulatedConsumer):
         self.notebook.ok(operation, [committed(self.member.group, named(offsets))])
         self.is_settled = True
         if not self._is_retiring:
-            for key, place in self.places.items():
-                place.position, place.last_epoch = offsets[key]
-            self._processed = self._positions()
-            self._committed = self._positions()
+            new = {key: offsets[key] for key, place in self.places.items() if not place.is_known()}
+            for key, position in new.items():
+                self.places[key].position, self.places[key].last_epoch = position
+            known = {key for key, place in self.places.items() if place.is_known()}
+            self._processed |= {key: position for key, position in new.items() if key in known}
+            self._committed |= {key: position for key, position in new.items() if key in known}
 
     def _process(self) -> None:
         """Take time over what was read, and then it is processed; unless something happens to us."""

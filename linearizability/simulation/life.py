@@ -26,6 +26,7 @@ from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
+from linearizability.simulation.reconciling import ReconcilingMember
 from linearizability.simulation.schedule import (
     Administrator,
     Client,
@@ -248,7 +249,8 @@ class Cluster:
             case Copier():
                 return SimulatedCopier(self, notebook.process, notebook, plan)
             case Member():
-                return SimulatedMember(self, notebook.process, notebook, plan)
+                member = ReconcilingMember if plan.protocol == "consumer" else SimulatedMember
+                return member(self, notebook.process, notebook, plan)
             case Transactor():
                 return SimulatedTransactor(self, notebook.process, notebook, plan)
             case Administrator():

@@ -58,6 +58,11 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "50",
     "group.min.session.timeout.ms": "100",
+    "group.consumer.min.session.timeout.ms": "100",
+    "group.consumer.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "10",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",  # counted by the wall clock, which faults set back: then nothing is assigned
     "auto.create.topics.enable": "false",
 }
 """The configuration of simulated nodes, below that of the schedule."""

@@ -135,10 +135,12 @@ class Transactor(Value):
 
 
 class Member(Value):
-    """A consumer of a group (classic protocol) that commits what it has processed, and now and then meets with a misfortune."""
+    """A consumer of a group that commits what it has processed, and now and then meets with a misfortune."""
 
     kind: Literal["member"] = "member"
     group: str = "readers"
+    protocol: Literal["classic", "consumer"] = "classic"
+    """The second is that of KIP-848, in which the brokers' settings say how long a session lasts."""
     session_timeout_ms: int = Field(default=500, ge=100, le=60_000)
     rebalance_timeout_ms: int = Field(default=700, ge=1, le=60_000)
     pause_ms: int = Field(default=20, ge=1, le=10_000)

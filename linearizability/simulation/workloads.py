@@ -119,6 +119,8 @@ def _with_groups(choices: Choices, schedule: Schedule) -> Schedule:
     ]
     kept = members[: len(members) - choices.integer(0, 1)] + [_member(choices, "readers")] * choices.integer(0, 1)
     faults = [*_bearable(schedule), *(_at_coordinator(choices, schedule) for _ in range(choices.integer(0, 2)))]
+    protocols = {group: choices.one_of(("classic", "consumer")) for group in ("readers", "auditors")}
+    kept = [member.model_copy(update={"protocol": protocols[member.group]}) for member in kept]
     changed = {"clients": (*clients, *kept), "faults": tuple(sorted(faults, key=lambda fault: fault.at_ms))}
     return schedule.model_copy(update=changed)
 

@@ -179,7 +179,7 @@ class ClassicMembers:
 def _joining(beat: Heartbeat, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
     """The member before it joins. Errors: KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if request.group_instance_id is None:
-        return beat.joining(member_id)
+        return beat.join_group(member_id)
     existing = beat.group.static_member(request.group_instance_id)
     if not request.member_id:
         return beat.joining_static(existing, member_id)

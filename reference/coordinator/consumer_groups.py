@@ -24,6 +24,7 @@ from reference.coordinator.consumer_member import JOINING, LEAVING, LEAVING_STAT
 from reference.coordinator.consumer_timers import ConsumerTimers, Due, Wait
 from reference.coordinator.group import Group, KeyValue, Write
 from reference.coordinator.group_conversions import downgrade, upgrade
+from reference.coordinator.group_telling import BEYOND, GroupTelling, Steps
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.subscription_patterns import must_resolve, resolve
 from reference.coordinator.topics import Topics
@@ -33,6 +34,7 @@ from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from reference.protocol.primitives import Buffer, GroupId, TimestampMs, TopicName
+from reference.replication.replica import Trace
 
 
 class Conversions(Protocol):
@@ -58,10 +60,12 @@ class ConsumerGroups:
         new_member_id: Callable[[], str],
         write: Write,
         conversions: Conversions,
+        trace: Trace | None = None,
     ) -> None:
         self._groups = groups
         self._conversions = conversions
         self._write = write
+        self._telling = GroupTelling(trace) if trace is not None else None
         self._newest_topics_version = topics.version
         self.topics = topics
         self.settings_of = settings_of
@@ -79,11 +83,12 @@ class ConsumerGroups:
         Errors: KafkaError, also where the records cannot be written; nothing is then changed.
         """
         if request.member_epoch in (LEAVING, LEAVING_STATIC):
-            return self._leave(request, now)
+            return self.leave_group(request, now)
         group, written = self._group(request)
         self.check_room(group, request.member_id)
         settings = self.settings_of(group.id)
-        beat = Heartbeat(group, self.topics, self.hashes, settings, now, written)
+        steps: Steps | None = [] if self._telling is not None else None
+        beat = Heartbeat(group, self.topics, self.hashes, settings, now, written, steps=steps)
         member = beat.decide(request, request.member_id or self.new_member_id(), client_id, client_host)
         self.carry_out(beat, member)
         return response_to(request, beat.before, member, settings.heartbeat_interval_ms)
@@ -95,6 +100,11 @@ class ConsumerGroups:
         if isinstance(former, ClassicGroup):
             self._conversions.upgraded(former)
         self._write(beat.records, now)
+        if self._telling is not None:
+            if beat.steps is None or isinstance(former, ClassicGroup):
+                self._telling.tell(BEYOND, group.id)
+            else:
+                self._telling.tell_all(group, beat.steps)
         if isinstance(former, ClassicGroup):
             for each in group.members.values():
                 self.timers.heard(group.id, each, now)
@@ -139,7 +149,7 @@ class ConsumerGroups:
 
     # ---- leaving
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest, now: TimestampMs) -> ConsumerGroupHeartbeatResponse:
+    def leave_group(self, request: ConsumerGroupHeartbeatRequest, now: TimestampMs) -> ConsumerGroupHeartbeatResponse:
         """A member goes for good, or, a static one, for now (CGH-10, CGH-11)."""
         group = self.of(request.group_id)
         if request.instance_id is None:
@@ -152,8 +162,12 @@ class ConsumerGroups:
                 member, epoch=LEAVING_STATIC, assigned=with_epoch(member.assigned, JOINING), pending_revocation={}
             )
             self._write([records.current_record(group.id, away)], now)
+            if self._telling is not None:
+                self._telling.tell(BEYOND, group.id)
         else:
             self.fence(group, [member], now)
+            if self._telling is not None:
+                self._telling.tell("LeaveGroup", group.id, member=member.id, groupEpoch=group.epoch)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: TimestampMs) -> None:
@@ -206,6 +220,8 @@ class ConsumerGroups:
     ) -> None:
         """The group becomes a classic one of these members. Errors: KafkaError."""
         former = [*group.members]
+        if self._telling is not None:
+            self._telling.tell(BEYOND, group.id)
         self._write([*before, *downgrade(group, members, self.topics, now)], now)
         for id in former:
             self.timers.forget(group.id, id)
@@ -239,7 +255,13 @@ class ConsumerGroups:
             return
         member = group.members.get(due.member)
         if member is not None and self.timers.is_over(due, member):
-            self.fence(group, [member], now)
+            self.lose_member(group, member, now)
+
+    def lose_member(self, group: ConsumerGroup, member: ConsumerMember, now: TimestampMs) -> None:
+        """A member let a wait pass (CGH-13). Errors: KafkaError."""
+        self.fence(group, [member], now)
+        if self._telling is not None:
+            self._telling.tell("LoseMember", group.id, member=member.id, groupEpoch=group.epoch)
 
     # ---- the log and the metadata
 

@@ -10,6 +10,7 @@ changed. Source: GroupMetadataManager.consumerGroupHeartbeat of 4.3.1.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from reference.coordinator import consumer_group_records as records
 from reference.coordinator.assignment import Assignment, by_topic
@@ -18,6 +19,7 @@ from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import NO_TIMEOUT, check_epoch, check_instance, check_released
 from reference.coordinator.consumer_member import JOINING, ConsumerMember
 from reference.coordinator.group import KeyValue
+from reference.coordinator.group_telling import BEYOND, Steps, heard, targets_of
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.reconciliation import Target, reconcile
 from reference.coordinator.subscription_patterns import PatternChange, change_pattern
@@ -48,6 +50,8 @@ class Heartbeat:
     pattern: PatternChange = field(default_factory=PatternChange)
     has_moved: bool = False
     """Whether the member came closer to its target."""
+    steps: Steps | None = None
+    """What a trace is to be told of it; None where nobody listens."""
 
     def __post_init__(self) -> None:
         self.members = dict(self.group.members)
@@ -58,19 +62,29 @@ class Heartbeat:
         """Go through all steps. Errors: KafkaError; nothing is then changed."""
         owned = owned_of(request)
         before = self._member(request, member_id, owned)
-        return self.advance(before, _as_said(before, request, client_id, client_host), owned)
+        after = self.advance(before, _as_said(before, request, client_id, client_host), owned)
+        if self.steps is not None:
+            self.tell("Heartbeat", **heard(after, request.member_epoch, owned))
+        return after
+
+    def tell(self, action: str, **arguments: Any) -> None:
+        """A step of the specification; it counts when the records are written. Ask for `steps` first: telling costs."""
+        assert self.steps is not None
+        self.steps.append((action, arguments))
 
     def advance(self, before: ConsumerMember, said: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
         """All steps but the first: from what the member is now said to be on. Errors: as `decide`."""
         self.before = before
         self.members[said.id] = said
         names_changed = said.topics != before.topics
+        if self.steps is not None and (said.regex or (names_changed and said.id in self.group.members)):
+            self.tell(BEYOND)
         if said != before:
             self.records.append(records.member_record(self.group.id, said))
         self.pattern = change_pattern(self.group, before, said)
         self.records += self.pattern.records
-        self.epoch = self._group_epoch(names_changed or self.pattern.is_resolved)
-        target_epoch, target = self._target(said, self.epoch)
+        self.epoch = self.raise_group_epoch(names_changed or self.pattern.is_resolved)
+        target_epoch, target = self.update_target(said, self.epoch)
         after = self._reconcile(said, target_epoch, target, owned, names_changed or self.pattern.is_changed)
         self.members[after.id] = after
         return after
@@ -83,7 +97,7 @@ class Heartbeat:
         """The member before this heartbeat, its epoch being checked (CGH-07, CGH-08, CGH-12)."""
         joins = request.member_epoch == JOINING
         if request.instance_id is None:
-            member = self.joining(member_id) if joins else self.group.member(member_id)
+            member = self.join_group(member_id) if joins else self.group.member(member_id)
         else:
             existing = self.group.static_member(request.instance_id)
             if joins:
@@ -94,16 +108,18 @@ class Heartbeat:
         check_epoch(member, request.member_epoch, owned)
         return member
 
-    def joining(self, member_id: str) -> ConsumerMember:
+    def join_group(self, member_id: str) -> ConsumerMember:
         """A member that joins, for the first time or again."""
         return self.group.members.get(member_id) or ConsumerMember(member_id)
 
     def joining_static(self, existing: ConsumerMember | None, member_id: str) -> ConsumerMember:
         """A new instance, or a new member in the place that an instance keeps: it gets what was reserved (CGH-11)."""
         if existing is None:
-            return self.joining(member_id)
+            return self.join_group(member_id)
         member = replace(existing, id=member_id, epoch=JOINING, previous_epoch=JOINING)
         self.members.pop(existing.id, None)
+        if self.steps is not None:
+            self.tell(BEYOND)
         self.records += [
             *records.member_tombstones(self.group.id, existing.id),
             records.member_record(self.group.id, member),
@@ -114,7 +130,7 @@ class Heartbeat:
 
     # ---- what
 
-    def _group_epoch(self, subscription_changed: bool) -> int:
+    def raise_group_epoch(self, subscription_changed: bool) -> int:
         """The group's epoch after this heartbeat: raised by another subscription, or by other topics (CGH-15)."""
         group = self.group
         if not subscription_changed and not group.needs_metadata_check:
@@ -125,12 +141,21 @@ class Heartbeat:
         if subscription_changed or metadata_hash != group.metadata_hash:
             epoch += 1
             self.records.append(records.group_epoch_record(group.id, epoch, metadata_hash))
+            if self.steps is not None:
+                self._tell_raised(epoch)
         group.checked_at_epoch = epoch
         if group.has_partition_metadata:
             self.records.append(records.partition_metadata_tombstone(group.id))
         return epoch
 
-    def _target(self, member: ConsumerMember, epoch: int) -> tuple[int, Assignment]:
+    def _tell_raised(self, epoch: int) -> None:
+        assert self.before is not None
+        if self.before.id in self.group.members:
+            self.tell("RaiseGroupEpoch", groupEpoch=epoch)
+        else:
+            self.tell("JoinGroup", member=self.before.id, groupEpoch=epoch)
+
+    def update_target(self, member: ConsumerMember, epoch: int) -> tuple[int, Assignment]:
         """For which group epoch the member has a target, and the target; made anew where that is due."""
         group = self.group
         may = may_assign(group.assigned_at, self.settings.assignment_interval_ms, self.now)
@@ -139,6 +164,8 @@ class Heartbeat:
         assignor = group.preferred_assignor(self.members.values()) or self.settings.assignors[0]
         targets = make_targets(group, self.members, self.topics, ASSIGNORS[assignor])
         self.records += target_records(group, targets, epoch, self.now)
+        if self.steps is not None:
+            self.tell("UpdateTarget", groupEpoch=epoch, target=targets_of(targets))
         return epoch, targets[member.id]
 
     def _reconcile(

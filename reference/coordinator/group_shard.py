@@ -49,6 +49,7 @@ from reference.protocol.primitives import (
     TopicId,
     TopicName,
 )
+from reference.replication.replica import Trace
 
 Producer = tuple[ProducerId, ProducerEpoch]
 
@@ -71,6 +72,7 @@ class GroupShard:
         write: Write,
         say: Say,
         consumer_settings: SettingsOf = lambda group: ConsumerGroupSettings(),
+        trace: Trace | None = None,
     ) -> None:
         self._settings = settings
         self._chance = chance
@@ -81,7 +83,7 @@ class GroupShard:
         self.commits = OffsetCommits(self.groups, self.offsets, topics, settings)
         self.classic = ClassicGroups(self.groups, settings, write, say, self._new_member_id)
         self.consumer = ConsumerGroups(
-            self.groups, topics, consumer_settings, self._new_consumer_member_id, write, self
+            self.groups, topics, consumer_settings, self._new_consumer_member_id, write, self, trace
         )
         self.classic_members = ClassicMembers(self.consumer, say)
         self._replays: dict[int, Callable[[Buffer, Buffer | None, Producer | None], None]] = {

@@ -10,9 +10,9 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from reference.node.committed import AwaitingCommit, Outcome
 from reference.node.effects import ConnectionId
@@ -28,6 +28,7 @@ from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
+from reference.replication.replica import Trace
 from reference.storage.errors import LogError, RefusedByProducerState
 from reference.storage.verification import Guard
 
@@ -98,6 +99,21 @@ class Coordination(Generic[S]):
         """How many shards do not serve yet."""
         self.touched: set[int] = set()
         """Shards that may have other deadlines than before: whoever keeps these looks again, and takes them out."""
+
+    def telling(self, index: int, epoch: Epoch, trace: Trace | None) -> Trace | None:
+        """How a shard tells its steps: with its node, its partition and its reign, and how long the log is then.
+
+        A step whose record ends beyond where a later reign begins never happened.
+        """
+        if trace is None:
+            return None
+        partition = self._node.partitions[self.topic, index]
+
+        def tell(action: str, row: Mapping[str, Any]) -> None:
+            place = {"node": self._node.id, "shard": partition.name, "coordinatorEpoch": epoch}
+            trace(action, place | {"offset": partition.log.log_end_offset} | {**row})
+
+        return tell
 
     # ---- questions
 

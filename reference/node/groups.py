@@ -40,6 +40,7 @@ from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.primitives import Epoch, GroupId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
+from reference.replication.replica import Trace
 from reference.storage.verification import NOT_REQUIRED, Guard
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ is given (KIP-890)."""
 class Groups:
     """The node's shards of groups."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, trace: Trace | None = None) -> None:
         self._node = node
+        self._trace = trace
         self.settings = settings_of(node)
         self.consumer_settings = consumer_settings_of(node)
         self.coordination: Coordination[GroupShard] = Coordination(
@@ -84,6 +86,7 @@ class Groups:
             write=lambda records, now: self.coordination.write(index, records, now),
             say=lambda token, response: self._said.append((index, token, response)),
             consumer_settings=self.consumer_settings_of,
+            trace=self.coordination.telling(index, epoch, self._trace),
         )
 
     def consumer_settings_of(self, group: GroupId) -> ConsumerGroupSettings:

@@ -128,7 +128,7 @@ class Node:
         integer = self.configuration.integer
         self.fetch_sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.fetch_max_bytes = integer("fetch.max.bytes")
-        self.groups = Groups(self)
+        self.groups = Groups(self, tracer)
         self.transactions = Transactions(self, tracer)
         self.verification = Verification(self)
         self.groups.verify = partial(verify_offsets, self)

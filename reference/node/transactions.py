@@ -54,7 +54,12 @@ class Transactions:
 
     def _new_coordinator(self, index: int, epoch: Epoch) -> TransactionCoordinator:
         return TransactionCoordinator(
-            index, epoch, self.settings, self.version, self._node.producer_ids.next, self._trace
+            index,
+            epoch,
+            self.settings,
+            self.version,
+            self._node.producer_ids.next,
+            self.coordination.telling(index, epoch, self._trace),
         )
 
     def version(self) -> int:

@@ -1,0 +1,133 @@
+"""A consumer of a group in the new protocol (KIP-848): one kind of heartbeat, by which it joins, says what it owns, is told
+what it is to own, and leaves; reading and committing are a group member's as ever (`grouping`).
+
+It brings its own id. What an answer takes from it, it stops reading at once and says so with the next heartbeat; a
+coordinator that does not know it, or its epoch, makes it give up everything and begin again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from linearizability.simulation.client import Key
+from linearizability.simulation.consuming import Place
+from linearizability.simulation.grouping import OFFSET_COMMIT, VERSIONS, SimulatedMember
+from linearizability.simulation.line import Line
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.schedule import Member
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+CONSUMER_GROUP_HEARTBEAT = 68
+JOINING, LEAVING = 0, -1
+"""Member epochs that say so."""
+
+BEGIN_AGAIN = frozenset(
+    {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION}
+)  # fmt: skip
+"""Errors after which a member owns nothing and joins again."""
+
+
+class ReconcilingMember(SimulatedMember):
+    """One member of a consumer group."""
+
+    versions = VERSIONS | {OFFSET_COMMIT: 9, CONSUMER_GROUP_HEARTBEAT: 1}
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Member) -> None:
+        super().__init__(cluster, number, notebook, plan)
+        self._ids = 0
+        self._said: frozenset[Key] | None = None
+        """What the coordinator was told that we own; None where it may not have heard."""
+
+    def _next_step(self) -> Callable[[], None]:
+        """What a classic member does; whoever owns less than it has said, says so first."""
+        step = super()._next_step()
+        may_beat = self.generation >= 0 and not self._is_retiring and self._coordinator >= 0
+        return self._beat if may_beat and self._said is not None and self._said - self.places.keys() else step
+
+    # ---- membership
+
+    def _join(self) -> None:
+        if not self._member_id:
+            self._ids += 1
+            self._member_id = f"{self.name}-{self._ids}"
+        self._said = None
+        self._say(JOINING)
+
+    def _beat(self) -> None:
+        self._say(self.generation)
+
+    def _say(self, epoch: int) -> None:
+        is_full = epoch == JOINING or self._said is None
+        owned = frozenset(self.places)
+        body = ConsumerGroupHeartbeatRequest(
+            group_id=self.member.group, member_id=self._member_id, member_epoch=epoch,
+            rebalance_timeout_ms=self.member.rebalance_timeout_ms if is_full else -1,
+            subscribed_topic_names=[topic.name for topic in self.cluster.schedule.topics] if is_full else None,
+            topic_partitions=self._as_ids(owned) if is_full or owned != self._said else None,
+        )  # fmt: skip
+        self._said = owned
+        self._tell_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._beaten)
+
+    def _as_ids(self, keys: frozenset[Key]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+        return [
+            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=self.topic_ids[name], partitions=[index])
+            for name, index in sorted(keys)
+        ]
+
+    def _beaten(self, body: ConsumerGroupHeartbeatResponse) -> None:
+        if not self._judge("ConsumerGroupHeartbeat", body.error_code):
+            self._said = None
+            return
+        self._heard_us = self.world.now_us
+        has_moved, self.generation, self._is_synced = body.member_epoch != self.generation, body.member_epoch, True
+        keys = {*self.places} if body.assignment is None else self._keys(body.assignment)
+        if keys != self.places.keys():
+            self.places = {key: self.places.get(key) or Place() for key in sorted(keys)}
+            self._processed = {key: place for key, place in self._processed.items() if key in keys}
+            self._committed = {key: place for key, place in self._committed.items() if key in keys}
+            self.is_settled = False
+            self.world.counts["assignments"] += 1
+        elif not has_moved:
+            return
+        self._note_assignment(generation=self.generation, member=self._member_id)
+
+    def _keys(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> set[Key]:
+        names: dict[UUID, str] = {id: name for name, id in self.topic_ids.items()}
+        return {(names[each.topic_id], index) for each in assignment.topic_partitions for index in each.partitions}
+
+    def _judge(self, api: str, code: int) -> bool:
+        if code == ErrorCode.STALE_MEMBER_EPOCH:
+            self.count(api, code)
+            self._said, self._heard_us = None, 0
+            return False
+        if code in BEGIN_AGAIN:
+            self.count(api, code)
+            self._give_up_partitions()
+            return False
+        return super()._judge(api, code)
+
+    def on_lost(self, line: Line) -> None:
+        super().on_lost(line)
+        self._said = None
+
+    # ---- leaving
+
+    def _leave(self) -> None:
+        body = ConsumerGroupHeartbeatRequest(
+            group_id=self.member.group, member_id=self._member_id, member_epoch=LEAVING
+        )
+        self._tell_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._gone)
+
+    def _gone(self, body: ConsumerGroupHeartbeatResponse) -> None:
+        code = body.error_code
+        if code in BEGIN_AGAIN or self._judge("ConsumerGroupHeartbeat", code):
+            self._has_left()

@@ -31,37 +31,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spec.actions import ACTIONS
+from spec import group_trace, replication_trace, transaction_trace
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
 from spec.cluster_trace import begins_life, partition_traces
+from spec.group_trace import GroupTrace
 from spec.merging import merged
 from spec.models import SPEC
+from spec.replication_trace import Trace
+from spec.shard_trace import group_traces, transaction_traces
+from spec.trace_form import Event, TraceError
+from spec.transaction_trace import TransactionTrace
 
-FOLDER = SPEC / "replication"
-NAMES = {action.name for action in ACTIONS}
-CONTROLLER = "controller"
-CONTROLLERS = {action.name for action in ACTIONS if action.actor == CONTROLLER}
+AnyTrace = Trace | GroupTrace | TransactionTrace
 
-Event = dict[str, Any]
+BOOKS = {"replication": replication_trace, "groups": group_trace, "transactions": transaction_trace}
+"""By folder of the specification: how its traces are read, and made a module."""
 
-
-class TraceError(ValueError):
-    """The file is no trace; the message names line and reason."""
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One partition's life."""
-
-    name: str
-    brokers: tuple[int, ...]
-    min_isr: int
-    first: dict[str, Any]
-    events: tuple[Event, ...]
-    logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
-    high_watermarks: dict[int, int] = field(default_factory=dict)
-    fenced: tuple[int, ...] = ()
+BEGINS = {"group": group_trace, "transactionalId": transaction_trace}
+"""By what their first line names: the other traces are partitions'."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +86,9 @@ class Validation:
 # ---- reading
 
 
-def read_traces(paths: Iterable[Path]) -> list[Trace]:
+def read_traces(paths: Iterable[Path]) -> list[AnyTrace]:
     """Files, and all `*.jsonl` of folders; nodes' files are put together. Errors: TraceError, OSError."""
-    found: list[Trace] = []
+    found: list[AnyTrace] = []
     clusters: dict[Path, list[list[Event]]] = {}
     for path in paths:
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
@@ -112,8 +99,13 @@ def read_traces(paths: Iterable[Path]) -> list[Trace]:
                 found.append(trace_of(rows, str(file)))
     for folder, nodes in clusters.items():
         rows = merged(nodes) if len(nodes) > 1 else nodes[0]
-        found += [trace_of(events, f"{folder}/{name}") for name, events in partition_traces(rows).items()]
+        found += [trace_of(events, f"{folder}/{name}") for name, events in cluster_traces(rows).items()]
     return found
+
+
+def cluster_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
+    """The traces of all partitions, groups and transactional ids of a cluster."""
+    return partition_traces(rows) | group_traces(rows) | transaction_traces(rows)
 
 
 def _home(file: Path) -> Path:
@@ -122,7 +114,7 @@ def _home(file: Path) -> Path:
 
 
 def is_of_nodes(rows: Sequence[Event]) -> bool:
-    """Whether rows are what nodes wrote, not yet one partition's trace: a trace begins with its brokers."""
+    """Whether rows are what nodes wrote, not yet a trace: what a trace is of stands in its first line."""
     return bool(rows) and "brokers" not in rows[0] and begins_life(rows[0])
 
 
@@ -140,178 +132,16 @@ def read_rows(lines: Sequence[str], name: str) -> list[Event]:
     return rows
 
 
-def read_trace(lines: Sequence[str], name: str) -> Trace:
+def read_trace(lines: Sequence[str], name: str) -> AnyTrace:
     """One file's lines. Errors: TraceError."""
     return trace_of(read_rows(lines, name), name)
 
 
-def trace_of(rows: Sequence[Event], name: str) -> Trace:
-    """A partition's rows. Errors: TraceError."""
+def trace_of(rows: Sequence[Event], name: str) -> AnyTrace:
+    """The rows of a partition, a group or a transactional id. Errors: TraceError."""
     if not rows or rows[0].get("action") != "Begin":
         raise TraceError(f"{name}:1: a trace begins with the action Begin")
-    for number, row in enumerate(rows[1:], 2):
-        _check_event(row, f"{name}:{number}")
-    try:
-        begin = rows[0]
-        logs = {
-            int(broker): [(int(epoch), int(end)) for epoch, end in runs]
-            for broker, runs in begin.get("logs", {}).items()
-        }
-        brokers = tuple(int(broker) for broker in begin["brokers"])
-        marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
-        fenced = tuple(int(broker) for broker in begin.get("fenced", ()))
-        return Trace(
-            name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs, marks, fenced
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TraceError(f"{name}:1: Begin lacks {error}") from error
-
-
-ARGUMENTS = {action.name: action.trace_arguments for action in ACTIONS}
-STATE_FIELDS = ("leo", "hw", "leaderEpoch")
-
-
-def _check_event(event: Event, where: str) -> None:
-    action = event.get("action")
-    if action not in NAMES:
-        raise TraceError(f"{where}: no action is called {action!r}")
-    missing = [name for name in ARGUMENTS[action] if name not in event.get("args", {})]
-    if "node" not in event:
-        missing.append("node")
-    needed = ("partition",) if action in CONTROLLERS else STATE_FIELDS
-    missing += [name for name in needed if name not in event]
-    if missing:
-        raise TraceError(f"{where}: {action} lacks {', '.join(missing)}")
-
-
-# ---- the module that holds the traces
-
-
-def _tla(value: Any) -> str:
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return json.dumps(value)
-    if isinstance(value, (list, tuple)):
-        return "{" + ", ".join(_tla(item) for item in value) + "}"
-    raise TraceError(f"{value!r} cannot stand in a trace")
-
-
-def _broker(number: int) -> str:
-    """A broker's name in the module: 0 is a node's number, too, and no number is a word."""
-    return f'"n{number}"'
-
-
-def _brokers(numbers: Iterable[int]) -> str:
-    return "{" + ", ".join(_broker(number) for number in numbers) + "}"
-
-
-def _record(fields: dict[str, str]) -> str:
-    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
-
-
-def _partition(record: dict[str, Any]) -> str:
-    """Kafka's epochs count from 0, the specification's from 1: 0 is for a broker that has replayed nothing."""
-    leader = record["leader"]
-    return _record(
-        {
-            "leader": "None" if leader in (-1, None) else _broker(leader),
-            "leaderEpoch": str(record["leaderEpoch"] + 1),
-            "partitionEpoch": str(record["partitionEpoch"] + 1),
-            "isr": _brokers(record["isr"]),
-            "elr": _brokers(record.get("elr") or []),
-        }
-    )
-
-
-EPOCHS = {"leaderEpoch", "partitionEpoch"}
-PEOPLE = {"broker", "leader", "follower"}
-
-
-def _argument(name: str, value: Any) -> str:
-    if name in PEOPLE:
-        return _broker(value)
-    return _tla(value + 1 if name in EPOCHS else value)
-
-
-def _event(event: Event) -> str:
-    action, arguments = event["action"], event.get("args", {})
-    is_controllers = action in CONTROLLERS
-    fields = {"node": _tla(CONTROLLER) if is_controllers else _broker(event["node"]), "action": _tla(action)}
-    fields |= {name: _argument(name, arguments[name]) for name in ARGUMENTS[action]}
-    if is_controllers:
-        fields["partition"] = _partition(event["partition"])
-    else:
-        fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "reign": str(event["leaderEpoch"] + 1)}
-        if "isr" in event:
-            fields["members"] = _brokers(event["isr"])
-    return _record(fields)
-
-
-def _logs(trace: Trace) -> str:
-    """The first logs: a function from brokers to runs."""
-    runs = {
-        broker: ", ".join(f"[epoch |-> {epoch + 1}, end |-> {end}]" for epoch, end in trace.logs.get(broker, []))
-        for broker in trace.brokers
-    }
-    return _function({broker: f"<<{text}>>" for broker, text in runs.items()})
-
-
-def _high_watermarks(trace: Trace) -> str:
-    return _function({broker: str(trace.high_watermarks.get(broker, 0)) for broker in trace.brokers})
-
-
-def _function(values: dict[int, str]) -> str:
-    return " @@ ".join(f"({_broker(broker)} :> {value})" for broker, value in values.items())
-
-
-def data_module(traces: Sequence[Trace]) -> str:
-    """The module TraceData: each trace a definition of its own, so that none is too long for the parser's stack."""
-    lines = ["---- MODULE TraceData ----", "EXTENDS Cluster", ""]
-    for number, trace in enumerate(traces, 1):
-        events = ",\n  ".join(_event(event) for event in trace.events)
-        first = f"first |-> {_partition(trace.first)}, logs |-> {_logs(trace)}, highWatermarks |-> {_high_watermarks(trace)}"
-        first += f", fenced |-> {_brokers(trace.fenced)}"
-        lines.append(f"Trace{number} == [{first}, events |-> <<\n  {events}>>]")
-    names = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
-    return "\n".join([*lines, f"Traces == <<{names}>>", "===="]) + "\n"
-
-
-def configuration(brokers: Sequence[int], min_isr: int, deadlock: bool = False, bugs: Sequence[str] = ()) -> str:
-    """TraceReplication's configuration: run-length logs, late messages, faults without a ration."""
-    return f"""\\* TraceReplication: traces of brokers
-SPECIFICATION TraceSpec
-CONSTANTS
-  None = None
-  Brokers = {_brokers(brokers)}
-  MinIsr = {min_isr}
-  Records = 0
-  Reads = 0
-  Acks = {{"zero", "one", "all"}}
-  Idempotent = FALSE
-  UncleanElection = TRUE
-  MayLoseTail = TRUE
-  Faults = {{}}
-  RecordSteps = FALSE
-  Guarded = {"FALSE" if deadlock else "TRUE"}
-  Bugs = {{{", ".join(f'"{bug}"' for bug in bugs)}}}
-  Spend <- Free
-  MayLose <- TraceMayLose
-  HasReplayed <- TraceHasReplayed
-  EndOffset <- RunEndOffset
-  Prefix <- RunPrefix
-  LastEpoch <- RunLastEpoch
-  StartOffsetOf <- RunStartOffsetOf
-  Hears <- LateHears
-  HeardLog <- LateHeardLog
-  HeardHighWatermarks <- LateHeardHighWatermarks
-  ToldBy <- LateToldBy
-  WasRefused <- LateWasRefused
-CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
-INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
-"""
+    return next((book for key, book in BEGINS.items() if key in rows[0]), replication_trace).trace_of(rows, name)
 
 
 # ---- checking
@@ -320,11 +150,11 @@ REJECTIONS_SHOWN = 10
 """For so many rejected traces the event and the state before it are looked up, a run of TLC for each."""
 
 
-def check_traces(traces: Sequence[Trace], budget_s: float = 600, memory_mb: int = 3000) -> Validation:
-    """All traces; those of one cluster size and one min.insync.replicas share a run of TLC."""
-    groups: dict[tuple[tuple[int, ...], int], list[Trace]] = {}
+def check_traces(traces: Sequence[AnyTrace], budget_s: float = 600, memory_mb: int = 3000) -> Validation:
+    """All traces; those that may share a run of TLC do (of partitions: one cluster size and min.insync.replicas)."""
+    groups: dict[tuple[Any, ...], list[AnyTrace]] = {}
     for trace in traces:
-        groups.setdefault((trace.brokers, trace.min_isr), []).append(trace)
+        groups.setdefault((trace.book, *trace.run), []).append(trace)
     start, cpu, verdicts = time.monotonic(), 0.0, {}
     outcome = Outcome(Verdict.HOLDS)
     for group in groups.values():
@@ -343,27 +173,28 @@ def check_traces(traces: Sequence[Trace], budget_s: float = 600, memory_mb: int 
     return Validation(found, outcome, time.monotonic() - start, cpu)
 
 
-def _job(traces: Sequence[Trace], deadlock: bool, budget_s: float, memory_mb: int) -> Job:
-    first = traces[0]
+def _job(traces: Sequence[AnyTrace], deadlock: bool, budget_s: float, memory_mb: int) -> Job:
+    book: Any = BOOKS[traces[0].book]
+    data, configuration = book.modules(traces, deadlock)
     return Job(
-        folder=FOLDER,
-        module="TraceReplication",
-        configuration=configuration(first.brokers, first.min_isr, deadlock),
+        folder=SPEC / traces[0].book,
+        module=book.MODULE,
+        configuration=configuration,
         budget_s=budget_s,
         memory_mb=memory_mb,
         jvm=SHORT_RUN,
-        modules={"TraceData": data_module(traces)},
+        modules={"TraceData": data},
     )
 
 
-def _check_group(traces: list[Trace], budget_s: float, memory_mb: int) -> tuple[set[str], Outcome]:
+def _check_group(traces: list[AnyTrace], budget_s: float, memory_mb: int) -> tuple[set[str], Outcome]:
     """Names of the accepted traces."""
     outcome = check(_job(traces, False, budget_s, memory_mb))
     numbers = {int(number) for number in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
     return {traces[number - 1].name for number in numbers}, outcome
 
 
-def _explain(trace: Trace, budget_s: float, memory_mb: int) -> TraceVerdict:
+def _explain(trace: AnyTrace, budget_s: float, memory_mb: int) -> TraceVerdict:
     """The first event that no action allows, or that leads to a broken promise."""
     outcome = check(_job([trace], True, budget_s, memory_mb))
     last = outcome.trace[-1].state if outcome.trace else {}

@@ -181,7 +181,7 @@ class TransactionCoordinator:
         next_producer_id = self._new_producer_id(now) if bumps and known.is_exhausted else -1
         prepared = known.prepared(committed, version, now, next_producer_id)
         then = prepared.completed(now)
-        decided = self._decide(prepared, lambda: self.tell("EndTransaction", id, committed=committed))
+        decided = self._decide(prepared, lambda: self.tell("EndTransaction", id, committed=committed, bumps=bumps))
         return decided, Identity(then.producer_id, then.epoch)
 
     # ---- carrying out
@@ -249,7 +249,10 @@ class TransactionCoordinator:
         """Nothing in this log is written within a transaction."""
 
     def loaded(self, now: TimestampMs) -> None:
-        """What was prepared is found by `take_prepared`."""
+        """What was prepared is found by `take_prepared`: all of it is carried out again."""
+        if self._trace is not None:
+            for id in self.transactions:
+                self.tell("TakeOver", id)
 
     def unload(self, now: TimestampMs) -> None:
         """Nobody waits here."""

@@ -18,8 +18,12 @@ Source: requirements ACK-*, FET-*, EPO-*, LOF-*, REP-*; Kafka's documentation, "
 
 from __future__ import annotations
 
+from typing import Any
+
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import Buffer, Offset, TimestampMs
+from reference.protocol.records.batch import read_batches, records_of
+from reference.protocol.records.control import read_end_transaction
 from reference.protocol.records.validate import Origin
 from reference.replication.follower import Following
 from reference.replication.leader import Leading
@@ -60,6 +64,19 @@ ACKS_ALL = -1
 
 ACKS_NAMES = {0: "zero", 1: "one", ACKS_ALL: "all"}
 """As the specification names them."""
+
+
+def transaction_of(records: Buffer) -> dict[str, Any]:
+    """What a trace is told besides of a transactional batch: `producer`, its id and epoch, and the `marker` that it is."""
+    batch = next(iter(read_batches(records)))
+    header = batch.header
+    if not header.is_transactional:
+        return {}
+    told: dict[str, Any] = {"producer": [header.producer_id, header.producer_epoch]}
+    if header.is_control:
+        committed = read_end_transaction(next(iter(records_of(batch.data)))).committed
+        told["marker"] = "commit" if committed else "abort"
+    return told
 
 
 class Partition(Leading, Following):
@@ -140,7 +157,10 @@ class Partition(Leading, Following):
             )
         info = self.log.append_as_leader(records, self.reign.leader_epoch, now, origin, transaction_version, guard)
         if not info.is_duplicate and self.trace is not None:
-            self.tell("Produce", leader=self.node, acks=ACKS_NAMES[required_acks], end=self.log.log_end_offset)
+            self.tell(
+                "Produce", leader=self.node, acks=ACKS_NAMES[required_acks], end=self.log.log_end_offset,
+                **transaction_of(records),
+            )  # fmt: skip
         self.advance_high_watermark(now)
         return info
 

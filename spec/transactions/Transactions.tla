@@ -8,25 +8,28 @@
 (*                                                                         *)
 (* KIP-890 is on: the epoch grows with every transaction, and a partition  *)
 (* joins the transaction, at the coordinator, before its leader appends.   *)
+(* Another coordinator may take over, with what is in the log: it writes   *)
+(* all markers of what is decided again.                                   *)
 (* The switch BeforeKip890 takes both away: the producer adds partitions   *)
 (* itself, and a write that was delayed until its transaction had ended    *)
 (* opens one that nobody will ever end.                                    *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
-CONSTANTS Partitions, Transactions, Timeouts, Sessions, RecordSteps, Bugs
+CONSTANTS Partitions, Transactions, Timeouts, Sessions, TakeOvers, RecordSteps, Bugs
 
 KnownBugs == {"BeforeKip890", "MarkerBeforeDecision", "KeepEpochOnNewSession"}
 ASSUME Bugs \subseteq KnownBugs
 On(bug) == bug \in Bugs
 
 VARIABLES
-    coordinator,    \* its state, the epoch, the partitions of the transaction, what it will write into them
+    coordinator,    \* its state, the epoch and that of the open transaction, the partitions where the marker is missing
+                    \* or may come to be needed, those of the transaction, what it will write into them
     producer,       \* the epoch that the live producer uses, and the transaction that it is in
     network,        \* writes on their way; they may be late, and may be lost
     log,            \* each partition's records and markers
     decided,        \* the fate of each transaction that was decided
-    faults,         \* timeouts and new sessions that may still happen
+    faults,         \* timeouts, new sessions and changes of coordinator that may still happen
     step
 
 stateVars == <<coordinator, producer, network, log, decided, faults>>
@@ -35,12 +38,12 @@ vars == <<stateVars, step>>
 Step(action, arguments) == step' = IF RecordSteps THEN [action |-> action] @@ arguments ELSE step
 
 Init ==
-    /\ coordinator = [state |-> "empty", epoch |-> 0, partitions |-> {}, marker |-> "none"]
+    /\ coordinator = [state |-> "empty", epoch |-> 0, opened |-> 0, partitions |-> {}, all |-> {}, marker |-> "none"]
     /\ producer = [epoch |-> 0, transaction |-> 1, asked |-> FALSE]
     /\ network = {}
     /\ log = [p \in Partitions |-> <<>>]
     /\ decided = [t \in 1..Transactions |-> "open"]
-    /\ faults = [timeout |-> Timeouts, session |-> Sessions]
+    /\ faults = [timeout |-> Timeouts, session |-> Sessions, takeOver |-> TakeOvers]
     /\ step = [action |-> "Init"]
 
 Write(p) == [partition |-> p, epoch |-> producer.epoch, transaction |-> producer.transaction]
@@ -49,8 +52,33 @@ Write(p) == [partition |-> p, epoch |-> producer.epoch, transaction |-> producer
 EpochAt(p) == LET epochs == {log[p][i].epoch : i \in DOMAIN log[p]}
               IN IF epochs = {} THEN 0 ELSE CHOOSE e \in epochs : \A f \in epochs : f <= e
 
+Last(p) == IF log[p] = <<>> THEN [kind |-> "nothing", epoch |-> 0, transaction |-> 0] ELSE log[p][Len(log[p])]
+
+-----------------------------------------------------------------------------
+\* The coordinator's side of it.
+
 Admits(epoch) == coordinator.epoch = epoch /\ coordinator.state \in {"empty", "ongoing"}
-WithPartition(p) == [coordinator EXCEPT !.state = "ongoing", !.partitions = @ \cup {p}]
+
+Join(partitions) ==
+    coordinator' = [coordinator EXCEPT !.state = "ongoing", !.partitions = @ \cup partitions, !.opened = coordinator.epoch]
+
+Prepare(marker, epoch) ==
+    coordinator' = [coordinator EXCEPT !.state = "prepared", !.marker = marker, !.epoch = epoch, !.all = coordinator.partitions]
+
+HasMarker(p) == coordinator' = [coordinator EXCEPT !.partitions = @ \ {p}]
+
+Complete ==
+    /\ coordinator.state = "prepared"
+    /\ coordinator.partitions = {}
+    /\ coordinator' = [coordinator EXCEPT !.state = "empty", !.marker = "none", !.all = {}]
+
+Reload == coordinator' = IF coordinator.state = "prepared" THEN [coordinator EXCEPT !.partitions = coordinator.all] ELSE coordinator
+
+\* What the leader of a partition takes: a write of the transaction that the
+\* coordinator let it join, and no older one than it has seen.
+Takes(p, epoch) ==
+    /\ epoch >= EpochAt(p)
+    /\ On("BeforeKip890") \/ (p \in coordinator.partitions /\ epoch = coordinator.opened)
 
 -----------------------------------------------------------------------------
 SendWrite(p) ==
@@ -59,21 +87,28 @@ SendWrite(p) ==
     /\ Write(p) \notin network
     /\ \A i \in DOMAIN log[p] : log[p][i].transaction # producer.transaction
     /\ network' = network \cup {Write(p)}
-    /\ IF On("BeforeKip890") THEN Admits(producer.epoch) /\ coordinator' = WithPartition(p) ELSE UNCHANGED coordinator
+    /\ IF On("BeforeKip890") THEN Admits(producer.epoch) /\ Join({p}) ELSE UNCHANGED coordinator
     /\ Step("SendWrite", [from |-> "producer", to |-> p, epoch |-> producer.epoch])
     /\ UNCHANGED <<producer, log, decided, faults>>
 
-\* The partition's leader appends: the epoch is not older than what it has
-\* seen, and the coordinator has let the partition join.
+\* The partition's leader has the coordinator let it join before it appends.
+AddPartitions(write) ==
+    /\ ~On("BeforeKip890")
+    /\ write \in network
+    /\ write.partition \notin coordinator.partitions
+    /\ Admits(write.epoch)
+    /\ Join({write.partition})
+    /\ Step("AddPartitions", [from |-> write.partition, to |-> "coordinator", epoch |-> write.epoch])
+    /\ UNCHANGED <<producer, network, log, decided, faults>>
+
 AppendWrite(write) ==
     LET p == write.partition
     IN  /\ write \in network
         /\ network' = network \ {write}
-        /\ write.epoch >= EpochAt(p)
-        /\ IF On("BeforeKip890") THEN UNCHANGED coordinator ELSE Admits(write.epoch) /\ coordinator' = WithPartition(p)
+        /\ Takes(p, write.epoch)
         /\ log' = [log EXCEPT ![p] = Append(@, [kind |-> "data", epoch |-> write.epoch, transaction |-> write.transaction])]
-        /\ Step("AppendWrite", [from |-> p, to |-> "coordinator", epoch |-> write.epoch])
-        /\ UNCHANGED <<producer, decided, faults>>
+        /\ Step("AppendWrite", [from |-> "producer", to |-> p, epoch |-> write.epoch])
+        /\ UNCHANGED <<coordinator, producer, decided, faults>>
 
 \* Refused, or lost on the way.
 DropWrite(write) ==
@@ -83,7 +118,7 @@ DropWrite(write) ==
     /\ UNCHANGED <<coordinator, producer, log, decided, faults>>
 
 Decide(marker, transaction, epoch) ==
-    /\ coordinator' = [coordinator EXCEPT !.state = "prepared", !.marker = marker, !.epoch = epoch]
+    /\ Prepare(marker, epoch)
     /\ decided' = [decided EXCEPT ![transaction] = marker]
 
 \* The producer ends its transaction.  What it has not heard of is not
@@ -127,32 +162,49 @@ NewSession ==
     /\ Step("NewSession", [from |-> "producer", to |-> "coordinator"])
     /\ UNCHANGED <<network, log>>
 
-WriteMarker(p) ==
+\* The leader of a partition writes the marker, once or again.
+AppendMarker(p) ==
     /\ p \in coordinator.partitions
     /\ coordinator.state = "prepared" \/ On("MarkerBeforeDecision")
     /\ LET kind == IF coordinator.state = "prepared" THEN coordinator.marker ELSE "commit"
-       IN  log' = [log EXCEPT ![p] = Append(@, [kind |-> kind, epoch |-> coordinator.epoch, transaction |-> 0])]
-    /\ coordinator' = [coordinator EXCEPT !.partitions = @ \ {p}]
-    /\ Step("WriteMarker", [from |-> "coordinator", to |-> p])
-    /\ UNCHANGED <<producer, network, decided, faults>>
+           marker == [kind |-> kind, epoch |-> coordinator.epoch, transaction |-> 0]
+       IN  /\ Last(p) # marker
+           /\ log' = [log EXCEPT ![p] = Append(@, marker)]
+    /\ Step("AppendMarker", [from |-> "coordinator", to |-> p])
+    /\ UNCHANGED <<coordinator, producer, network, decided, faults>>
+
+\* The coordinator hears that the marker is written.
+WriteMarker(p) ==
+    /\ p \in coordinator.partitions
+    /\ coordinator.state = "prepared"
+    /\ Last(p) = [kind |-> coordinator.marker, epoch |-> coordinator.epoch, transaction |-> 0]
+    /\ HasMarker(p)
+    /\ Step("WriteMarker", [from |-> p, to |-> "coordinator"])
+    /\ UNCHANGED <<producer, network, log, decided, faults>>
 
 CompleteTransaction ==
-    /\ coordinator.state = "prepared"
-    /\ coordinator.partitions = {}
-    /\ coordinator' = [coordinator EXCEPT !.state = "empty", !.marker = "none"]
+    /\ Complete
     /\ producer' = [epoch |-> coordinator.epoch, transaction |-> producer.transaction + 1, asked |-> FALSE]
     /\ Step("CompleteTransaction", [from |-> "coordinator"])
     /\ UNCHANGED <<network, log, decided, faults>>
 
+\* Another coordinator has the log; which markers are written is not in it.
+TakeOver ==
+    /\ faults.takeOver > 0
+    /\ faults' = [faults EXCEPT !.takeOver = @ - 1]
+    /\ Reload
+    /\ Step("TakeOver", [from |-> "coordinator"])
+    /\ UNCHANGED <<producer, network, log, decided>>
+
 Next ==
-    \/ \E p \in Partitions : SendWrite(p) \/ WriteMarker(p)
-    \/ \E write \in network : AppendWrite(write) \/ DropWrite(write)
+    \/ \E p \in Partitions : SendWrite(p) \/ AppendMarker(p) \/ WriteMarker(p)
+    \/ \E write \in network : AddPartitions(write) \/ AppendWrite(write) \/ DropWrite(write)
     \/ \E marker \in {"commit", "abort"} : EndTransaction(marker)
-    \/ TimeOut \/ NewSession \/ CompleteTransaction
+    \/ TimeOut \/ NewSession \/ CompleteTransaction \/ TakeOver
 
 Fairness ==
     /\ WF_vars(CompleteTransaction)
-    /\ \A p \in Partitions : WF_vars(WriteMarker(p))
+    /\ \A p \in Partitions : WF_vars(AppendMarker(p)) /\ WF_vars(WriteMarker(p))
 
 Spec == Init /\ [][Next]_vars
 FairSpec == Spec /\ Fairness

@@ -1,0 +1,149 @@
+"""A consumer group's life as the module TraceGroups reads it.
+
+A trace of a group is a file of JSON lines. The first begins it, each other is a step of `spec/groups/Groups.tla`:
+
+    {"action": "Begin", "group": "readers"}
+    {"action": "JoinGroup", "args": {"member": "a", "groupEpoch": 2}}
+    {"action": "UpdateTarget", "args": {"groupEpoch": 2, "target": {"a": ["t:0", "t:1"]}}}
+    {"action": "Heartbeat", "args": {"member": "a", "received": 0, "owned": [], "epoch": 2, "assigned": ["t:0"], "revoking": []}}
+
+`received` and `owned` are what the member said (null for nothing), the rest is what it is left with. LeaveGroup and
+LoseMember are told like JoinGroup, RaiseGroupEpoch with `groupEpoch` alone. Groups may have any number of members over time:
+in the module a member has a place (`m1`, `m2`, …) that is free again when it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spec.trace_form import Event, TraceError
+
+MODULE = "TraceGroups"
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "JoinGroup": ("member", "groupEpoch"),
+    "LeaveGroup": ("member", "groupEpoch"),
+    "LoseMember": ("member", "groupEpoch"),
+    "RaiseGroupEpoch": ("groupEpoch",),
+    "UpdateTarget": ("groupEpoch", "target"),
+    "Heartbeat": ("member", "received", "owned", "epoch", "assigned", "revoking"),
+}
+"""What each step must carry."""
+
+
+class _Names:
+    """Short names for members, which come and go, and partitions, which stay."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, str] = {}
+        self._partitions: dict[str, str] = {}
+        self.most_members = 0
+
+    def joins(self, id: str) -> str:
+        place = next(
+            name for number in range(1, len(self._members) + 2) if (name := f"m{number}") not in self._members.values()
+        )
+        self._members[id] = place
+        self.most_members = max(self.most_members, int(place[1:]))
+        return place
+
+    def member(self, id: str) -> str:
+        """One that never joined gets the name of nobody that is there."""
+        return self._members.get(id, "stranger")
+
+    def leaves(self, id: str) -> str:
+        return self._members.pop(id, "stranger")
+
+    def partitions(self, names: Iterable[str]) -> str:
+        return "{" + ", ".join(f'"{self._partition(name)}"' for name in names) + "}"
+
+    def _partition(self, name: str) -> str:
+        return self._partitions.setdefault(name, f"p{len(self._partitions) + 1}")
+
+    def target(self, targets: dict[str, list[str]]) -> tuple[str, str]:
+        """The members that have a target, and a function from their partitions to them."""
+        owners = {self._partition(each): self.member(id) for id, partitions in targets.items() for each in partitions}
+        members = "{" + ", ".join(f'"{self.member(id)}"' for id in targets) + "}"
+        return members, " @@ ".join(f'("{partition}" :> "{owner}")' for partition, owner in owners.items())
+
+    @property
+    def most_partitions(self) -> int:
+        return len(self._partitions)
+
+
+@dataclass(frozen=True)
+class GroupTrace:
+    """One consumer group's life."""
+
+    name: str
+    events: tuple[Event, ...]
+
+    book = "groups"
+    run = ()
+
+
+def trace_of(rows: Sequence[Event], name: str) -> GroupTrace:
+    """A group's rows. Errors: TraceError."""
+    for number, row in enumerate(rows[1:], 2):
+        action = row.get("action", "")
+        if action not in ARGUMENTS:
+            raise TraceError(f"{name}:{number}: no action of groups is called {action!r}")
+        lacks = [argument for argument in ARGUMENTS[action] if argument not in row.get("args", {})]
+        if lacks:
+            raise TraceError(f"{name}:{number}: {action} lacks {', '.join(lacks)}")
+    return GroupTrace(name, tuple(rows[1:]))
+
+
+def _event(event: Event, names: _Names) -> str:
+    action, arguments = event["action"], event["args"]
+    fields = {"action": f'"{action}"'}
+    if "groupEpoch" in arguments:
+        fields["groupEpoch"] = str(arguments["groupEpoch"])
+    match action:
+        case "JoinGroup":
+            fields["member"] = f'"{names.joins(arguments["member"])}"'
+        case "LeaveGroup" | "LoseMember":
+            fields["member"] = f'"{names.leaves(arguments["member"])}"'
+        case "UpdateTarget":
+            fields["members"], target = names.target(arguments["target"])
+            fields["target"] = f"({target}) @@ NoTarget" if target else "NoTarget"
+        case "Heartbeat":
+            fields["member"] = f'"{names.member(arguments["member"])}"'
+            fields |= {name: str(arguments[name]) for name in ("received", "epoch")}
+            fields |= {name: names.partitions(arguments[name] or ()) for name in ("owned", "assigned", "revoking")}
+            fields["says"] = "FALSE" if arguments["owned"] is None else "TRUE"
+    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
+
+
+def modules(traces: Sequence[GroupTrace], deadlock: bool) -> tuple[str, str]:
+    """The module TraceData, and the configuration that goes with it."""
+    told: list[str] = []
+    members = partitions = 1
+    for number, trace in enumerate(traces, 1):
+        names = _Names()
+        events = ",\n  ".join(_event(event, names) for event in trace.events)
+        told.append(f"Trace{number} == <<\n  {events}>>")
+        members, partitions = max(members, names.most_members), max(partitions, names.most_partitions)
+    all_partitions = ", ".join(f'"p{number}"' for number in range(1, partitions + 1))
+    head = ["---- MODULE TraceData ----", "EXTENDS Integers, Sequences, TLC", ""]
+    head.append(f'NoTarget == [p \\in {{{all_partitions}}} |-> "nobody"]')
+    listed = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
+    data = "\n".join([*head, *told, f"Traces == <<{listed}>>", "===="]) + "\n"
+    places = ", ".join(f'"m{number}"' for number in range(1, members + 1))
+    return (
+        data,
+        f"""\\* TraceGroups: traces of group coordinators
+SPECIFICATION TraceSpec
+CONSTANTS
+  Members = {{{places}, "stranger"}}
+  Partitions = {{{all_partitions}}}
+  Changes = 0
+  Losses = 0
+  RecordSteps = FALSE
+  Guarded = {"FALSE" if deadlock else "TRUE"}
+  Bugs = {{}}
+CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
+INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
+""",
+    )

@@ -1,0 +1,205 @@
+"""One partition's life as the module TraceReplication reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spec.actions import ACTIONS
+from spec.trace_form import Event, TraceError
+
+MODULE = "TraceReplication"
+NAMES = {action.name for action in ACTIONS}
+CONTROLLER = "controller"
+CONTROLLERS = {action.name for action in ACTIONS if action.actor == CONTROLLER}
+ARGUMENTS = {action.name: action.trace_arguments for action in ACTIONS}
+STATE_FIELDS = ("leo", "hw", "leaderEpoch")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One partition's life."""
+
+    name: str
+    brokers: tuple[int, ...]
+    min_isr: int
+    first: dict[str, Any]
+    events: tuple[Event, ...]
+    logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
+    high_watermarks: dict[int, int] = field(default_factory=dict)
+    fenced: tuple[int, ...] = ()
+
+    book = "replication"
+
+    @property
+    def run(self) -> tuple[tuple[int, ...], int]:
+        """Traces in which this is equal may share a run of TLC."""
+        return self.brokers, self.min_isr
+
+
+def trace_of(rows: Sequence[Event], name: str) -> Trace:
+    """A partition's rows. Errors: TraceError."""
+    for number, row in enumerate(rows[1:], 2):
+        _check_event(row, f"{name}:{number}")
+    try:
+        begin = rows[0]
+        logs = {
+            int(broker): [(int(epoch), int(end)) for epoch, end in runs]
+            for broker, runs in begin.get("logs", {}).items()
+        }
+        brokers = tuple(int(broker) for broker in begin["brokers"])
+        marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
+        fenced = tuple(int(broker) for broker in begin.get("fenced", ()))
+        return Trace(
+            name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs, marks, fenced
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TraceError(f"{name}:1: Begin lacks {error}") from error
+
+
+def _check_event(event: Event, where: str) -> None:
+    action = event.get("action")
+    if action not in NAMES:
+        raise TraceError(f"{where}: no action is called {action!r}")
+    missing = [name for name in ARGUMENTS[action] if name not in event.get("args", {})]
+    if "node" not in event:
+        missing.append("node")
+    needed = ("partition",) if action in CONTROLLERS else STATE_FIELDS
+    missing += [name for name in needed if name not in event]
+    if missing:
+        raise TraceError(f"{where}: {action} lacks {', '.join(missing)}")
+
+
+def _tla(value: Any) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, (list, tuple)):
+        return "{" + ", ".join(_tla(item) for item in value) + "}"
+    raise TraceError(f"{value!r} cannot stand in a trace")
+
+
+def _broker(number: int) -> str:
+    """A broker's name in the module: 0 is a node's number, too, and no number is a word."""
+    return f'"n{number}"'
+
+
+def _brokers(numbers: Iterable[int]) -> str:
+    return "{" + ", ".join(_broker(number) for number in numbers) + "}"
+
+
+def _record(fields: dict[str, str]) -> str:
+    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
+
+
+def _partition(record: dict[str, Any]) -> str:
+    """Kafka's epochs count from 0, the specification's from 1: 0 is for a broker that has replayed nothing."""
+    leader = record["leader"]
+    return _record(
+        {
+            "leader": "None" if leader in (-1, None) else _broker(leader),
+            "leaderEpoch": str(record["leaderEpoch"] + 1),
+            "partitionEpoch": str(record["partitionEpoch"] + 1),
+            "isr": _brokers(record["isr"]),
+            "elr": _brokers(record.get("elr") or []),
+        }
+    )
+
+
+EPOCHS = {"leaderEpoch", "partitionEpoch"}
+PEOPLE = {"broker", "leader", "follower"}
+
+
+def _argument(name: str, value: Any) -> str:
+    if name in PEOPLE:
+        return _broker(value)
+    return _tla(value + 1 if name in EPOCHS else value)
+
+
+def _event(event: Event) -> str:
+    action, arguments = event["action"], event.get("args", {})
+    is_controllers = action in CONTROLLERS
+    fields = {"node": _tla(CONTROLLER) if is_controllers else _broker(event["node"]), "action": _tla(action)}
+    fields |= {name: _argument(name, arguments[name]) for name in ARGUMENTS[action]}
+    if is_controllers:
+        fields["partition"] = _partition(event["partition"])
+    else:
+        fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "reign": str(event["leaderEpoch"] + 1)}
+        if "isr" in event:
+            fields["members"] = _brokers(event["isr"])
+    return _record(fields)
+
+
+def _logs(trace: Trace) -> str:
+    """The first logs: a function from brokers to runs."""
+    runs = {
+        broker: ", ".join(f"[epoch |-> {epoch + 1}, end |-> {end}]" for epoch, end in trace.logs.get(broker, []))
+        for broker in trace.brokers
+    }
+    return _function({broker: f"<<{text}>>" for broker, text in runs.items()})
+
+
+def _high_watermarks(trace: Trace) -> str:
+    return _function({broker: str(trace.high_watermarks.get(broker, 0)) for broker in trace.brokers})
+
+
+def _function(values: dict[int, str]) -> str:
+    return " @@ ".join(f"({_broker(broker)} :> {value})" for broker, value in values.items())
+
+
+def modules(traces: Sequence[Trace], deadlock: bool) -> tuple[str, str]:
+    """The module TraceData, and the configuration that goes with it."""
+    return data_module(traces), configuration(*traces[0].run, deadlock)
+
+
+def data_module(traces: Sequence[Trace]) -> str:
+    """The module TraceData: each trace a definition of its own, so that none is too long for the parser's stack."""
+    lines = ["---- MODULE TraceData ----", "EXTENDS Cluster", ""]
+    for number, trace in enumerate(traces, 1):
+        events = ",\n  ".join(_event(event) for event in trace.events)
+        first = f"first |-> {_partition(trace.first)}, logs |-> {_logs(trace)}, highWatermarks |-> {_high_watermarks(trace)}"
+        first += f", fenced |-> {_brokers(trace.fenced)}"
+        lines.append(f"Trace{number} == [{first}, events |-> <<\n  {events}>>]")
+    names = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
+    return "\n".join([*lines, f"Traces == <<{names}>>", "===="]) + "\n"
+
+
+def configuration(brokers: Sequence[int], min_isr: int, deadlock: bool = False, bugs: Sequence[str] = ()) -> str:
+    """TraceReplication's configuration: run-length logs, late messages, faults without a ration."""
+    return f"""\\* TraceReplication: traces of brokers
+SPECIFICATION TraceSpec
+CONSTANTS
+  None = None
+  Brokers = {_brokers(brokers)}
+  MinIsr = {min_isr}
+  Records = 0
+  Reads = 0
+  Acks = {{"zero", "one", "all"}}
+  Idempotent = FALSE
+  UncleanElection = TRUE
+  MayLoseTail = TRUE
+  Faults = {{}}
+  RecordSteps = FALSE
+  Guarded = {"FALSE" if deadlock else "TRUE"}
+  Bugs = {{{", ".join(f'"{bug}"' for bug in bugs)}}}
+  Spend <- Free
+  MayLose <- TraceMayLose
+  HasReplayed <- TraceHasReplayed
+  EndOffset <- RunEndOffset
+  Prefix <- RunPrefix
+  LastEpoch <- RunLastEpoch
+  StartOffsetOf <- RunStartOffsetOf
+  Hears <- LateHears
+  HeardLog <- LateHeardLog
+  HeardHighWatermarks <- LateHeardHighWatermarks
+  ToldBy <- LateToldBy
+  WasRefused <- LateWasRefused
+CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
+INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
+"""

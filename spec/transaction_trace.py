@@ -1,0 +1,148 @@
+"""A transactional id's life as the module TraceTransactions reads it.
+
+A trace of a transactional id is a file of JSON lines. The first begins it, before the second session or the first write; each
+other is a step of `spec/transactions/Transactions.tla`, the coordinator's with what it then knows:
+
+    {"action": "Begin", "transactionalId": "payments"}
+    {"action": "AddPartitions", "args": {"partitions": ["t-0"]}, "state": "Ongoing", "producerEpoch": 0, "partitions": ["t-0"]}
+    {"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 0}}
+    {"action": "EndTransaction", "args": {"committed": true, "bumps": true}, "state": "PrepareCommit", "producerEpoch": 1, …}
+    {"action": "AppendMarker", "args": {"partition": "t-0", "epoch": 1, "marker": "commit"}}
+    {"action": "WriteMarker", "args": {"partition": "t-0"}, "state": "PrepareCommit", "producerEpoch": 1, "partitions": []}
+
+The two appends are the partition leader's, and say what stands in its log. TimeOut, NewSession, CompleteTransaction and
+TakeOver have no arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spec.trace_form import Event, TraceError
+
+MODULE = "TraceTransactions"
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "AddPartitions": ("partitions",),
+    "EndTransaction": ("committed", "bumps"),
+    "TimeOut": (),
+    "NewSession": (),
+    "WriteMarker": ("partition",),
+    "CompleteTransaction": (),
+    "TakeOver": (),
+    "AppendWrite": ("partition", "epoch"),
+    "AppendMarker": ("partition", "epoch", "marker"),
+}
+"""What each step must carry."""
+
+APPENDS = ("AppendWrite", "AppendMarker")
+"""The partition leaders' steps; all others are the coordinator's."""
+
+STATE = ("state", "producerEpoch", "partitions")
+"""What the coordinator says after its steps."""
+
+STATES: dict[str, tuple[str, str]] = {
+    "Empty": ("empty", ""),
+    "Ongoing": ("ongoing", ""),
+    "PrepareCommit": ("prepared", "commit"),
+    "PrepareAbort": ("prepared", "abort"),
+    "CompleteCommit": ("empty", ""),
+    "CompleteAbort": ("empty", ""),
+}
+"""Kafka's states in the specification, and what is decided in them: a complete transaction leaves nothing to be done."""
+
+
+@dataclass(frozen=True)
+class TransactionTrace:
+    """One transactional id's life."""
+
+    name: str
+    events: tuple[Event, ...]
+
+    book = "transactions"
+    run = ()
+
+
+def trace_of(rows: Sequence[Event], name: str) -> TransactionTrace:
+    """A transactional id's rows. Errors: TraceError."""
+    for number, row in enumerate(rows[1:], 2):
+        action = row.get("action", "")
+        if action not in ARGUMENTS:
+            raise TraceError(f"{name}:{number}: no action of transactions is called {action!r}")
+        lacks = [argument for argument in ARGUMENTS[action] if argument not in row.get("args", {})]
+        lacks += [field for field in STATE if action not in APPENDS and field not in row]
+        if lacks:
+            raise TraceError(f"{name}:{number}: {action} lacks {', '.join(lacks)}")
+        if row.get("state", "Empty") not in STATES:
+            raise TraceError(f"{name}:{number}: there is no state {row['state']!r}")
+    return TransactionTrace(name, tuple(rows[1:]))
+
+
+class _Partitions:
+    """Short names for partitions."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def one(self, name: str) -> str:
+        return f'"{self._names.setdefault(name, f"p{len(self._names) + 1}")}"'
+
+    def all(self, names: Iterable[str]) -> str:
+        return "{" + ", ".join(self.one(name) for name in names) + "}"
+
+
+def _event(event: Event, partitions: _Partitions) -> str:
+    action, arguments = event["action"], event["args"]
+    fields = {"action": f'"{action}"'}
+    if "partition" in arguments:
+        fields["partition"] = partitions.one(arguments["partition"])
+    if action == "AddPartitions":
+        fields["added"] = partitions.all(arguments["partitions"])
+    if action == "EndTransaction":
+        fields["marker"] = '"commit"' if arguments["committed"] else '"abort"'
+        fields["bumps"] = "TRUE" if arguments["bumps"] else "FALSE"
+    if action in APPENDS:
+        fields["epoch"] = str(arguments["epoch"])
+    if action == "AppendMarker":
+        fields["marker"] = f'"{arguments["marker"]}"'
+    if action not in APPENDS:
+        state, decides = STATES[event["state"]]
+        fields |= {"state": f'"{state}"', "decides": f'"{decides}"', "producerEpoch": str(event["producerEpoch"])}
+        fields["partitions"] = partitions.all(event["partitions"])
+    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
+
+
+def modules(traces: Sequence[TransactionTrace], deadlock: bool) -> tuple[str, str]:
+    """The module TraceData, and the configuration that goes with it."""
+    told: list[str] = []
+    most = 1
+    for number, trace in enumerate(traces, 1):
+        partitions = _Partitions()
+        events = ",\n  ".join(_event(event, partitions) for event in trace.events)
+        told.append(f"Trace{number} == <<\n  {events}>>")
+        most = max(most, len(partitions))
+    listed = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
+    head = ["---- MODULE TraceData ----", "EXTENDS Integers, Sequences", ""]
+    data = "\n".join([*head, *told, f"Traces == <<{listed}>>", "===="]) + "\n"
+    names = ", ".join(f'"p{number}"' for number in range(1, most + 1))
+    return (
+        data,
+        f"""\\* TraceTransactions: traces of transactional ids
+SPECIFICATION TraceSpec
+CONSTANTS
+  Partitions = {{{names}}}
+  Transactions = 1
+  Timeouts = 0
+  Sessions = 0
+  TakeOvers = 0
+  RecordSteps = FALSE
+  Guarded = {"FALSE" if deadlock else "TRUE"}
+  Bugs = {{}}
+CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
+INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
+""",
+    )

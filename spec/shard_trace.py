@@ -96,23 +96,30 @@ def _of_transactions(rows: Sequence[Row]) -> Iterator[Row]:
 
     What a coordinator or a leader does that somebody has followed already changes nothing any more.
     """
-    reigns, newest, committed = Reigns(rows), dict[str, int](), dict[str, int]()
-    for row in rows:
+    kept = [*_before_loss(rows)]
+    reigns, newest = Reigns(kept), dict[str, int]()
+    for row in kept:
         if _begins_reign(row):
-            if row["leo"] < committed.get(row["partition"], 0):
-                return
             newest[row["partition"]] = max(row["leaderEpoch"], newest.get(row["partition"], -1))
         if "transactionalId" in row:
             partition, epoch, end = row["shard"], row["coordinatorEpoch"], row["offset"]
-        elif "partition" in row and "leaderEpoch" in row:
+        elif "producer" in row.get("args", {}):
             partition, epoch, end = row["partition"], row["leaderEpoch"], row["leo"]
-            committed[partition] = max(row["hw"], committed.get(partition, 0))
-            if "producer" not in row["args"]:
-                continue
         else:
             continue
         if epoch >= newest.get(partition, -1) and not reigns.has_lost(partition, epoch, end):
             yield row
+
+
+def _before_loss(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows up to the first leader that lacks what was committed: unclean elections, and too many tails lost at once."""
+    committed: dict[str, int] = {}
+    for row in rows:
+        if _begins_reign(row) and row["leo"] < committed.get(row["partition"], 0):
+            return
+        if "leo" in row and "leaderEpoch" in row:
+            committed[row["partition"]] = max(row["hw"], committed.get(row["partition"], 0))
+        yield row
 
 
 def _appended(row: Row, epoch: int) -> Event:

@@ -16,9 +16,11 @@ and Consume carry `end`, the offset after the last record that was promised or r
 life says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks": {"1": 7}`,
 and `"fenced": [2]`, the brokers that were.
 
+Traces of consumer groups and of transactional ids have forms of their own: `group_trace.py`, `transaction_trace.py`.
+
 What nodes write by themselves (`tidegauge.trace.file`, or a simulated world) is one file a node or one for all of them, with
 the rows of all partitions: the files of one folder, or of its folders `node-…`, are one cluster's. They are put in one order
-(`merging.py`) and become one trace for each partition (`cluster_trace.py`).
+(`merging.py`) and become one trace for each partition (`cluster_trace.py`), group and transactional id (`shard_trace.py`).
 """
 
 from __future__ import annotations

@@ -78,13 +78,8 @@ NOT_IN_THE_BROKER = {
 TOLD = r'(tell\(\s*|return |\(|else |action = )"{step}"'
 """Where a step is told, or where what is told of a decision is read off its records (`controller/telling.py`)."""
 
-COUNTERPARTS = {
-    "AppendWrite": ("add_partitions", "AddPartitions"),
-    "JoinGroup": ("joining", ""),
-    "LeaveGroup": ("leave", ""),
-    "LoseMember": ("fence", ""),
-}
-"""Steps of the other folders for which the broker has Kafka's own name: its method, and its event where it tells one."""
+COUNTERPARTS = {"TakeOver": ("loaded", "TakeOver")}
+"""Steps of the other folders whose method the broker calls otherwise, with its event: this one every shard has."""
 
 ENVIRONMENT = {
     "DropWrite": "the network's",
@@ -92,6 +87,8 @@ ENVIRONMENT = {
     "TakeAnswer": "the client's",
     "LetGo": "the client's",
     "SendWrite": "the client's",
+    "AppendWrite": "a partition leader's: told as Produce, with the producer",
+    "AppendMarker": "a partition leader's: told as Produce, with producer and marker",
 }
 """Steps of the other folders that are not the broker's, and whose they are."""
 

@@ -4,8 +4,18 @@ import re
 
 import pytest
 
-from spec.actions import ACTIONS
-from spec.traceability import BOOKS, NO_EVENT, NO_METHOD, REQUIREMENTS, promises_of, rows, traceability_page
+from spec.actions import ACTIONS, method_name
+from spec.traceability import (
+    BOOKS,
+    COUNTERPARTS,
+    ENVIRONMENT,
+    NO_EVENT,
+    NO_METHOD,
+    REQUIREMENTS,
+    promises_of,
+    rows,
+    traceability_page,
+)
 
 SHARED = [row for folder in BOOKS for row in rows(folder)]
 
@@ -42,8 +52,20 @@ def test_steps_events_and_methods_of_replication_bear_the_same_names() -> None:
     assert all([*NO_METHOD.values(), *NO_EVENT.values()])
 
 
-def test_the_coordinators_steps_of_transactions_are_told_by_their_names() -> None:
-    assert {row.action for row in rows("transactions") if not row.told_in} == {"SendWrite", "DropWrite"}
+@pytest.mark.parametrize(
+    ("folder", "others"),
+    [
+        ("transactions", {"SendWrite", "DropWrite", "AppendWrite", "AppendMarker"}),
+        ("groups", {"TakeAnswer", "LoseAnswer", "LetGo"}),
+    ],
+)
+def test_steps_events_and_methods_of_coordinators_bear_the_same_names(folder: str, others: set[str]) -> None:
+    """What is somebody else's step has neither; all others have both."""
+    found = rows(folder)
+    assert others <= {*ENVIRONMENT}
+    assert {row.action for row in found if not row.told_in} == others
+    assert {row.action for row in found if not row.places} == others
+    assert {row.action for row in found if row.method != method_name(row.action)} <= {*COUNTERPARTS}
 
 
 def test_switches_are_found_through_what_a_step_uses() -> None:

@@ -1,0 +1,249 @@
+"""Traces of coordinators: what simulated groups and transactional ids did is what the specification allows; what is told
+falsely, and what a planted bug does, is rejected where it leaves the specification.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from typer.testing import CliRunner
+
+from linearizability.mutants.registry import planted
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.fuzzing import write_rows
+from linearizability.simulation.life import live
+from reference.coordinator.consumer_group import ConsumerGroup
+from spec import group_trace, transaction_trace
+from spec.checker import Verdict
+from spec.commands import app
+from spec.shard_trace import group_traces, happened, transaction_traces
+from spec.trace import AnyTrace, TraceError, check_traces, cluster_traces, read_trace, trace_of
+from spec.trace_form import Event
+
+Row = dict
+
+OF = {"groups": group_traces, "transactions": transaction_traces}
+GROUP_SEEDS, TRANSACTION_SEEDS, CLUSTER_SEEDS = range(16), range(5), range(2)
+
+
+def rows_of(workload: str, seed: int, nodes: int = 1) -> list[Row]:
+    """What all nodes told in one life, as it comes back from a file."""
+    rows: list[Row] = []
+    live(draw(seed, None, nodes, workload), by_history=True, rows=rows)
+    return [json.loads(json.dumps(row)) for row in rows]
+
+
+def traces(workload: str, seeds: Iterable[int], nodes: int = 1) -> list[AnyTrace]:
+    return [
+        trace_of(events, f"{nodes} nodes, seed {seed}, {name}")
+        for seed in seeds
+        for name, events in OF[workload](rows_of(workload, seed, nodes)).items()
+    ]
+
+
+@pytest.fixture(scope="module")
+def lives() -> list[AnyTrace]:
+    """Some twenty seconds on a quiet core, and a few for TLC."""
+    found = traces("groups", GROUP_SEEDS) + traces("transactions", TRANSACTION_SEEDS)
+    return found + traces("groups", CLUSTER_SEEDS, 3) + traces("transactions", CLUSTER_SEEDS, 3)
+
+
+def steps(lives: Iterable[AnyTrace], book: str) -> Counter[str]:
+    return Counter(event["action"] for trace in lives if trace.book == book for event in trace.events)
+
+
+@pytest.mark.java
+def test_traces_of_groups_and_transactional_ids_are_accepted(lives: list[AnyTrace]) -> None:
+    groups, transactions = steps(lives, "groups"), steps(lives, "transactions")
+    assert {*groups} >= {*group_trace.ARGUMENTS} - {"RaiseGroupEpoch"}
+    assert {*transactions} >= {*transaction_trace.ARGUMENTS} - {"TimeOut"}
+    done = check_traces(lives)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
+    assert len(done.verdicts) == len(lives)
+
+
+# ---- told falsely
+
+
+def spoiled(lives: Iterable[AnyTrace], book: str, action: str, name: str, value: object) -> tuple[AnyTrace, int]:
+    """A trace with the last such event told otherwise, and its place."""
+    has_it = (trace for trace in lives if trace.book == book and any(e["action"] == action for e in trace.events))
+    events: list[Event] = json.loads(json.dumps(next(has_it).events))
+    place = max(place for place, event in enumerate(events, 1) if event["action"] == action)
+    event = events[place - 1]
+    told = event if name in event else event["args"]
+    told[name] = value(told[name]) if callable(value) else value
+    begin = {"action": "Begin", {"groups": "group", "transactions": "transactionalId"}[book]: "any"}
+    return trace_of([begin, *events], f"{action}, {name}"), place
+
+
+FALSE = [
+    ("groups", "Heartbeat", "epoch", lambda epoch: epoch + 1),
+    ("groups", "Heartbeat", "assigned", ["another:0"]),
+    ("groups", "LeaveGroup", "groupEpoch", lambda epoch: epoch + 1),
+    ("groups", "UpdateTarget", "groupEpoch", lambda epoch: epoch - 1),
+    ("transactions", "EndTransaction", "bumps", lambda bumps: not bumps),
+    ("transactions", "AppendMarker", "marker", "neither"),
+    ("transactions", "CompleteTransaction", "partitions", ["t-9"]),
+    ("transactions", "AppendWrite", "epoch", lambda epoch: epoch - 1),
+]
+
+
+@pytest.mark.java
+def test_a_corrupted_trace_is_rejected_at_the_event(lives: list[AnyTrace]) -> None:
+    false = [spoiled(lives, *corruption) for corruption in FALSE]
+    done = check_traces([trace for trace, _ in false])
+    assert {verdict.name: verdict.place for verdict in done.rejected} == {trace.name: place for trace, place in false}
+    assert all(verdict.before for verdict in done.rejected)
+
+
+TRANSACTION = [
+    '{"action": "Begin", "transactionalId": "payments"}',
+    '{"action": "AddPartitions", "args": {"partitions": ["t-0"]}, "state": "Ongoing", "producerEpoch": 0, "partitions": ["t-0"]}',
+    '{"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 0}}',
+    '{"action": "EndTransaction", "args": {"committed": true, "bumps": true}, "state": "PrepareCommit", "producerEpoch": 1,'
+    ' "partitions": ["t-0"]}',
+    '{"action": "AppendMarker", "args": {"partition": "t-0", "epoch": 1, "marker": "commit"}}',
+    '{"action": "WriteMarker", "args": {"partition": "t-0"}, "state": "PrepareCommit", "producerEpoch": 1, "partitions": []}',
+    '{"action": "CompleteTransaction", "args": {}, "state": "CompleteCommit", "producerEpoch": 1, "partitions": []}',
+]
+NEXT = '{"action": "AddPartitions", "args": {"partitions": ["t-0"]}, "state": "Ongoing", "producerEpoch": 1, "partitions": ["t-0"]}'
+WRITE = '{"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 1}}'
+
+
+@pytest.mark.java
+def test_late_writes_and_second_markers_are_rejected() -> None:
+    """A write that nobody let in hangs; the marker of one transaction, written twice, would end the next."""
+    told = {
+        "sound": [*TRANSACTION, TRANSACTION[4], NEXT, WRITE],
+        "late": [*TRANSACTION, TRANSACTION[2]],
+        "hanging": [*TRANSACTION, WRITE],
+        "twice": [*TRANSACTION, NEXT, WRITE, TRANSACTION[4]],
+        "without": [*TRANSACTION[:4], TRANSACTION[5]],
+    }
+    done = check_traces([read_trace(lines, name) for name, lines in told.items()])
+    assert {verdict.name: verdict.place for verdict in done.rejected} == {
+        "late": 7,
+        "hanging": 7,
+        "twice": 9,
+        "without": 4,
+    }
+
+
+# ---- planted bugs
+
+
+def given_to_two() -> AbstractContextManager[object]:
+    """A partition is given to its new member before the old one has said that it gave it back."""
+    return patch.object(ConsumerGroup, "is_free", lambda group, partition: True)
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("bug", "workload", "action"),
+    [
+        (given_to_two, "groups", "Heartbeat"),
+        ("epoch-kept-by-next-session", "transactions", "NewSession"),
+        ("epoch-kept-by-end", "transactions", "EndTransaction"),
+        ("aborted-marked-as-committed", "transactions", "AppendMarker"),
+    ],
+)
+def test_traces_of_bugs_are_rejected_where_they_leave_the_specification(
+    bug: object, workload: str, action: str
+) -> None:
+    with bug() if callable(bug) else planted(str(bug)):
+        found = traces(workload, range(1))
+    done = check_traces(found)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert action in {verdict.event["action"] for verdict in done.rejected if verdict.event}
+
+
+# ---- from rows to traces
+
+
+def reign(epoch: int, start: int, partition: str = "__consumer_offsets-0") -> Row:
+    return {"action": "BecomeLeader", "partition": partition, "leaderEpoch": epoch, "leo": start, "hw": 0, "args": {}}
+
+
+def joined(epoch: int, offset: int, member: str, group_epoch: int) -> Row:
+    place = {"shard": "__consumer_offsets-0", "coordinatorEpoch": epoch, "offset": offset, "group": "g"}
+    return place | {"action": "JoinGroup", "args": {"member": member, "groupEpoch": group_epoch}}
+
+
+def test_what_a_later_leader_does_not_have_did_not_happen() -> None:
+    rows = [
+        reign(0, 0),
+        joined(0, 3, "a", 2),
+        joined(0, 6, "b", 3),
+        reign(1, 3),
+        joined(1, 5, "c", 3),
+        joined(0, 9, "d", 4),
+    ]
+    assert [row["args"]["member"] for row in happened(rows)] == ["a", "c"]
+    assert [event["args"] for event in group_traces(rows)["group g"][1:]] == [
+        {"member": "a", "groupEpoch": 2},
+        {"member": "c", "groupEpoch": 3},
+    ]
+
+
+def test_a_group_that_the_specification_does_not_know_ends_its_trace() -> None:
+    beyond = joined(0, 4, "", 0) | {"action": "Beyond", "args": {}}
+    rows = [joined(0, 3, "a", 2), beyond, joined(0, 6, "b", 3), joined(0, 9, "c", 2)]
+    assert [len(events) for events in group_traces(rows).values()] == [2, 2]
+
+
+def test_a_transactional_ids_trace_ends_where_committed_records_are_lost() -> None:
+    state = {"state": "Empty", "producerEpoch": 0, "producerId": 7, "partitions": [], "args": {}}
+    session = {
+        "action": "NewSession",
+        "transactionalId": "x",
+        "shard": "s-0",
+        "coordinatorEpoch": 0,
+        "offset": 1,
+    } | state
+    write = {"action": "Produce", "partition": "t-0", "leaderEpoch": 0, "leo": 4, "hw": 4, "args": {"producer": [7, 0]}}
+    rows = [
+        session,
+        write,
+        reign(1, 4, "t-0"),
+        write | {"leaderEpoch": 1, "leo": 5},
+        reign(2, 3, "t-0"),
+        write | {"leo": 3},
+    ]
+    assert len(transaction_traces(rows[:4])["transactional id x"]) == 3
+    assert len(transaction_traces(rows)["transactional id x"]) == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['{"action": "Begin", "group": "g"}', '{"action": "Jump"}'],
+        ['{"action": "Begin", "group": "g"}', '{"action": "JoinGroup", "args": {"member": "a"}}'],
+        ['{"action": "Begin", "transactionalId": "x"}', '{"action": "TimeOut", "args": {}}'],
+        [
+            '{"action": "Begin", "transactionalId": "x"}',
+            '{"action": "TimeOut", "args": {}, "state": "Done", "producerEpoch": 0, "partitions": []}',
+        ],
+    ],
+)
+def test_what_is_no_trace_is_refused_with_its_line(lines: list[str]) -> None:
+    with pytest.raises(TraceError, match="file:2"):
+        read_trace(lines, "file")
+
+
+# ---- the command
+
+
+@pytest.mark.java
+def test_the_command_checks_groups_beside_partitions(tmp_path: Path) -> None:
+    rows = rows_of("groups", 1)
+    write_rows(rows, tmp_path / "told")
+    done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert group_traces(rows)
+    assert (done.exit_code, summary["accepted"]) == (0, len(cluster_traces(rows))), done.output

@@ -335,12 +335,14 @@ class SimulatedMember(SimulatedConsumer):
         self.notebook.ok(operation, [committed(self.member.group, named(offsets))])
         self.is_settled = True
         if not self._is_retiring:
-            new = {key: offsets[key] for key, place in self.places.items() if not place.is_known()}
-            for key, position in new.items():
-                self.places[key].position, self.places[key].last_epoch = position
-            known = {key for key, place in self.places.items() if place.is_known()}
-            self._processed |= {key: position for key, position in new.items() if key in known}
-            self._committed |= {key: position for key, position in new.items() if key in known}
+            self._resume(offsets)
+
+    def _resume(self, offsets: Mapping[Key, Position]) -> None:
+        """Go on where the group has committed, in everything that we own."""
+        for key, place in self.places.items():
+            place.position, place.last_epoch = offsets[key]
+        self._processed = self._positions()
+        self._committed = self._positions()
 
     def _process(self) -> None:
         """Take time over what was read, and then it is processed; unless something happens to us."""

@@ -7,13 +7,13 @@ coordinator that does not know it, or its epoch, makes it give up everything and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from linearizability.simulation.client import Key
 from linearizability.simulation.consuming import Place
-from linearizability.simulation.grouping import OFFSET_COMMIT, VERSIONS, SimulatedMember
+from linearizability.simulation.grouping import OFFSET_COMMIT, VERSIONS, Position, SimulatedMember
 from linearizability.simulation.line import Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Member
@@ -99,6 +99,15 @@ class ReconcilingMember(SimulatedMember):
         elif not has_moved:
             return
         self._note_assignment(generation=self.generation, member=self._member_id)
+
+    def _resume(self, offsets: Mapping[Key, Position]) -> None:
+        """Go on where the group has committed, in what is new; in what we keep, where we are."""
+        new = {key: place for key, place in self.places.items() if not place.is_known()}
+        for key, place in new.items():
+            place.position, place.last_epoch = offsets[key]
+        resumed = {key: position for key, position in self._positions().items() if key in new}
+        self._processed |= resumed
+        self._committed |= resumed
 
     def _keys(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> set[Key]:
         names: dict[UUID, str] = {id: name for name, id in self.topic_ids.items()}

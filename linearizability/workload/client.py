@@ -60,6 +60,8 @@ class Life:
         self.random = random.Random(f"{task.seed}/{task.number}")
         self.stopping = threading.Event()
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
+        self.hung = False
+        """Whether something of the library's was left behind that may keep the process from its end."""
         self._lock = threading.Lock()
         self._reported_at = 0.0
 
@@ -108,6 +110,8 @@ def main(arguments: list[str]) -> None:
             from linearizability.workload.consumer import run
     run(life)
     life.say(life.counts)
+    if life.hung:
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A consumer that records every poll: alone on all partitions, or as a member of a group that commits what it has read."""
 
 import struct
+import threading
 import time
 from typing import Any
 
@@ -15,6 +16,8 @@ from linearizability.workload.profile import Consuming
 POLL_S = 0.25
 RECORDS_A_POLL = 500
 REQUEST_TIMEOUT_S = 5.0
+CLOSE_WITHIN_S = 20.0
+"""librdkafka's close waits for every commit that it still tries, for ever if need be (confluentinc/librdkafka#3740)."""
 LOST_PLACE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 """Errors after which a partition's position is lost: it would stay silent until it is sought anew."""
 GROUP_METADATA = struct.Struct("=7si")
@@ -67,7 +70,16 @@ class OneLife:
                     commit_at = time.monotonic() + self.does.commit_every_s
                 self.life.report()
         finally:
-            self.consumer.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Leave the group; a close that does not end is left behind, with all that it might still do unrecorded."""
+        closing = threading.Thread(target=self.consumer.close, name="close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_WITHIN_S)
+        if closing.is_alive():
+            self.life.hung = True
+            self.recorder.mark("note", text=f"the consumer's close did not end within {CLOSE_WITHIN_S:.0f} s")
 
     # ---- reading
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Flag
-from linearizability.rules.partition import Array, Partition, repeated
+from linearizability.history.facts import NEVER, Flag
+from linearizability.rules.cut import BY_VALUE
+from linearizability.rules.partition import Array, Partition, is_in, repeated
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 WITHOUT_IDEMPOTENCE = "a producer without idempotence may store a record twice when it retries"
@@ -39,7 +40,10 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         idempotent[np.searchsorted(wanted, appends.value[sent])] = appends.flag(Flag.IDEMPOTENT)[sent]
         return np.where(idempotent, context.contract.permits_loss("all"), WITHOUT_IDEMPOTENCE)
 
-    yield from found(RULE.id, partition, np.arange(len(doubled)), witness, permitted)
+    stored = is_in(values, doubled)
+    lowest = np.full(len(doubled), NEVER)
+    np.minimum.at(lowest, np.searchsorted(doubled, values[stored]), partition.slot_offset[slots[stored]])
+    yield from found(RULE.id, partition, np.arange(len(doubled)), witness, permitted, lowest)
 
 
 RULE = Rule(
@@ -55,4 +59,5 @@ RULE = Rule(
         1 poll t-0:1@0 t-0:1@1
     """,
     kernel=kernel,
+    cut=BY_VALUE,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import NEVER, Kind, Outcome
+from linearizability.rules.cut import APART
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import must_be_delivered
@@ -102,6 +103,7 @@ REGRESSION = Rule(
         2 committed g t-0@3
     """,
     kernel=regression,
+    cut=APART,
     rests_on_time=True,
 )
 
@@ -117,6 +119,7 @@ LOSS = Rule(
         2 committed g t-0@-1
     """,
     kernel=loss,
+    cut=APART,
     rests_on_time=True,
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -36,7 +37,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         always = np.full(len(indices), context.contract.permits_loss("all") != "")
         return np.where(always | (promised[slots[indices]] < 2), reason, "")
 
-    yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted)
+    yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted, partition.slot_offset[slots])
 
 
 def _promised(partition: Partition) -> Array:
@@ -69,4 +70,5 @@ RULE = Rule(
         2 poll t-0:2@0
     """,
     kernel=kernel,
+    cut=BY_SLOT,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
+from linearizability.rules.cut import BY_VALUE
 from linearizability.rules.partition import Array, Mask, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -29,7 +30,7 @@ def _kernel(
         careless = ~observations.flag(Flag.READ_COMMITTED)[indices]
         return np.where(uncommitted_may & transactional & careless, READ_UNCOMMITTED, np.where(transactional, loss, ""))
 
-    yield from found(rule, partition, rows, witness, permitted)
+    yield from found(rule, partition, rows, witness, permitted, observations.offset)
 
 
 def _known(partition: Partition) -> Mask:
@@ -89,6 +90,7 @@ ABORTED = Rule(
         1 poll t-0:1@0
     """,
     kernel=aborted_read,
+    cut=BY_VALUE,
 )
 
 INTERMEDIATE = Rule(
@@ -105,6 +107,7 @@ INTERMEDIATE = Rule(
         0 end txn=a commit=true
     """,
     kernel=intermediate_read,
+    cut=BY_VALUE,
     rests_on_time=True,
 )
 
@@ -119,4 +122,5 @@ OWN = Rule(
         0 txn send t-0:1@0 poll t-0:1@0
     """,
     kernel=own_uncommitted_read,
+    cut=BY_VALUE,
 )

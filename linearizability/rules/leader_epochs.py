@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Kind
+from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -35,7 +36,15 @@ def _regressions(partition: Partition, context: Context, rows: Rows, holder: Arr
 
     # Reads of different times may show the log before and after a permitted loss; one replica's log never may.
     reason = context.contract.permits_loss("all") if who == "the log" else ""
-    yield from found(RULE.id, partition, wrong, witness, reason)
+    yield from found(RULE.id, partition, wrong, witness, reason, offset[1:] if who == "the log" else None)
+
+
+def carried(partition: Partition, context: Context) -> Array:
+    """The last record read that has a leader epoch."""
+    rows = partition.observations
+    known = np.flatnonzero((rows.epoch >= 0) & (rows.offset >= 0) & owned(partition, rows.offset))
+    last = known[np.lexsort((rows.epoch[known], rows.offset[known]))[-1:]]
+    return partition.places_of(Kind.OBSERVATION, last)
 
 
 RULE = Rule(
@@ -49,4 +58,5 @@ RULE = Rule(
         9 replica t-0 node=1 high_watermark=2 1@0/3 2@1/2
     """,
     kernel=kernel,
+    cut=Cut(By.OFFSET, "the last record read that has a leader epoch", carried),
 )

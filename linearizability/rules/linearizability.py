@@ -27,8 +27,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome
+from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, Mask, Partition
 from linearizability.rules.realtime_order import timeline
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -36,32 +37,36 @@ BEFORE_ALL = -NEVER
 
 
 def places(partition: Partition, strict: bool) -> tuple[Array, Array, Array, Array, Array]:
-    """All operations that have a place: place, invocation, completion, operation, and whether the completion promises
+    """All that has a place: place, invocation, completion, row of the partition, and whether the completion promises
     that the place is kept; sorted by place. What lower acks acknowledged may be undone."""
     appends, observations = partition.appends, partition.observations
     rows, invoked, completed = timeline(partition)
     careful = appends.flag(Flag.ACKS_ALL)[rows]
     own = 4 * partition.slot_offset[partition.append_position[rows]]
-    parts = [(own, invoked, completed, appends.operation[rows], careful)]
+    parts = [(own, invoked, completed, partition.places_of(Kind.APPEND, rows), careful)]
     placed = np.flatnonzero((partition.observation_slot >= 0) & (partition.writer >= 0))
     started = np.full(len(placed), BEFORE_ALL)
     seen = (4 * observations.offset[placed] + 1, started, observations.completed[placed])
-    parts.append((*seen, observations.operation[placed], np.ones(len(placed), bool)))
+    parts.append((*seen, partition.places_of(Kind.OBSERVATION, placed), np.ones(len(placed), bool)))
     ends = partition.rows(Kind.END_OFFSETS)
     told = np.flatnonzero((ends.outcome == Outcome.OK) & (ends.offset >= 0))
     started = ends.invoked[told] if strict else np.full(len(told), BEFORE_ALL)
     behind = 4 * ends.offset[told] - (2 if strict else 3)
-    parts.append((behind, started, ends.completed[told], ends.operation[told], np.ones(len(told), bool)))
-    place, invoked, completed, operation, careful = (np.concatenate(column) for column in zip(*parts, strict=True))
+    sources = partition.places_of(Kind.END_OFFSETS, told)
+    parts.append((behind, started, ends.completed[told], sources, np.ones(len(told), bool)))
+    place, invoked, completed, source, careful = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(place, kind="stable")
-    return place[order], invoked[order], completed[order], operation[order], careful[order]
+    return place[order], invoked[order], completed[order], source[order], careful[order]
 
 
-def first_conflict(place: Array, invoked: Array, completed: Array) -> tuple[int, int] | None:
-    """Indices of two operations of which the one at the higher place ended before the other began, or None."""
+def first_conflict(place: Array, invoked: Array, completed: Array, mine: Mask | None = None) -> tuple[int, int] | None:
+    """Indices of two operations of which the one at the higher place ended before the other began, or None.
+
+    `mine` says which may be the one at the lower place.
+    """
     earliest = np.append(np.minimum.accumulate(completed[::-1])[::-1], NEVER)
     above = np.searchsorted(place, place, side="right")
-    wrong = np.flatnonzero(invoked > earliest[above])
+    wrong = np.flatnonzero(invoked > earliest[above] if mine is None else mine & (invoked > earliest[above]))
     if not len(wrong):
         return None
     low = int(wrong[0])
@@ -70,20 +75,32 @@ def first_conflict(place: Array, invoked: Array, completed: Array) -> tuple[int,
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
-    place, invoked, completed, operation, careful = places(partition, context.contract.strict_recency)
-    reason = context.contract.permits_loss(context.contract.acks)
-    conflict = first_conflict(place, invoked, np.where(careful, completed, NEVER))
+    place, invoked, completed, source, careful = places(partition, context.contract.strict_recency)
+    reason, mine = context.contract.permits_loss(context.contract.acks), owned(partition, place // 4)
+    conflict = None if reason else first_conflict(place, invoked, np.where(careful, completed, NEVER), mine)
     if conflict is None:
-        conflict, reason = first_conflict(place, invoked, completed), reason or ACKS_BELOW_ALL
+        conflict, reason = first_conflict(place, invoked, completed, mine), reason or ACKS_BELOW_ALL
     if conflict is None:
         return
     low, high = conflict
+    operation = partition.columns["operation"][source]
 
     def witness(index: int) -> Witness:
         text = "took effect in the log's order only after an operation that had already ended when it began"
         return int(place[low]) // 4, -1, [operation[high], operation[low]], text
 
-    yield from found(RULE.id, partition, np.array([low]), witness, reason)
+    yield from found(RULE.id, partition, np.array([low]), witness, reason, place // 4)
+
+
+def carried(partition: Partition, context: Context) -> Array:
+    """What ended first: of all, and of what promises to keep its place."""
+    place, _, completed, source, careful = places(partition, context.contract.strict_recency)
+    mine = owned(partition, place // 4)
+    completed, source, careful = completed[mine], source[mine], careful[mine]
+    if not len(source):
+        return source
+    guarded = np.where(careful, completed, NEVER)
+    return source[[int(completed.argmin()), int(guarded.argmin())]]
 
 
 RULE = Rule(
@@ -100,5 +117,6 @@ RULE = Rule(
         1 send t-0:2@0
     """,
     kernel=kernel,
+    cut=Cut(By.OFFSET, "what ended first, of all and of what promises to keep its place", carried, single=True),
     rests_on_time=True,
 )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import Flag, Outcome
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.rules.cut import By, Cut
 from linearizability.rules.partition import Array, Mask, Partition
 from linearizability.rules.rule import Context
 
@@ -82,10 +83,22 @@ def complete_drains(partition: Partition) -> Mask:
 
 def log_start(partition: Partition) -> int:
     """The highest log start that anybody reported, 0 where nobody did."""
-    from linearizability.history.facts import Kind
-
     starts = [partition.rows(Kind.END_OFFSETS).extra, partition.rows(Kind.LOG_START).offset, partition.drains.value]
     return max((int(array.max()) for array in starts if len(array)), default=0)
+
+
+def carried(partition: Partition, context: Context) -> Array:
+    """What other parts must know of what is missing: the record read farthest up, and where the log begins."""
+    loss = losses(partition, context)
+    chosen = [partition.places_of(Kind.OBSERVATION, np.array([loss.highest_read])) if loss.highest_read >= 0 else []]
+    for kind, column in ((Kind.END_OFFSETS, "extra"), (Kind.LOG_START, "offset")):
+        starts = getattr(partition.rows(kind), column)
+        if len(starts):
+            chosen.append(partition.places_of(kind, np.array([int(starts.argmax())])))
+    return np.concatenate(chosen).astype(np.intp)
+
+
+CUT = Cut(By.OFFSET, "the record read farthest up, and the highest log start told", carried)
 
 
 def permitted_loss(partition: Partition, context: Context, indices: Array) -> npt.NDArray[np.str_]:

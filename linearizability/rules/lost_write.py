@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.rules.loss import losses, permitted_loss
+from linearizability.rules.loss import CUT, losses, permitted_loss
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -36,6 +36,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         np.flatnonzero(loss.lost),
         witness,
         lambda indices: permitted_loss(partition, context, indices),
+        appends.offset,
     )
 
 
@@ -56,4 +57,5 @@ RULE = Rule(
     """,
     kernel=kernel,
     rests_on_absence=True,
+    cut=CUT,
 )

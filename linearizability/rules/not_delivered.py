@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Outcome
+from linearizability.rules.cut import APART
 from linearizability.rules.loss import complete_drains
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
-    drains, appends = partition.drains, partition.appends
+    drains = partition.drains
     if not len(drains):
         return
     last_complete = drains.completed[complete_drains(partition)].max(initial=-1)
@@ -21,9 +22,8 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 
     def witness(index: int) -> Witness:
         position, end = int(drains.extra[index]), int(drains.offset[index])
-        waiting = appends.operation[(appends.offset >= position) & (appends.offset < end) & ~partition.read]
         text = f"the final read stopped at {position}, the log ends at {end}: the records between were not delivered"
-        return position, -1, [drains.operation[index], *waiting[:2]], text
+        return position, -1, [drains.operation[index]], text
 
     yield from found(RULE.id, partition, np.flatnonzero(short), witness)
 
@@ -44,4 +44,5 @@ RULE = Rule(
     """,
     kernel=kernel,
     weight=Weight.UNPROVEN,
+    cut=APART,
 )

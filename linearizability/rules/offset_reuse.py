@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Flag
+from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -30,7 +31,8 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     careful = np.bincount(slots, weights=appends.flag(Flag.ACKS_ALL)[rows], minlength=1)[reused]
     by_contract = context.contract.permits_loss("all")
     reasons = np.where(careful > 1, by_contract, by_contract or ACKS_BELOW_ALL)
-    yield from found(RULE.id, partition, np.arange(len(reused)), witness, lambda indices: reasons[indices])
+    places = partition.slot_offset[reused]
+    yield from found(RULE.id, partition, np.arange(len(reused)), witness, lambda indices: reasons[indices], places)
 
 
 RULE = Rule(
@@ -46,4 +48,5 @@ RULE = Rule(
         1 send t-0:2@0
     """,
     kernel=kernel,
+    cut=BY_SLOT,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Kind, Outcome
+from linearizability.rules.cut import APART
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -43,4 +44,5 @@ RULE = Rule(
         2 assign t-0 group=g generation=4 member=b
     """,
     kernel=kernel,
+    cut=APART,
 )

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome, join_key
+from linearizability.rules.cut import Owned
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -91,10 +92,11 @@ class _Lazy(Mapping[str, npt.NDArray[Any]]):
 
 
 class Partition:
-    """One partition of one run. Rows are brought into the order (operation, position)."""
+    """One partition of one run, or the part of it that is `owned`. Rows are in the order (process, operation, position)."""
 
-    def __init__(self, run: str, topic: str, partition: int, columns: Columns) -> None:
+    def __init__(self, run: str, topic: str, partition: int, columns: Columns, owned: Owned | None = None) -> None:
         self.run, self.topic, self.partition = run, topic, partition
+        self.owned = owned
         self._columns = in_order(columns)
         self._computed: dict[str, Any] = {}
 
@@ -110,6 +112,14 @@ class Partition:
     def rows(self, kind: Kind) -> Rows:
         index = self._by_kind.get(int(kind))
         return Rows(self._columns, slice(0, 0) if index is None else index)
+
+    def places_of(self, kind: Kind, rows: Array) -> npt.NDArray[np.intp]:
+        """Rows of one kind as rows of the partition."""
+        return self._by_kind[int(kind)][rows] if len(rows) else np.empty(0, np.intp)
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
 
     @cached_property
     def appends(self) -> Rows:
@@ -220,13 +230,20 @@ class Partition:
 
         Where anybody reads committed records only, nobody else proves that a transaction was committed.
         """
+        if self.owned is not None:
+            return self.owned.proven
         observations, writer = self.observations, self.writer
         proving = (observations.outcome == Outcome.OK) & (writer >= 0)
-        committed = observations.flag(Flag.READ_COMMITTED)
-        if committed.any() or self.drains.flag(Flag.READ_COMMITTED).any():
+        if self.reads_committed:
+            committed = observations.flag(Flag.READ_COMMITTED)
             proving[proving] = committed[proving] | ~self.appends.flag(Flag.TRANSACTIONAL)[writer[proving]]
         unknown = self._marked(writer[proving]) & (self.appends.outcome == Outcome.INFO)
         return np.unique(np.concatenate([self.appends.operation[unknown], self._proven_elsewhere]))
+
+    @cached_property
+    def reads_committed(self) -> bool:
+        """Whether anybody reads committed records only."""
+        return bool(self.observations.flag(Flag.READ_COMMITTED).any() or self.drains.flag(Flag.READ_COMMITTED).any())
 
     _proven_elsewhere: Array = np.empty(0, np.int64)
 
@@ -315,14 +332,20 @@ class Partition:
 
 
 def in_order(columns: Columns) -> Columns:
-    """The columns sorted by operation and position, untouched where they are so already."""
-    operation, position = columns["operation"], columns["position"]
+    """The columns sorted by process, operation and position, untouched where they are so already.
+
+    Operations of one file are numbered through, also where it serves several processes: by their numbers alone the
+    processes would be mixed.
+    """
+    process, operation, position = columns["process"], columns["operation"], columns["position"]
     if len(operation) < 2:
         return columns
     later = operation[1:] > operation[:-1]
-    if (later | ((operation[1:] == operation[:-1]) & (position[1:] >= position[:-1]))).all():
+    in_place = later | ((operation[1:] == operation[:-1]) & (position[1:] >= position[:-1]))
+    in_place &= process[1:] == process[:-1]
+    if (in_place | (process[1:] > process[:-1])).all():
         return columns
-    order = np.lexsort((position, operation))
+    order = np.lexsort((position, operation, process))
     return {name: column[order] for name, column in columns.items()}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from linearizability.rules.cut import BY_VALUE
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -19,7 +20,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 
     phantoms = np.flatnonzero(partition.writer < 0)
     _, first = np.unique(observations.value[phantoms], return_index=True)
-    yield from found(RULE.id, partition, np.sort(phantoms[first]), witness)
+    yield from found(RULE.id, partition, np.sort(phantoms[first]), witness, place=observations.offset)
 
 
 RULE = Rule(
@@ -35,4 +36,5 @@ RULE = Rule(
     """,
     kernel=kernel,
     rests_on_absence=True,
+    cut=BY_VALUE,
 )

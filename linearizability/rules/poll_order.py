@@ -7,7 +7,14 @@ from functools import partial
 
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
-from linearizability.rules.sessions import backwards, permitted_step, steps_across, steps_within
+from linearizability.rules.sessions import (
+    LAST_POLL,
+    WITHIN_OPERATION,
+    backwards,
+    permitted_step,
+    steps_across,
+    steps_within,
+)
 
 
 def kernel(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
@@ -24,7 +31,7 @@ def kernel(rule: str, across: bool, partition: Partition, context: Context) -> I
     def permitted(indices: Array) -> Array:
         return permitted_step(partition, context, steps, indices, skip=False, across=across)
 
-    yield from found(rule, partition, wrong, witness, permitted)
+    yield from found(rule, partition, wrong, witness, permitted, observations.operation[steps.after])
 
 
 ACROSS = Rule(
@@ -42,6 +49,7 @@ ACROSS = Rule(
         1 poll t-0:1@0
     """,
     kernel=partial(kernel, "nonmonotonic-poll", True),
+    cut=LAST_POLL,
 )
 
 WITHIN = Rule(
@@ -57,4 +65,5 @@ WITHIN = Rule(
         1 poll t-0:2@1 t-0:1@0
     """,
     kernel=partial(kernel, "int-nonmonotonic-poll", False),
+    cut=WITHIN_OPERATION,
 )

@@ -9,7 +9,15 @@ import numpy as np
 
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
-from linearizability.rules.sessions import permitted_step, skipped_slots, skipping, steps_across, steps_within
+from linearizability.rules.sessions import (
+    GAPS_ACROSS,
+    GAPS_WITHIN,
+    permitted_step,
+    skipped_slots,
+    skipping,
+    steps_across,
+    steps_within,
+)
 
 
 def kernel(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
@@ -39,7 +47,7 @@ def kernel(rule: str, across: bool, partition: Partition, context: Context) -> I
     def permitted(indices: Array) -> Array:
         return permitted_step(partition, context, steps, indices, skip=True, across=across)
 
-    yield from found(rule, partition, np.asarray(wrong), witness, permitted)
+    yield from found(rule, partition, np.asarray(wrong), witness, permitted, observations.operation[steps.after])
 
 
 ACROSS = Rule(
@@ -59,6 +67,7 @@ ACROSS = Rule(
         2 poll t-0:1@0 t-0:2@1
     """,
     kernel=partial(kernel, "poll-skip", True),
+    cut=GAPS_ACROSS,
 )
 
 WITHIN = Rule(
@@ -76,4 +85,5 @@ WITHIN = Rule(
         2 poll t-0:1@0 t-0:2@1
     """,
     kernel=partial(kernel, "int-poll-skip", False),
+    cut=GAPS_WITHIN,
 )

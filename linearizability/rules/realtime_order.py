@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag, Outcome
+from linearizability.history.facts import NEVER, Flag, Kind, Outcome
+from linearizability.rules.cut import BY_VALUE, By, Cut, owned
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -60,7 +61,19 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     def permitted(indices: Array) -> Array:
         return np.where(still_wrong[indices], reason, reason or ACKS_BELOW_ALL)
 
-    yield from found(APPENDS.id, partition, wrong, witness, permitted)
+    places = partition.slot_offset[partition.append_position[rows]]
+    yield from found(APPENDS.id, partition, wrong, witness, permitted, places)
+
+
+def carried(partition: Partition, context: Context) -> Array:
+    """The appends that ended first: of all, and of those with acks=all."""
+    rows, _, completed = timeline(partition)
+    mine = owned(partition, partition.slot_offset[partition.append_position[rows]])
+    rows, completed = rows[mine], completed[mine]
+    if not len(rows):
+        return rows
+    guarded = np.where(partition.appends.flag(Flag.ACKS_ALL)[rows], completed, NEVER)
+    return partition.places_of(Kind.APPEND, rows[[int(completed.argmin()), int(guarded.argmin())]])
 
 
 def future_read(partition: Partition, context: Context) -> Iterator[Found]:
@@ -74,7 +87,7 @@ def future_read(partition: Partition, context: Context) -> Iterator[Found]:
         operations = [observations.operation[index], appends.operation[writer[index]]]
         return observations.offset[index], observations.value[index], operations, "returned before it was sent"
 
-    yield from found(FUTURE.id, partition, wrong, witness)
+    yield from found(FUTURE.id, partition, wrong, witness, place=observations.offset)
 
 
 APPENDS = Rule(
@@ -90,6 +103,7 @@ APPENDS = Rule(
         1 send t-0:2@0
     """,
     kernel=kernel,
+    cut=Cut(By.OFFSET, "the appends that ended first, of all and of those with acks=all", carried),
     rests_on_time=True,
 )
 
@@ -105,5 +119,6 @@ FUTURE = Rule(
         0 send t-0:1@0
     """,
     kernel=future_read,
+    cut=BY_VALUE,
     rests_on_time=True,
 )

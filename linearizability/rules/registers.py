@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import UNKNOWN, Kind, Outcome, identity
+from linearizability.rules.cut import APART
 from linearizability.rules.partition import Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable
@@ -120,6 +121,7 @@ RULE = Rule(
         1 read key=x value=1
     """,
     kernel=kernel,
+    cut=APART,
     rests_on_time=True,
 )
 
@@ -132,5 +134,6 @@ UNDECIDED = Rule(
     cost="bounded by the number of steps",
     example="",
     kernel=undecided,
+    cut=APART,
     weight=Weight.UNPROVEN,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from linearizability.rules.cut import BY_VALUE
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
@@ -17,7 +18,9 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         operations = appends.operation[appends.value == values[index]]
         return -1, values[index], operations[:3], f"sent {len(operations)} times: its records cannot be told apart"
 
-    yield from found(RULE.id, partition, np.arange(len(values)), witness)
+    sent = np.flatnonzero(partition.is_repeated(appends.value))
+    _, first = np.unique(appends.value[sent], return_index=True)
+    yield from found(RULE.id, partition, np.arange(len(values)), witness, place=appends.offset[sent[first]])
 
 
 RULE = Rule(
@@ -35,4 +38,5 @@ RULE = Rule(
     """,
     kernel=kernel,
     weight=Weight.UNPROVEN,
+    cut=BY_VALUE,
 )

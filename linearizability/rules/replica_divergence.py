@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Kind
+from linearizability.rules.cut import APART
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -78,4 +79,5 @@ RULE = Rule(
         9 replica t-0 node=2 high_watermark=2 1@0/0 3@1/1
     """,
     kernel=kernel,
+    cut=APART,
 )

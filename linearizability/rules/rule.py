@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
+from linearizability.rules.cut import NO_PLACE, Cut
 
 if TYPE_CHECKING:
     from linearizability.rules.partition import Partition
@@ -97,6 +98,8 @@ class Rule:
     """Clocks that were not monotonic could explain it away."""
     optional: bool = False
     """Only judged where the contract or the caller asks for it."""
+    cut: Cut | None = None
+    """How the rule judges a partition that is cut into parts; None: it needs the whole partition in one place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +119,7 @@ class RunRule:
     rests_on_absence: bool = False
     rests_on_time: bool = False
     optional: bool = False
+    cut: None = None
 
 
 FOUND_SCHEMA = pa.schema(
@@ -145,12 +149,17 @@ def found(
     indices: npt.NDArray[np.intp],
     witness: Callable[[int], Witness],
     permitted: str | Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = "",
+    place: npt.NDArray[Any] | None = None,
 ) -> Iterator[Found]:
-    """Findings for the anomalies at `indices`.
+    """Findings for the anomalies at `indices`, of which a part of a partition keeps those whose place it owns.
 
     `witness(index)` gives offset, value, operations and text of one; it is called for the first MAX_WITNESSES of each
-    reason only. `permitted` is one reason for all, or a function from indices to reasons.
+    reason only. `permitted` is one reason for all, or a function from indices to reasons. `place[index]` is the offset or
+    the operation (as the rule's cut says) that owns the anomaly; without it the anomaly has no place in the log.
     """
+    if partition.owned is not None:
+        places = np.full(len(indices), NO_PLACE) if place is None else place[indices]
+        indices = indices[partition.owned(places)]
     if not len(indices):
         return
     reasons = permitted(indices) if callable(permitted) else np.full(len(indices), permitted)

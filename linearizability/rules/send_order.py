@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Flag, Outcome
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 UNORDERED = "a producer without idempotence and with several requests in flight may reorder its records"
@@ -46,6 +47,7 @@ def within(partition: Partition, context: Context) -> Iterator[Found]:
         wrong,
         witness,
         lambda indices: _reason(partition, context, after[indices], before[indices]),
+        appends.operation[after],
     )
 
 
@@ -60,7 +62,17 @@ def skip(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"records of others lie between the operation's own at offsets {offsets[0]} and {offsets[1]}"
         return offsets[1], appends.value[after[index]], [appends.operation[after[index]]], text
 
-    yield from found(SKIP.id, partition, wrong, witness, "writes of several producers interleave in a partition")
+    reason = "writes of several producers interleave in a partition"
+    yield from found(SKIP.id, partition, wrong, witness, reason, partition.slot_offset[high])
+
+
+def highest_record(partition: Partition, context: Context) -> Array:
+    """The part's last record in the log."""
+    slots = np.flatnonzero(partition.in_log)
+    slots = slots[owned(partition, partition.slot_offset[slots])][-1:]
+    sent = partition.log_appends[np.isin(partition.append_slot[partition.log_appends], slots)]
+    seen = np.flatnonzero(np.isin(partition.observation_slot, slots) & (partition.observation_slot >= 0))
+    return np.concatenate([partition.places_of(Kind.APPEND, sent), partition.places_of(Kind.OBSERVATION, seen)])
 
 
 def across(partition: Partition, context: Context) -> Iterator[Found]:
@@ -89,7 +101,17 @@ def across(partition: Partition, context: Context) -> Iterator[Found]:
         )
         return _reason(partition, context, rows[indices], earlier)
 
-    yield from found(ACROSS.id, partition, wrong, witness, reason)
+    yield from found(ACROSS.id, partition, wrong, witness, reason, operation)
+
+
+def farthest_sends(partition: Partition, context: Context) -> Array:
+    """Of each process the first of its records that lies farthest up in the log."""
+    appends, position = partition.appends, partition.append_position
+    rows = np.flatnonzero((position >= 0) & (appends.outcome != Outcome.FAIL))
+    rows = rows[owned(partition, appends.operation[rows])]
+    rows = rows[np.lexsort((rows, -position[rows], appends.process[rows]))]
+    first = np.concatenate([[True] * (len(rows) > 0), appends.process[rows][1:] != appends.process[rows][:-1]])
+    return partition.places_of(Kind.APPEND, rows[first])
 
 
 ACROSS = Rule(
@@ -105,6 +127,7 @@ ACROSS = Rule(
         0 send t-0:2@0
     """,
     kernel=across,
+    cut=Cut(By.OPERATION, "of each process the first of its records that lies farthest up in the log", farthest_sends),
 )
 
 WITHIN = Rule(
@@ -118,6 +141,7 @@ WITHIN = Rule(
         0 send t-0:1@1 t-0:2@0
     """,
     kernel=within,
+    cut=Cut(By.OPERATION, "nothing: operations are never cut"),
 )
 
 SKIP = Rule(
@@ -132,5 +156,6 @@ SKIP = Rule(
         1 send t-0:3@1
     """,
     kernel=skip,
+    cut=Cut(By.OFFSET, "the last record before the cut", highest_record),
     weight=Weight.NOTE,
 )

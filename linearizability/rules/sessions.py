@@ -8,12 +8,15 @@ assignment without the partition, a seek or a recorded rebalance ends it. An ope
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import Flag, Outcome
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, Partition
 from linearizability.rules.rule import Context
@@ -134,6 +137,35 @@ def _skips_promised(partition: Partition, steps: Steps, indices: Array) -> Mask:
     np.cumsum(promised & must_be_delivered(partition), out=counts[1:])
     before, after = partition.observation_slot[steps.before[indices]], partition.observation_slot[steps.after[indices]]
     return counts[after] > counts[before + 1]
+
+
+# -- across a cut --------------------------------------------------------------------------------------------------------
+
+
+def last_polls(partition: Partition, context: Context) -> Indices:
+    """Of each process the last record of its last successful operation."""
+    rows, observations = _placed(partition), partition.observations
+    rows = rows[(observations.outcome[rows] == Outcome.OK) & owned(partition, observations.operation[rows])]
+    process = observations.process[rows]
+    last = np.concatenate([process[1:] != process[:-1], [True] * (len(rows) > 0)])
+    return partition.places_of(Kind.OBSERVATION, rows[last])
+
+
+def _gaps(steps_of: Callable[[Partition], Steps], partition: Partition) -> Array:
+    """The offsets that steps of the part's own operations lead over, as (first, last)."""
+    observations, steps = partition.observations, steps_of(partition)
+    low, high = observations.offset[steps.before], observations.offset[steps.after]
+    wide = (high > low + 1) & owned(partition, observations.operation[steps.after])
+    return np.unique(np.stack([low[wide] + 1, high[wide] - 1], axis=1), axis=0)
+
+
+_LAST = "the last record of each process's last successful poll"
+WITHIN_OPERATION = Cut(By.OPERATION, "nothing: operations are never cut")
+LAST_POLL = Cut(By.OPERATION, _LAST, last_polls)
+GAPS_WITHIN = Cut(By.OPERATION, "the records that its steps lead over", gaps=partial(_gaps, steps_within))
+GAPS_ACROSS = Cut(
+    By.OPERATION, f"{_LAST}, and the records that its steps lead over", last_polls, partial(_gaps, steps_across)
+)
 
 
 def _placed(partition: Partition) -> Indices:

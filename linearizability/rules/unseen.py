@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.rules.loss import losses, permitted_loss
+from linearizability.rules.loss import CUT, losses, permitted_loss
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
@@ -19,7 +19,14 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         return int(appends.offset[index]), int(appends.value[index]), [appends.operation[index]], text
 
     unseen = np.flatnonzero(losses(partition, context).unseen)
-    yield from found(RULE.id, partition, unseen, witness, lambda indices: permitted_loss(partition, context, indices))
+    yield from found(
+        RULE.id,
+        partition,
+        unseen,
+        witness,
+        lambda indices: permitted_loss(partition, context, indices),
+        appends.offset,
+    )
 
 
 RULE = Rule(
@@ -37,4 +44,5 @@ RULE = Rule(
     kernel=kernel,
     weight=Weight.UNPROVEN,
     rests_on_absence=True,
+    cut=CUT,
 )

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from linearizability.history.facts import Kind
+from linearizability.rules.cut import APART
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -64,6 +65,7 @@ def _rule(name: str, kind: Kind, title: str) -> Rule:
             9 state t-0 node=1 {name}=3 epoch=2
         """,
         kernel=partial(regression, f"{title.replace(' ', '-')}-regression", kind),
+        cut=APART,
         rests_on_time=True,
     )
 
@@ -83,4 +85,5 @@ ABOVE = Rule(
         9 state t-0 node=1 high_watermark=3 last_stable_offset=4 epoch=2
     """,
     kernel=above,
+    cut=APART,
 )

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Outcome
-from linearizability.rules.partition import Partition
+from linearizability.history.facts import Kind, Outcome
+from linearizability.rules.cut import By, Cut, owned
+from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
@@ -23,6 +24,8 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     highest = np.maximum.accumulate(appends.epoch[rows] + lift)
     wrong = np.flatnonzero(appends.epoch[rows] + lift < highest)
 
+    places = partition.slot_offset[position[rows]]
+
     def witness(index: int) -> Witness:
         newer = rows[np.flatnonzero(appends.epoch[rows] + lift == highest[index])[0]]
         row = rows[index]
@@ -33,7 +36,18 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         )
         return offset, appends.value[row], [appends.operation[newer], appends.operation[row]], text
 
-    yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"))
+    yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"), places)
+
+
+def carried(partition: Partition, context: Context) -> Array:
+    """Of each producer the first record of its newest session."""
+    appends, position = partition.appends, partition.append_position
+    known = (appends.group >= 0) & (appends.epoch >= 0) & (position >= 0) & (appends.outcome != Outcome.FAIL)
+    rows = np.flatnonzero(known)
+    rows = rows[owned(partition, partition.slot_offset[position[rows]])]
+    rows = rows[np.lexsort((position[rows], -appends.epoch[rows], appends.group[rows]))]
+    first = np.concatenate([[True] * (len(rows) > 0), appends.group[rows][1:] != appends.group[rows][:-1]])
+    return partition.places_of(Kind.APPEND, rows[first])
 
 
 RULE = Rule(
@@ -49,4 +63,5 @@ RULE = Rule(
         2 poll t-0:1@0 t-0:2@1
     """,
     kernel=kernel,
+    cut=Cut(By.OFFSET, "of each producer the first record of its newest session", carried),
 )

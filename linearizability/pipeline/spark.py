@@ -1,11 +1,11 @@
 """The same kernels in one PySpark job: facts are shuffled once, by run, topic and partition, and judged where they land.
 
-What is shuffled are not rows but *blocks*: the facts of one partition in one row group of a file, as compressed Arrow. The
-JVM only moves bytes; nothing is turned into rows and back, which would cost more than all the rules together.
+What is shuffled are not rows but blocks (`linearizability.pipeline.blocks`). A partition of more than HOT_FACTS facts is cut
+into parts for the rules that can be cut (`linearizability.pipeline.parts`); the others still judge it in one place.
 
-Memory: each worker holds one partition's facts at a time (about 110 bytes each, and as much again while its kernels run)
-and one row group while it reads; the driver holds only findings, of which each rule keeps at most MAX_WITNESSES a partition
-with their witness, and what partitions emit for the rules over a run.
+Memory: each worker holds one partition's facts at a time (about 110 bytes each, and as much again while its kernels run), of
+a hot one a part's, and one row group while it reads; the driver holds only findings, of which each rule keeps at most
+MAX_WITNESSES a partition with their witness, what partitions emit for the rules over a run, and what parts carry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -22,13 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from linearizability.history.facts import COLUMNS, Flag, Kind, Outcome, empty_facts
+from linearizability.history.facts import Flag, Kind, Outcome, empty_facts
 from linearizability.history.reader import FileSummary, History, HistoryError, distinct_files
 from linearizability.history.store import (
     StoredRun,
-    facts_folder,
     read_runs,
     run_folder,
     summed_up,
@@ -36,16 +34,25 @@ from linearizability.history.store import (
     write_histories,
     write_runs,
 )
+from linearizability.pipeline.blocks import (
+    BLOCK_DDL,
+    Key,
+    block,
+    by_partition,
+    columns_of,
+    fact_files,
+    row_groups,
+    unpacked,
+)
 from linearizability.pipeline.engine import conclude, unreadable
 from linearizability.pipeline.local import (
-    coded,
     context_of,
     emissions,
-    groups_of,
     judge_emitted,
     judge_partition,
     split,
 )
+from linearizability.pipeline.spark_parts import judge_hot
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
 from linearizability.rules.partition import Partition
@@ -165,67 +172,31 @@ def read_facts(spark: SparkSession, store: Path) -> DataFrame:
     return spark.read.parquet(*files) if files else spark.createDataFrame(decoded(empty_facts()))
 
 
-def fact_files(store: Path) -> list[Path]:
-    """A store's files, by paths that mean the same in a worker with another working directory."""
-    return sorted(facts_folder(store.resolve()).glob("run-*/*.parquet"))
-
-
 def decoded(facts: pa.Table) -> pa.Table:
     """Facts with plain strings, as Spark knows them."""
     plain = [pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in facts.schema]
     return facts.cast(pa.schema(plain))
 
 
-# -- blocks --------------------------------------------------------------------------------------------------------------
+# -- one job ---------------------------------------------------------------------------------------------------------------
 
-BLOCK_DDL = "run string, topic string, partition int, block binary"
 MAX_READ_TASKS = 256
 """Tasks that read; with more row groups each task reads several, one after the other."""
 
 
-def blocks(spark: SparkSession, store: Path) -> DataFrame:
+def blocks(spark: SparkSession, store: Path, left_out: Collection[Key] = ()) -> DataFrame:
     """The store's facts in blocks. Workers read the files themselves, so all must see the folder."""
-    groups = [
-        (str(file), group)
-        for file in fact_files(store)
-        for group in range(pq.ParquetFile(file).metadata.num_row_groups)
-    ]
+    groups = [group for group in row_groups(store) if group.key not in left_out]
     tasks = min(max(1, len(groups)), MAX_READ_TASKS)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for path, group in groups[task::tasks]:
-                    facts = pq.ParquetFile(path, read_dictionary=["run", "topic"]).read_row_group(group)
-                    yield from map(block, by_partition(facts))
+                for group in groups[task::tasks]:
+                    facts = by_partition(group.read())
+                    yield from (block(item) for item in facts if Key(*item[:3]) not in left_out)
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(read, BLOCK_DDL)
-
-
-def by_partition(facts: pa.Table) -> Iterator[tuple[str, str, int, pa.Table]]:
-    """A table's facts by run, topic and partition."""
-    (runs, run), (topics, topic) = (coded(facts.column(name)) for name in ("run", "topic"))
-    numbers = facts.column("partition").to_numpy().astype(np.int64) + 1
-    width = int(numbers.max(initial=0)) + 1
-    columns = facts.select(list(COLUMNS))
-    for code, index in groups_of((run * len(topics) + topic) * width + numbers):
-        which, number = divmod(code, width)
-        names = runs[which // len(topics)], topics[which % len(topics)]
-        yield *names, number - 1, columns if index is None else columns.take(index)
-
-
-def block(item: tuple[str, str, int, pa.Table]) -> pa.RecordBatch:
-    run, topic, partition, facts = item
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, facts.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(facts.combine_chunks())
-    columns = [[run], [topic], pa.array([partition], pa.int32()), pa.array([sink.getvalue().to_pybytes()], pa.binary())]
-    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], ["run", "topic", "partition", "block"])
-
-
-def unpacked(table: pa.Table) -> pa.Table:
-    """The facts in all blocks of a partition."""
-    return pa.concat_tables(pa.ipc.open_stream(block.as_buffer()).read_all() for block in table.column("block"))
 
 
 def judge_store(spark: SparkSession, store: Path, contexts: Contexts, rules: Iterable[str]) -> dict[str, list[Found]]:
@@ -236,22 +207,27 @@ def judge_store(spark: SparkSession, store: Path, contexts: Contexts, rules: Ite
     alone, joined = split(RULES[name] for name in rules)
     proven = proven_operations(read_facts(spark, store))
     contexts = {run: replace(context, proven=proven.get(run, context.proven)) for run, context in contexts.items()}
+    in_parts = judge_hot(spark, store, contexts, alone)
+    uncut = tuple(rule for rule in alone if rule.cut is None)
+    nothing_left = () if uncut or joined else tuple(in_parts)
 
     def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         run, topic, number = (part.as_py() for part in key)
-        facts = unpacked(table)
-        columns = {name: facts.column(name).to_numpy() for name in COLUMNS}
-        partition = Partition(run, topic, number, columns)
-        findings = found_table(run, list(judge_partition(partition, contexts[run], alone)))
+        partition = Partition(run, topic, number, columns_of(unpacked(table)))
+        chosen = uncut if Key(run, topic, number) in hot else alone
+        findings = found_table(run, list(judge_partition(partition, contexts[run], chosen)))
         emitted = [emitted_table(run, *item) for item in emissions(partition, contexts[run], joined)]
         return pa.concat_tables([findings, *emitted])
 
-    keys = blocks(spark, store).groupBy("run", "topic", "partition")
+    hot = frozenset(in_parts)
+    keys = blocks(spark, store, nothing_left).groupBy("run", "topic", "partition")
     table = keys.applyInArrow(judge, FOUND_DDL).toArrow().cast(FOUND_SCHEMA)
     is_finding = np.isin(table.column("rule").to_numpy(zero_copy_only=False).astype(str), list(RULES))
     findings = collect(table.filter(pa.array(is_finding)))
     for run, emitted in collect_emitted(table.filter(pa.array(~is_finding))).items():
         findings.setdefault(run, []).extend(judge_emitted(emitted, contexts[run], joined))
+    for key, found in in_parts.items():
+        findings.setdefault(key.run, []).extend(found)
     return findings
 
 

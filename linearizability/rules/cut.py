@@ -89,3 +89,15 @@ APART = Cut(By.OFFSET, "nothing: what it looks at has no place in the log and st
 def owned(partition: Partition, places: Array) -> npt.NDArray[np.bool_]:
     """Which of these places the partition or part owns."""
     return np.ones(len(places), bool) if partition.owned is None else partition.owned(places)
+
+
+def first_of_each(keys: Array) -> npt.NDArray[np.bool_]:
+    """Where in sorted keys each of them appears first."""
+    first = np.ones(len(keys), bool)
+    first[1:] = keys[1:] != keys[:-1]
+    return first
+
+
+def last_of_each(keys: Array) -> npt.NDArray[np.bool_]:
+    """Where in sorted keys each of them appears last."""
+    return first_of_each(keys[::-1])[::-1]

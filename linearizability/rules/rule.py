@@ -172,7 +172,12 @@ def found(
             anomalies.append(
                 Anomaly(rule, partition.topic, partition.partition, int(offset), int(value), named, text, str(reason))
             )
-        yield Found(rule, str(reason), len(chosen), tuple(anomalies))
+        yield Found(rule, str(reason), len(chosen), tuple(in_order(anomalies)))
+
+
+def in_order(anomalies: Iterable[Anomaly]) -> list[Anomaly]:
+    """Anomalies of one rule and reason by their places in the log."""
+    return sorted(anomalies, key=lambda anomaly: (anomaly.offset, anomaly.value, anomaly.operations, anomaly.text))
 
 
 def found_table(run: str, findings: Sequence[Found]) -> pa.Table:

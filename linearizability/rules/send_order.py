@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Flag, Kind, Outcome
-from linearizability.rules.cut import By, Cut, owned
+from linearizability.rules.cut import By, Cut, first_of_each, owned
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
@@ -110,8 +110,7 @@ def farthest_sends(partition: Partition, context: Context) -> Array:
     rows = np.flatnonzero((position >= 0) & (appends.outcome != Outcome.FAIL))
     rows = rows[owned(partition, appends.operation[rows])]
     rows = rows[np.lexsort((rows, -position[rows], appends.process[rows]))]
-    first = np.concatenate([[True] * (len(rows) > 0), appends.process[rows][1:] != appends.process[rows][:-1]])
-    return partition.places_of(Kind.APPEND, rows[first])
+    return partition.places_of(Kind.APPEND, rows[first_of_each(appends.process[rows])])
 
 
 ACROSS = Rule(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linearizability.history.facts import Flag, Kind, Outcome
-from linearizability.rules.cut import By, Cut, owned
+from linearizability.rules.cut import By, Cut, last_of_each, owned
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, Partition
 from linearizability.rules.rule import Context
@@ -146,9 +146,7 @@ def last_polls(partition: Partition, context: Context) -> Indices:
     """Of each process the last record of its last successful operation."""
     rows, observations = _placed(partition), partition.observations
     rows = rows[(observations.outcome[rows] == Outcome.OK) & owned(partition, observations.operation[rows])]
-    process = observations.process[rows]
-    last = np.concatenate([process[1:] != process[:-1], [True] * (len(rows) > 0)])
-    return partition.places_of(Kind.OBSERVATION, rows[last])
+    return partition.places_of(Kind.OBSERVATION, rows[last_of_each(observations.process[rows])])
 
 
 def _gaps(steps_of: Callable[[Partition], Steps], partition: Partition) -> Array:

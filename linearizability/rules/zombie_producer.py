@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Kind, Outcome
-from linearizability.rules.cut import By, Cut, owned
+from linearizability.rules.cut import By, Cut, first_of_each, owned
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -46,8 +46,7 @@ def carried(partition: Partition, context: Context) -> Array:
     rows = np.flatnonzero(known)
     rows = rows[owned(partition, partition.slot_offset[position[rows]])]
     rows = rows[np.lexsort((position[rows], -appends.epoch[rows], appends.group[rows]))]
-    first = np.concatenate([[True] * (len(rows) > 0), appends.group[rows][1:] != appends.group[rows][:-1]])
-    return partition.places_of(Kind.APPEND, rows[first])
+    return partition.places_of(Kind.APPEND, rows[first_of_each(appends.group[rows])])
 
 
 RULE = Rule(

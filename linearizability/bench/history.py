@@ -104,21 +104,22 @@ def expected(partitions: int) -> dict[str, int]:
 # -- measuring -----------------------------------------------------------------------------------------------------------
 
 
-def write_store(store: Path, facts: int) -> int:
-    """A store of about so many facts; returns the number of its partitions."""
+def write_store(store: Path, facts: int, partitions: int = 0) -> int:
+    """A store of about so many facts; returns the number of its partitions, by default as many as keep each small."""
     import pyarrow.parquet as pq
 
     from linearizability.history.derivation import Tally
     from linearizability.history.store import StoredRun, run_folder, write_runs
 
-    partitions = max(2, round(facts / 2 / RECORDS_A_PARTITION))
+    partitions = partitions or max(2, round(facts / 2 / RECORDS_A_PARTITION))
     records = max(5_000, facts // 2 // partitions)
     folder = run_folder(store, 0)
     folder.mkdir(parents=True)
     written = 0
     for number in range(partitions):
         table = partition_facts(number, records)
-        pq.write_table(table, folder / f"part-{number:04d}.parquet", compression="zstd")
+        file = folder / f"part-{number:04d}.parquet"
+        pq.write_table(table, file, compression="zstd", row_group_size=2 * RECORDS_A_PARTITION)
         written += table.num_rows
     tally = Tally(invocations=1, acknowledged=written // 2, observed=written // 2)
     write_runs(store, [StoredRun(RUN, tally=tally, facts=written)])
@@ -289,19 +290,20 @@ def standalone(workers: int = 2, memory: str = "3g") -> Iterator[str]:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Seconds against facts, both logarithmic: straight lines of slope one are linear time."""
+    """Seconds, and CPU seconds, against facts, all logarithmic: straight lines of slope one are linear time."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 5))
-    for engine, rules in dict.fromkeys((row["engine"], row["rules"]) for row in rows):
-        points = [(r["facts"], r["seconds"]) for r in rows if (r["engine"], r["rules"]) == (engine, rules)]
-        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=f"{engine}, {rules} rules")
-    axes.set(xscale="log", yscale="log", xlabel="facts (records sent or polled)", ylabel="seconds")
-    axes.grid(True, which="major", alpha=0.3)
-    axes.legend()
+    figure, both = pyplot.subplots(1, 2, figsize=(12, 5), sharey=True)
+    for axes, measure, title in zip(both, ("seconds", "cpu_seconds"), ("seconds", "CPU seconds"), strict=True):
+        for engine, rules in dict.fromkeys((row["engine"], row["rules"]) for row in rows):
+            points = [(r["facts"], r[measure]) for r in rows if (r["engine"], r["rules"]) == (engine, rules)]
+            axes.plot(*zip(*sorted(points), strict=True), marker="o", label=f"{engine}, {rules} rules")
+        axes.set(xscale="log", yscale="log", xlabel="facts (records sent or polled)", title=title)
+        axes.grid(True, which="major", alpha=0.3)
+    both[0].legend()
     figure.savefig(path, bbox_inches="tight")
     pyplot.close(figure)
 
@@ -314,6 +316,9 @@ def history(
         list[str] | None, typer.Option(help="five, partition or all; may repeat. All three by default.")
     ] = None,
     spark: Annotated[bool, typer.Option(help="Measure PySpark too.")] = True,
+    partitions: Annotated[
+        int, typer.Option(help="Partitions of each history; 0: one for each million facts. One makes it a hot one.")
+    ] = 0,
     local_up_to: Annotated[int, typer.Option(help="The local engine is measured up to so many facts.")] = 10_000_000,
     master: Annotated[
         str, typer.Option(help="The Spark master; `standalone` starts one with two workers.")
@@ -338,25 +343,25 @@ def history(
     place: Any = standalone() if master == "standalone" else nullcontext(master)
     with place as address, tempfile.TemporaryDirectory(prefix="tidegauge-bench-", dir=folder) as temporary:
         warm = Path(temporary) / "warm"
-        partitions = write_store(warm, 20_000)
+        few = write_store(warm, 20_000)
         if spark:
-            list(measure_spark(warm, partitions, ["all"], address))
-        list(measure_local(warm, partitions, ["all"]))
+            list(measure_spark(warm, few, ["all"], address))
+        list(measure_local(warm, few, ["all"]))
         for number in sorted(facts or [1_000_000]):
             store = Path(temporary) / str(number)
-            partitions = write_store(store, number)
+            written = write_store(store, number, partitions)
             if number <= local_up_to:
-                for item in measure_local(store, partitions, names):
+                for item in measure_local(store, written, names):
                     tell(item)
             if spark:
-                for item in measure_spark(store, partitions, names, address):
+                for item in measure_spark(store, written, names, address):
                     tell(item)
             shutil.rmtree(store)
     draw(rows, folder / "history.svg")
-    summary = {"folder": str(folder), "cores": os.cpu_count(), "rows": rows}
+    summary = {"folder": str(folder), "cores": os.cpu_count(), "load": os.getloadavg()[2], "rows": rows}
     (folder / "bench.json").write_text(json.dumps(summary, indent=1))
     for item in rows:
         print(f"{item['engine']:16} {item['rules']:10} {item['facts']:>12,} facts {item['seconds']:>9.2f} s "
-              f"{item['facts_per_s']:>12,} facts/s")  # fmt: skip
+              f"{item['cpu_seconds']:>8.2f} CPU s {item['facts_per_s']:>12,} facts/s")  # fmt: skip
     if as_json:
         print(json.dumps(summary))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from linearizability.history.topic import HistoryTopic
 
 ENGINE_ERROR = 3
+WHOLE = "no: the rule needs the whole partition in one place"
 
 app = typer.Typer(
     name="history", help="Check, show, import and export histories.", no_args_is_help=True, rich_markup_mode=None
@@ -169,12 +170,13 @@ def rules(
     for name in names or RULES:
         rule = RULES[name]
         record = {field: getattr(rule, field) for field in ("id", "definition", "promise", "source", "needs", "cost")}
+        record |= {"cut": f"by {rule.cut.by.value}, carries {rule.cut.state}" if rule.cut else WHOLE}
         record |= {"weight": rule.weight.value, "optional": rule.optional, "example": dedent(rule.example).strip()}
         if as_json:
             print(json.dumps(record, ensure_ascii=False))
             continue
         print(f"{name} ({record['weight']}{', off by default' if rule.optional else ''})")
-        for field in ("definition", "promise", "source", "needs", "cost"):
+        for field in ("definition", "promise", "source", "needs", "cost", "cut"):
             print(f"  {record[field]}" if field == "definition" else f"  {field}: {record[field]}")
         if record["example"]:
             print(indent(str(record["example"]), "    "))

@@ -70,8 +70,8 @@ def _outlines(key: Key, group: RowGroup) -> list[Any]:
 
 
 def _facts_of(key: Key, group: RowGroup) -> Iterator[dict[str, Any]]:
-    for *names, facts in by_partition(group.read()):
-        if Key(*names) == key:
+    for run, topic, partition, facts in by_partition(group.read()):
+        if Key(run, topic, partition) == key:
             yield columns_of(facts)
 
 
@@ -106,11 +106,11 @@ class SparkParts:
 
     def each(self, by: By, work: Callable[[int, Columns], Result]) -> Sequence[Result]:
         def run(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
-            result = work(key[0].as_py(), columns_of(unpacked(table)))
+            result = work(key[1].as_py(), columns_of(unpacked(table)))
             return pa.table({"result": pa.array([pickle.dumps(result)], pa.binary())})
 
         mine = self._blocks.where(self._blocks["by"] == by.value)
-        rows = mine.groupBy("part").applyInArrow(run, "result binary").toArrow()
+        rows = mine.groupBy("by", "part").applyInArrow(run, "result binary").toArrow()
         return [pickle.loads(row) for row in rows.column("result").to_pylist()]
 
     def close(self) -> None:

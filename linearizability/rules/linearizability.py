@@ -100,7 +100,10 @@ def carried(partition: Partition, context: Context) -> Array:
     if not len(source):
         return source
     guarded = np.where(careful, completed, NEVER)
-    return source[[int(completed.argmin()), int(guarded.argmin())]]
+    chosen = source[[int(completed.argmin()), int(guarded.argmin())]]
+    reads = partition.places_of(Kind.OBSERVATION, np.arange(len(partition.observations)))
+    written_by = partition.writer[np.isin(reads, chosen)]  # a read without its writer would have no place elsewhere
+    return np.concatenate([chosen, partition.places_of(Kind.APPEND, written_by)])
 
 
 RULE = Rule(

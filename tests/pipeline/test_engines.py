@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 from random import Random
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from linearizability.history.facts import COLUMNS, SCHEMA
 from linearizability.history.notation import history
 from linearizability.history.reader import History, HistoryError, derive_events, read_histories, read_run
 from linearizability.history.store import write_histories
@@ -16,6 +19,7 @@ from linearizability.pipeline.engine import check, judge_history
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
 from tests.history.test_bad_input import record
+from tests.pipeline.test_parts import random_facts
 from tests.rules.random_histories import random_history
 from tests.rules.test_labelled import LABELLED
 
@@ -65,6 +69,30 @@ def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
     for engine in ("local", "spark"):
         (stored,) = check([tmp_path / "store"], engine=engine, master=MASTER)
         assert told(stored) == told(local)
+
+
+@pytest.mark.spark
+def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cut into parts of ten facts: every anomaly and its witness is that of the whole. Too small a limit leaves it whole."""
+    from linearizability.pipeline.spark import check_histories
+
+    monkeypatch.setattr("linearizability.pipeline.spark_parts.HOT_FACTS", 40)
+    monkeypatch.setattr("linearizability.pipeline.spark_parts.FACTS_A_PART", 20)
+    columns = random_facts(Random(11), operations=40)
+    names = [
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(columns["kind"]), np.int32)), pa.array([name]))
+        for name in ("hot", "t")
+    ]
+    numbers = pa.array(np.zeros(len(columns["kind"]), np.int32))
+    arrays = [*names, numbers, *(pa.array(columns[name]) for name in COLUMNS)]
+    faulty = History("hot", facts=pa.Table.from_arrays(arrays, schema=SCHEMA))
+    whole = judge_history(faulty)
+    assert len(whole.anomalies) > 10
+    (cut,) = check_histories([faulty], MASTER)
+    assert told(cut) == told(whole) and "uncut" not in capsys.readouterr().err
+    monkeypatch.setattr("linearizability.pipeline.parts.MAX_RUNS", 0)
+    (uncut,) = check_histories([faulty], MASTER)
+    assert told(uncut) == told(whole) and "t-0 of run 0 is judged uncut" in capsys.readouterr().err
 
 
 @pytest.mark.spark

@@ -26,12 +26,12 @@ CUT_RULES = tuple(rule for rule in PARTITION_RULES if rule.cut is not None)
 KEY = Key("r", "t", 0)
 
 
-def random_facts(rng: Random) -> dict[str, np.ndarray]:
+def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
     """Facts of one partition that obey no broker: any kind, any place, any time; only operations are what they must be."""
     rows: list[dict[str, int]] = []
     rare = [kind for kind in Kind if kind not in (Kind.APPEND, Kind.OBSERVATION)]
     careful = rng.random() < 0.5
-    for number in range(rng.randint(1, 25)):
+    for number in range(operations or rng.randint(1, 25)):
         process = rng.randrange(3)
         began = rng.randrange(60)
         done = NEVER if rng.random() < 0.1 else began + rng.randrange(15)

@@ -1,10 +1,14 @@
 """Every rule finds exactly one anomaly in the history that explains it, with a witness, and says what it is."""
 
+from pathlib import Path
+
 import pytest
 
 from linearizability.history.contract import Contract
 from linearizability.history.notation import history
-from linearizability.pipeline.engine import judge_history
+from linearizability.history.operations import poll, send
+from linearizability.history.recorder import Recorder
+from linearizability.pipeline.engine import check, judge_history
 from linearizability.rules import RULES
 from linearizability.rules.rule import Rule, RunRule
 
@@ -43,3 +47,19 @@ def test_a_history_without_faults_is_valid() -> None:
     )
     judgement = judge_history(good)
     assert judgement.verdict == "valid" and not judgement.anomalies, judgement.to_json()
+
+
+def test_processes_that_share_a_recorder_are_judged_one_by_one(tmp_path: Path) -> None:
+    """Their operations are numbered through: process 1 is given a record again, whatever process 2 did in between."""
+    with Recorder.open(tmp_path, run="r") as recorder:
+        for value in range(4):
+            recorder.ok(recorder.invoke("send", [send("t-0", value)]), [send("t-0", value, offset=value)])
+        for process, first in ((1, 0), (2, 0), (1, 0), (2, 2)):
+            polled = poll({"t-0": [(first, first), (first + 1, first + 1)]})
+            recorder.ok(recorder.invoke("poll", [poll()], process=process), [polled])
+        for process, value, offset in ((3, 4, 5), (4, 5, 6), (3, 6, 4)):
+            operation = recorder.invoke("send", [send("t-0", value)], process=process)
+            recorder.ok(operation, [send("t-0", value, offset=offset)])
+    (judgement,) = check([tmp_path])
+    assert judgement.anomalies["nonmonotonic-poll"] == 1
+    assert judgement.anomalies["nonmonotonic-send"] == 1

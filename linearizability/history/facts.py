@@ -121,8 +121,8 @@ SCHEMA = pa.schema(
 _PARTITION_NAME = re.compile(r"(?:(.+)-)?(0|[1-9][0-9]{0,8})")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _SMALL = 1 << 61
-MAX_OFFSET = (1 << 62) - 1
-"""No real log reaches this; a greater one is bad input."""
+MAX_OFFSET = (1 << 60) - 1
+"""No real log reaches this; a greater one is bad input. Four times as many places still fit an integer of 64 bits."""
 
 
 def split_key(key: str | int) -> tuple[str, int]:

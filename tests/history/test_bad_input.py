@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from linearizability.history.contract import Contract
+from linearizability.history.facts import MAX_OFFSET
 from linearizability.history.operations import drain, poll, send
 from linearizability.history.reader import read_histories
 from linearizability.history.recorder import Recorder
@@ -160,6 +161,32 @@ def test_a_value_that_is_sent_twice(tmp_path: Path) -> None:
         again.ok(again.invoke("send", [send("t-0", 3)]), [send("t-0", 3, offset=10)])
     judgement = judge(tmp_path)
     assert judgement.anomalies["repeated-value"] == 1 and judgement.verdict != "valid"
+
+
+LIES = {
+    "one offset for two records": (0, [(0, 1), (1, 2)], (3, 3), "invalid", "offset-reuse"),
+    "another offset than the log has": (7, [(0, 1), (1, 2)], (3, 3), "invalid", "duplicate"),
+    "an offset beyond all logs": (MAX_OFFSET, [(0, 1), (1, 2)], (3, 3), "invalid", "duplicate"),
+    "a record at two offsets": (1, [(0, 1), (1, 2), (2, 2)], (3, 3), "invalid", "duplicate"),
+    "a log end below what was acknowledged": (1, [(0, 1)], (1, 1), "invalid", "lost-write"),
+    "a log end above the log": (1, [(0, 1), (1, 2)], (9, 3), "unknown", "not-delivered"),
+    "a record that is not there": (1, [(0, 1), (1, 2), (9, 77)], (10, 10), "invalid", "phantom-read"),
+}
+"""The offset acknowledged for record 2, what was read, the final read's log end and position; verdict, and the rule why."""
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_broker_that_lies_about_offsets(tmp_path: Path, lie: str) -> None:
+    offset, read, (end, position), verdict, rule = LIES[lie]
+    with Recorder.open(tmp_path, run="r", clock=Clock()) as recorder:
+        for value, told in ((1, 0), (2, offset)):
+            recorder.ok(recorder.invoke("send", [send("t-0", value)]), [send("t-0", value, offset=told)])
+        final = recorder.invoke("drain")
+        recorder.ok(recorder.invoke("poll", [poll()]), [poll({"t-0": read})])
+        recorder.ok(final, [drain("t-0", start=0, end=end, position=position)])
+    judgement = judge(tmp_path)
+    assert judgement.verdict == verdict and rule in judgement.anomalies, judgement.to_json()
+    assert offset < MAX_OFFSET or "nonlinearizable" not in judgement.anomalies
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Cut into parts of ten facts: every anomaly and its witness is that of the whole. Too small a limit leaves it whole."""
+    """Cut into parts of some twenty facts: every anomaly and its witness is that of the whole. Too small a limit leaves it whole."""
     from linearizability.pipeline.spark import check_histories
 
     monkeypatch.setattr("linearizability.pipeline.spark_parts.HOT_FACTS", 40)

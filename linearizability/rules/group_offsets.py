@@ -36,6 +36,8 @@ def regression(partition: Partition, context: Context) -> Iterator[Found]:
     for commits, fetched in _groups(partition):
         latest, which = _last_commit_before(commits, fetched)
         values = np.unique(commits.offset)
+        if not len(values):
+            continue
         last_chance = np.full(len(values) + 1, -NEVER)
         ends = np.where(commits.outcome == Outcome.OK, commits.completed, NEVER)
         np.maximum.at(last_chance, np.searchsorted(values, commits.offset), ends)

@@ -63,3 +63,16 @@ def test_processes_that_share_a_recorder_are_judged_one_by_one(tmp_path: Path) -
     (judgement,) = check([tmp_path])
     assert judgement.anomalies["nonmonotonic-poll"] == 1
     assert judgement.anomalies["nonmonotonic-send"] == 1
+
+
+def test_a_group_whose_commits_all_failed() -> None:
+    """Found by random facts: there is nothing that a fetched offset could be compared with."""
+    failed = history(
+        """
+        0 send t-0:1@0
+        1 poll t-0:1@0
+        1 commit g t-0@1 fail
+        2 committed g t-0@-1
+        """
+    )
+    assert judge_history(failed).verdict == "valid"

@@ -78,6 +78,8 @@ class Membership:
         self._asking = False
         self._next: TimestampMs = now
         self._leave_by: TimestampMs | None = None
+        self._refusal: int = ErrorCode.NONE
+        """Why the controller did not register this broker when it was asked last."""
         self._heard_at: TimestampMs = now
         """When a controller answered last."""
 
@@ -129,15 +131,26 @@ class Membership:
         if not isinstance(answer, BrokerRegistrationResponse):
             return
         if answer.error_code != ErrorCode.NONE:
-            if answer.error_code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION):
-                self._log("error", f"the controller does not register this broker: {name_of(answer.error_code)}")
+            self._refused(answer.error_code)
             return
+        self._refusal = ErrorCode.NONE
         self.broker_epoch = answer.broker_epoch
         if self.state is State.STARTING:
             self.state = State.RECOVERING
         self._log("info", f"registered with broker epoch {self.broker_epoch}")
         self._next = now
         self.metadata_applied(now)
+
+    def _refused(self, error: int) -> None:
+        """Say why, once; that the controller is another one, or that our former life is not yet forgotten, will pass."""
+        if error in (self._refusal, ErrorCode.NOT_CONTROLLER):
+            return
+        self._refusal = error
+        passes = error == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        reason = ": a broker with this id is registered and not yet fenced" if passes else ""
+        self._log(
+            "warning" if passes else "error", f"the controller does not register this broker: {name_of(error)}{reason}"
+        )
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         return BrokerHeartbeatRequest(

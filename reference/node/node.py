@@ -40,6 +40,7 @@ from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.membership import Membership, State
 from reference.node.metadata_snapshots import MetadataSnapshots
+from reference.node.misfit import Misfit
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
 from reference.node.producer_ids import ProducerIds
@@ -184,6 +185,7 @@ class Node:
             tracer,
         )
         self.forwarding = Forwarding(self, self.respond, self.respond_raw)
+        self._misfit = Misfit(log)
         self.membership = Membership(
             registration(identity, self.logs.last_broker_epoch),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
@@ -396,6 +398,7 @@ class Node:
             if answer is None:
                 self.quorum.unreachable(peer, body, then)
             else:
+                self._misfit.heard(peer, answer)
                 self.quorum.receive(peer, body, answer, then)
 
         lane = QUORUM_FETCH_LANE if body.KEY in METADATA_FETCHES else QUORUM_LANE

@@ -149,6 +149,10 @@ class ServerConfiguration(BaseModel):
             raise ValueError(
                 f"node.id {self.node_id} has the controller's role and is not among controller.quorum.voters"
             )
+        if "controller" not in self.process_roles and self.node_id in ids:
+            raise ValueError(
+                f"node.id {self.node_id} is among controller.quorum.voters and has not the controller's role"
+            )
         return self
 
     @property

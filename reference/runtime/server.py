@@ -112,6 +112,8 @@ class Server:
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         integer = node.configuration.integer
         self.max_request_bytes = integer("socket.request.max.bytes")
+        self._registration_timeout_ms = integer("initial.broker.registration.timeout.ms")
+        self._is_unregistered = False
         self._max_idle_ms = integer("connections.max.idle.ms")
         self._send_buffer_bytes = integer("socket.send.buffer.bytes")
         self._max_connections = max_connections or integer("max.connections")
@@ -139,6 +141,7 @@ class Server:
         for listener in self._listeners:
             loop.add_reader(listener.socket.fileno(), self._on_acceptable, listener)
         loop.call_later(IDLE_CHECK_MS / 1000, self._close_idle)
+        loop.call_later(self._registration_timeout_ms / 1000, self._check_registration)
         self._carry_out()
         try:
             await self._stopped.wait()
@@ -151,10 +154,18 @@ class Server:
             if not self.node.is_broken:
                 self._shut_down()
             self._peers.close()
+        if self._is_unregistered:
+            raise NodeBroken(f"no controller has registered this broker within {self._registration_timeout_ms} ms")
         if self.node.is_broken:
             raise NodeBroken(
                 "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
             )
+
+    def _check_registration(self) -> None:
+        """A broker that no controller wants, or finds, ends and leaves it to its operator (BrokerLifecycleManager)."""
+        if self.node.is_broker and self.node.membership.broker_epoch < 0 and not self._is_stopping:
+            self._is_unregistered = True
+            self._stopped.set()
 
     def _shut_down(self) -> None:
         try:

@@ -209,6 +209,14 @@ class World:
         return dead
 
 
+def least_doubted(robbed: int, promised: int) -> int | None:
+    """How many nodes must not be in doubt at once; None where the run is asked for a fault that robs as many by itself.
+
+    It holds also where the topic's own configuration permits losses (acks=1, unclean elections): internal topics promise more.
+    """
+    return None if robbed >= promised else promised
+
+
 class Fault(ABC):
     """One kind of blow. It keeps no state: what `begin` returns is handed to `end`."""
 

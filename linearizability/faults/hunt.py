@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from linearizability.faults import all_faults
 from linearizability.faults.docker_network import DockerNetwork
-from linearizability.faults.fault import FAULTS, World, select
+from linearizability.faults.fault import FAULTS, World, least_doubted, select
 from linearizability.faults.nemesis import Nemesis
 from linearizability.faults.network import Links, Network
 from linearizability.faults.reduction import reduce
@@ -333,8 +333,8 @@ class Round:
         contract = profile.contract()
         reasons: list[str] = []
         with Recorder.open(clients.history, process=NEMESIS_PROCESS, contract=contract, run=self.run_id) as recorder:
-            least_doubted = None if contract.permits_loss() else profile.min_isr
-            world = World(self.target, self.topic, self.network, least_doubted)
+            robbed = profile.replicas_losing_unflushed_data
+            world = World(self.target, self.topic, self.network, least_doubted(robbed, profile.min_isr))
             nemesis = Nemesis(world, recorder, profile.partitions)
             try:
                 clients.start()

@@ -177,6 +177,11 @@ def test_no_more_nodes_are_in_doubt_than_the_promise_allows(target):
     assert world.may_fall([3], robbed=True)
 
 
+def test_the_promise_is_kept_unless_a_fault_is_asked_for_that_breaks_it():
+    assert (fault.least_doubted(robbed=0, promised=2), fault.least_doubted(robbed=1, promised=2)) == (2, 2)
+    assert fault.least_doubted(robbed=3, promised=2) is fault.least_doubted(robbed=1, promised=1) is None
+
+
 def test_a_node_is_trusted_when_all_has_been_whole_for_a_while(target, tmp_path, monkeypatch):
     monkeypatch.setattr(nemesis, "TRUSTED_AFTER_S", 0.1)
     strikes = [

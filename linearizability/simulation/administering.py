@@ -54,13 +54,22 @@ class SimulatedAdministrator(SimulatedClient):
             self._check()
             return
         topic = self._topics[self._next]
+        if not self.cluster.are_unfenced(topic.replicas):
+            # Whoever is fenced would not be in the first ISR.
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._create)
+            return
         configs = [
             CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
         ]
+        chosen = [
+            CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=[*topic.replicas])
+            for index in range(topic.partitions if topic.replicas else 0)
+        ]
         wanted = CreateTopicsRequest.CreatableTopic(
             name=topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=self.cluster.schedule.replication_factor,
+            num_partitions=-1 if chosen else topic.partitions,
+            replication_factor=-1 if chosen else self.cluster.schedule.replication_factor,
+            assignments=chosen,
             configs=configs,
         )
         body = CreateTopicsRequest(topics=[wanted], timeout_ms=CREATE_TIMEOUT_MS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from linearizability.simulation.gates import Gate, Gates
 from linearizability.simulation.network import Way
 from linearizability.simulation.schedule import CLIENTS, FAULTS, GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC, Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
@@ -126,6 +127,37 @@ def _even(cluster: Cluster, fault: Fault) -> None:
         cluster.network.uneven.remove(unevenness)
 
 
+def _gate(fault: Fault) -> Gate:
+    return Gate(fault.messages, fault.node, frozenset(fault.others) - {fault.node}, fault.at_ms)
+
+
+def _gates(cluster: Cluster) -> Gates:
+    assert cluster.network.gates is not None
+    return cluster.network.gates
+
+
+def _hold(cluster: Cluster, fault: Fault) -> None:
+    _gates(cluster).holding.append(_gate(fault))
+
+
+def _let_go(cluster: Cluster, fault: Fault) -> None:
+    _end_gate(_gates(cluster).holding, _gate(fault))
+    cluster.network.look_again()
+
+
+def _lose(cluster: Cluster, fault: Fault) -> None:
+    _gates(cluster).losing.append(_gate(fault))
+
+
+def _lose_no_more(cluster: Cluster, fault: Fault) -> None:
+    _end_gate(_gates(cluster).losing, _gate(fault))
+
+
+def _end_gate(gates: list[Gate], gate: Gate) -> None:
+    if gate in gates:
+        gates.remove(gate)
+
+
 def _operate(cluster: Cluster, fault: Fault) -> None:
     if cluster.operator is not None:
         cluster.operator.take(fault)
@@ -164,6 +196,8 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "halves": (_cut, _uncut),
     "slow-node": (_slow_node, _fast_node),
     "uneven": (_uneven, _even),
+    "hold": (_hold, _let_go),
+    "lose": (_lose, _lose_no_more),
     "reassign": (_operate, None),
     "config": (_operate, None),
     "elect-preferred": (_operate, None),

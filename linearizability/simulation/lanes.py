@@ -79,6 +79,7 @@ class Lane:
     def __init__(self, lanes: Lanes, lane_name: LaneName) -> None:
         self.name = lanes.machine.name
         self.place = lanes.machine.number
+        self.lane = lane_name[1]
         self.lane_name = lane_name
         self._lanes = lanes
         self._connection: Connection | None = None

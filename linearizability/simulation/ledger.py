@@ -112,6 +112,7 @@ class Ledger:
             view = self.views[number] = View(log, log.log_start_offset)
         elif log.log_end_offset < view.end:
             view.cut(log.log_end_offset)
+            self._require_eligible_complete()
         end = view.end
         if log.log_start_offset > end or (view.batches and log.log_start_offset == end):
             view = self.views[number] = View(log, log.log_start_offset)
@@ -135,10 +136,11 @@ class Ledger:
             self._broken("logs-differ", f"before {batch} node {number} holds {previous}, and another {known_previous}")
 
     def truncated(self, number: int, end: int) -> None:
-        """A replica says that it cuts its log: what it appends in the same step is then read anew."""
+        """A replica says that it cuts its log: what it appends in the same step is then read anew. Errors: Violation."""
         view = self.views.get(number)
         if view is not None and end < view.end:
             view.cut(end)
+            self._require_eligible_complete()
 
     # ---- leaders
 

@@ -8,6 +8,7 @@ what the clients saw is judged by the history rules under the declared contract.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,17 @@ from linearizability.rules.rule import Weight
 from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
+from linearizability.simulation.conducting import Conductor
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.copying import SimulatedCopier
+from linearizability.simulation.gates import Gates
 from linearizability.simulation.grouping import SimulatedMember, unsettled
 from linearizability.simulation.machine import EPOCH_MS, PORTS, Machine, host_of
 from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
+from linearizability.simulation.prompting import PromptedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
 from linearizability.simulation.schedule import (
     Administrator,
@@ -109,6 +113,8 @@ class Cluster:
         self.schedule = schedule
         self.world = World(schedule.seed, keep_trace, by_history)
         self.network = Network(self.world)
+        self.network.gates = Gates() if schedule.holds_messages else None
+        self.network.is_calm = schedule.score is not None
         self.is_alone = schedule.nodes == 1
         self.witness = None if self.is_alone else ClusterWitness(schedule)
         self.machines = [
@@ -169,6 +175,13 @@ class Cluster:
         epoch, number = max(active)
         return number if epoch >= 0 else None
 
+    def are_unfenced(self, brokers: Sequence[int]) -> bool:
+        """Whether the active controller takes all of them to be alive."""
+        controller = self.active_controller()
+        node = self.machine(controller).node if controller is not None else None
+        known = node.image.brokers if node is not None else {}
+        return all(broker in known and not known[broker].fenced for broker in brokers)
+
     def client_clock_ms(self) -> int:
         return EPOCH_MS + self.world.now_ms
 
@@ -185,14 +198,16 @@ class Cluster:
             self.operator.start()
         begin_us = world.now_us
         for plan in self.schedule.clients:
-            self._start(self._client(plan))
+            self.add_client(plan)
+        conductor = self._conductor()
         for number, fault in enumerate(self.schedule.faults):
             at_us = begin_us + fault.at_ms * MICROSECONDS_A_MS
             if fault.after:
                 world.at(at_us, self.traps.arm, fault, number)
             else:
                 world.at(at_us, faults.strike, self, fault, number)
-        world.run(begin_us + self.schedule.duration_ms * MICROSECONDS_A_MS)
+        end_us = begin_us + self.schedule.duration_ms * MICROSECONDS_A_MS
+        world.run(end_us, (lambda: conductor.is_over) if conductor is not None else None)
         self.is_over = True
         latest_ms = max((fault.at_ms for fault in self.schedule.faults), default=0)
         world.run(max(world.now_us, begin_us + latest_ms * MICROSECONDS_A_MS))
@@ -211,6 +226,19 @@ class Cluster:
         for machine in self.machines:
             self._start_again(machine)
         self._settle_contracts()
+
+    def _conductor(self) -> Conductor | None:
+        """Whoever plays the schedule's score, if it has one, and the producer that is prompted."""
+        score = self.schedule.score
+        if score is None or self.witness is None:
+            return None
+        notebook = self._notebook(Producer(idempotent=score.idempotent))
+        producer = PromptedProducer(self, notebook.process, notebook, score.topic, score.idempotent)
+        self._start(producer)
+        conductor = Conductor(self, score, producer)
+        self.witness.listener = conductor.on_action
+        conductor.start()
+        return conductor
 
     def _start_again(self, machine: Machine) -> None:
         machine.stop()
@@ -255,6 +283,12 @@ class Cluster:
                 return SimulatedTransactor(self, notebook.process, notebook, plan)
             case Administrator():
                 return SimulatedAdministrator.for_plan(self, notebook.process, notebook, plan)
+
+    def add_client(self, plan: Client) -> SimulatedClient:
+        """Another client begins to work."""
+        client = self._client(plan)
+        self._start(client)
+        return client
 
     def _start(self, client: SimulatedClient) -> None:
         self.clients.append(client)

@@ -65,6 +65,7 @@ class Line:
     """One connection at a time; whoever owns the line says when to try again."""
 
     place = CLIENTS
+    lane = ""
 
     def __init__(self, owner: Owner, network: Network, machine: Machine) -> None:
         self.name = owner.name

@@ -103,12 +103,15 @@ def properties_of(schedule: Schedule, number: int) -> dict[str, str]:
     """The configuration of one node."""
     own = {"node.id": str(number)}
     if schedule.nodes > 1:
-        voters = [f"{each}@{host_of(each)}:{PORTS[CONTROLLER]}" for each in schedule.node_ids]
+        voting = schedule.voters or schedule.node_ids
+        voters = [f"{each}@{host_of(each)}:{PORTS[CONTROLLER]}" for each in voting]
+        listeners = PORTS if number in voting else {PLAINTEXT: PORTS[PLAINTEXT]}
         own |= CLUSTER_PROPERTIES | {
             "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": CONTROLLER,
             "inter.broker.listener.name": PLAINTEXT,
-            "listeners": ",".join(f"{name}://{host_of(number)}:{port}" for name, port in PORTS.items()),
+            "process.roles": "broker,controller" if number in voting else "broker",
+            "listeners": ",".join(f"{name}://{host_of(number)}:{port}" for name, port in listeners.items()),
             "default.replication.factor": str(schedule.replication_factor),
             "offsets.topic.replication.factor": str(schedule.replication_factor),
             "transaction.state.log.replication.factor": str(schedule.replication_factor),

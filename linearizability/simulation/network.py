@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
+from linearizability.simulation.gates import Gates
+from linearizability.simulation.traffic import Message, Reader
 from linearizability.simulation.world import World
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class ClientSide(Protocol):
 
     name: str
     place: int
+    lane: str
+    """What a broker has opened it for; empty for clients."""
 
     def on_connected(self, connection: Connection) -> None: ...
     def on_bytes(self, connection: Connection, data: bytes) -> None: ...
@@ -53,11 +57,14 @@ class ClientSide(Protocol):
 class Stream:
     """One direction of a connection: what happens at its far end, in the order in which it was sent off.
 
-    What comes to a way that is cut waits there, and all that comes behind it waits too, until the way is free again.
+    What comes to a way that is cut, or is held up by a gate, waits there, and all that comes behind it waits too, until
+    the way is free again.
     """
 
     def __init__(self, connection: Connection, world: World, network: Network, chance: Random, way: Way) -> None:
-        self.waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.waiting: deque[tuple[Message | None, Callable[..., None], tuple[Any, ...]]] = deque()
+        self.was_cut = False
+        """What waits here waits for the end of a cut."""
         self._connection = connection
         self._world = world
         self._network = network
@@ -65,22 +72,32 @@ class Stream:
         self._way = way
         self._last_arrival_us = 0
 
-    def send(self, action: Callable[..., None], *arguments: Any) -> None:
+    def send(self, action: Callable[..., None], *arguments: Any, message: Message | None = None) -> None:
         """Let something happen at the far end, later than all that was sent before."""
         time = max(self._last_arrival_us + 1, self._world.now_us + self._delay_us())
         self._last_arrival_us = time
-        self._world.at(time, self.arrive, action, *arguments)
+        self._world.at(time, self.arrive, message, action, *arguments)
 
-    def arrive(self, action: Callable[..., None], *arguments: Any) -> None:
-        """It happens, unless the way is cut, or something waits before it."""
-        if self.waiting or (self._network.blocked and self._is_cut()):
-            self.waiting.append((action, arguments))
+    def arrive(self, message: Message | None, action: Callable[..., None], *arguments: Any) -> None:
+        """It happens, unless it has to wait, or something waits before it."""
+        if self.waiting or (self._network.may_hold and self._has_to_wait(message)):
+            self.waiting.append((message, action, arguments))
+        else:
+            self._deliver(message, action, arguments)
+
+    def _deliver(self, message: Message | None, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        gates = self._network.gates
+        if message is not None and gates is not None and gates.loses(message):
+            self._connection.reset()
         else:
             action(*arguments)
 
-    def _is_cut(self) -> bool:
-        """Whether nothing passes now; the network then remembers that something waits."""
-        if self._way not in self._network.blocked:
+    def _has_to_wait(self, message: Message | None) -> bool:
+        """Whether this does not pass now; the network then remembers that something waits."""
+        gates = self._network.gates
+        if self._way in self._network.blocked:
+            self.was_cut = True
+        elif message is None or gates is None or not gates.holds(message):
             return False
         self._network.holding[self._connection.id] = self._connection
         return True
@@ -88,12 +105,13 @@ class Stream:
     def go_on(self) -> None:
         """A cut is over somewhere: what waits here arrives after a while."""
         if self.waiting:
-            self._world.after(self._delay_us(), self._flow)
+            self._world.after(self._delay_us(), self.flow)
 
-    def _flow(self) -> None:
-        while self.waiting and not self._is_cut():
-            action, arguments = self.waiting.popleft()
-            action(*arguments)
+    def flow(self) -> None:
+        """What need not wait any more arrives."""
+        while self.waiting and not self._has_to_wait(self.waiting[0][0]):
+            self._deliver(*self.waiting.popleft())
+        self.was_cut = self.was_cut and bool(self.waiting)
 
     def _delay_us(self) -> int:
         network = self._network
@@ -128,6 +146,8 @@ class Connection:
         self._to_client = Stream(self, world, network, self._chance, (machine.number, client.place))
         self._to_client_lost = False
         self._to_machine_lost = False
+        is_read = network.gates is not None and client.lane
+        self._reader = Reader(client.lane, client.place, machine.number) if is_read else None
 
     # ---- connecting
 
@@ -152,7 +172,8 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """The client writes."""
-        self._write(self._to_machine, self._arrive_at_machine, data)
+        message = self._reader.question(data, self._world.now_us) if self._reader is not None else None
+        self._write(self._to_machine, self._arrive_at_machine, data, message)
 
     def _arrive_at_machine(self, piece: bytes) -> None:
         if self._to_machine_lost:
@@ -166,7 +187,8 @@ class Connection:
 
     def refuse_late(self) -> None:
         """The machine is up again: bytes that are sent to it over and over belong to nothing it knows."""
-        self._world.after(self._chance.randrange(MOST_RESEND_US), self._to_client.arrive, self._end_at_client, "reset")
+        delay_us = self._chance.randrange(MOST_RESEND_US)
+        self._world.after(delay_us, self._to_client.arrive, None, self._end_at_client, "reset")
 
     def close_by_client(self) -> None:
         """The client hangs up: nothing reaches it any more, the machine learns a little later."""
@@ -179,7 +201,8 @@ class Connection:
 
         What was under way may have been no further than the client's network card.
         """
-        self._to_machine_lost = self._chance.random() < LOST_WITH_POWER
+        # What is held up had left the card.
+        self._to_machine_lost = self._chance.random() < LOST_WITH_POWER and not self._to_machine.waiting
         self._close_client_end()
 
     def _end_at_machine(self) -> None:
@@ -191,7 +214,8 @@ class Connection:
 
     def answer(self, data: bytes) -> None:
         """The machine writes."""
-        self._write(self._to_client, self._arrive_at_client, data)
+        message = self._reader.answer(data, self._world.now_us) if self._reader is not None else None
+        self._write(self._to_client, self._arrive_at_client, data, message)
 
     def _arrive_at_client(self, piece: bytes) -> None:
         if self.client_open and not self._to_client_lost:
@@ -237,7 +261,8 @@ class Connection:
     def go_on(self) -> None:
         """A cut is over somewhere: what waited arrives, unless its way is cut still, or the connection has died."""
         streams = self._to_machine, self._to_client
-        if any(stream.waiting for stream in streams) and self._chance.random() < DEAD_AFTER_CUT:
+        waits = any(stream.waiting and stream.was_cut for stream in streams)
+        if waits and self._chance.random() < DEAD_AFTER_CUT:
             for stream in streams:
                 stream.waiting.clear()
             self.reset()
@@ -245,15 +270,22 @@ class Connection:
             for stream in streams:
                 stream.go_on()
 
+    def flow(self) -> None:
+        """Gates may have been opened."""
+        self._to_machine.flow()
+        self._to_client.flow()
+
     # ---- writing
 
-    def _write(self, stream: Stream, arrive: Callable[[bytes], None], data: bytes) -> None:
+    def _write(
+        self, stream: Stream, arrive: Callable[[bytes], None], data: bytes, message: Message | None
+    ) -> None:  # fmt: skip
         """Send bytes, now and then in two pieces."""
         if len(data) < 2 or self._network.is_calm or self._chance.random() >= SPLITS:
-            stream.send(arrive, data)
+            stream.send(arrive, data, message=message)
         else:
             at = self._chance.randrange(1, len(data))
-            stream.send(arrive, data[:at])
+            stream.send(arrive, data[:at], message=message)
             stream.send(arrive, data[at:])
         self._maybe_cut()
 
@@ -278,6 +310,19 @@ class Network:
         """The ways that are cut, and how often; empty where all are free."""
         self.holding: dict[int, Connection] = {}
         """The connections on which something waits."""
+        self.gates: Gates | None = None
+        """Who holds up messages between brokers, where somebody does."""
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether anything may have to wait."""
+        return bool(self.blocked) or self.gates is not None
+
+    def look_again(self) -> None:
+        """Gates may have been opened."""
+        holding, self.holding = self.holding, {}
+        for connection in holding.values():
+            connection.flow()
 
     def delay_us(self, chance: Random) -> int:
         if self.is_calm:
@@ -309,6 +354,8 @@ class Network:
         self.uneven.clear()
         self.extra_latency_us = 0
         self.cut_share = 0.0
+        if self.gates is not None:
+            self.gates.open_all()
         self._release()
 
     def slow_down(self, place: int, by_us: int) -> None:

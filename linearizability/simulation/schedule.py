@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from linearizability.history.contract import Acks, Contract
+from linearizability.simulation.score import Score
 
 FORMAT = "tidegauge-schedule/1"
 
@@ -34,12 +35,17 @@ FAULTS: dict[str, str] = {
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, the others do not",
+    "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers, wait on the wire",
+    "lose": "within `for_ms` the next of those messages is lost, with its connection",
     "reassign": "an operator gives the partition the replicas `others`",
     "config": "an operator sets `configs` of the topic",
     "elect-preferred": "an operator asks that preferred replicas lead again",
     "lead": "an operator reorders the partition's replicas to be `others` and asks that the first of them leads",
 }
 """Kind of fault -> what it does. The first three end a life of the node's process; those from `cut` on need several nodes."""
+
+HOLDING = frozenset({"hold", "lose"})
+"""Faults of messages of one kind, which their `messages` names."""
 
 ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
 
@@ -76,6 +82,8 @@ class Topic(Value):
     configs: dict[str, str] = {}
     is_output: bool = False
     """Whether copiers write it, and nobody else; they read all the others."""
+    replicas: tuple[int, ...] = ()
+    """The nodes of each partition's replicas, where the controller is not to choose."""
 
     @property
     def retains(self) -> bool:
@@ -178,7 +186,7 @@ class Fault(Value):
     kind: Literal[
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "clock-jump", "reset", "flaky", "slow",
         "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
-        "lead", "uneven",
+        "lead", "uneven", "hold", "lose",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The node that is struck, by its id."""
@@ -193,6 +201,11 @@ class Fault(Value):
     for_ms: int = Field(default=0, ge=0, le=600_000)
     amount: int = 0
     configs: dict[str, str] = {}
+    messages: Literal[
+        "", "fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat",
+    ] = ""  # fmt: skip
+    """What is held up or lost: a follower's fetches; a leader's AlterPartition; what the controller tells a broker of the
+    metadata; a broker's registration and heartbeats. `node` is who asks, or is answered."""
 
 
 class Schedule(Value):
@@ -210,11 +223,19 @@ class Schedule(Value):
     topics: tuple[Topic, ...] = (Topic(name="orders"),)
     clients: tuple[Client, ...] = ()
     faults: tuple[Fault, ...] = ()
+    voters: tuple[int, ...] = ()
+    """The nodes that may be the active controller, the others are brokers only; all where none is named."""
+    score: Score | None = None
+    """What the cluster is led through, step by step; clients then have its end only to wait for."""
 
     @model_validator(mode="after")
     def _names_what_is_there(self) -> Schedule:
         topics = {topic.name: topic for topic in self.topics}
         for number, fault in enumerate(self.faults):
+            if (fault.kind in HOLDING) != bool(fault.messages):
+                raise ValueError(
+                    f"fault {number}, {fault.kind}, and the messages {fault.messages!r} do not go together"
+                )
             strangers = {fault.node, *fault.others} - {0, *self.node_ids}
             if strangers:
                 raise ValueError(f"fault {number} names node {min(strangers)}, and there are {self.nodes} nodes")
@@ -228,9 +249,27 @@ class Schedule(Value):
                 raise ValueError(f"fault {number}, {fault.kind}, needs several nodes")
         return self
 
+    @model_validator(mode="after")
+    def _can_play_its_score(self) -> Schedule:
+        strangers = {*self.voters} - {*self.node_ids}
+        if strangers:
+            raise ValueError(f"node {min(strangers)} is to vote, and there are {self.nodes} nodes")
+        if self.score is None:
+            return self
+        if not {*self.score.brokers} <= {*self.node_ids} - {*(self.voters or self.node_ids)}:
+            raise ValueError("a score is played on brokers that do not vote")
+        if any(fault.after for fault in self.faults):
+            raise ValueError("a fault that waits for a step does not go together with a score")
+        return self
+
     @property
     def node_ids(self) -> tuple[int, ...]:
         return (0,) if self.nodes == 1 else tuple(range(1, self.nodes + 1))
+
+    @property
+    def holds_messages(self) -> bool:
+        """Whether somebody tells apart what passes between brokers."""
+        return self.score is not None or any(fault.kind in HOLDING for fault in self.faults)
 
     @property
     def replication_factor(self) -> int:

@@ -1,0 +1,156 @@
+"""A producer without a will of its own: it sends one record to the node that it is told, and sends it again when told."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from linearizability.history.operations import MicroOperation, send
+from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
+from linearizability.simulation.line import Line
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.producing import ACKS, PRODUCE_TIMEOUT_MS, VALUE_HEAD
+from linearizability.simulation.world import MICROSECONDS_A_MS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.records.batch import build
+from reference.protocol.records.record import Record
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+PRODUCE_VERSION = 9
+PATIENCE_MS = 3_000
+"""How long it waits, in the end, for what was not answered."""
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One record, in a batch of its own."""
+
+    number: int
+    acks: str
+    operation: int
+    attempts: int = 0
+    is_settled: bool = False
+    """It was acknowledged, or refused for good."""
+
+
+class PromptedProducer(SimulatedClient):
+    """The producer of a score."""
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, topic: str, idempotent: bool) -> None:
+        super().__init__(cluster, number, notebook)
+        self._topic = topic
+        self._idempotent = idempotent
+        self._producer_id = -1
+        self._sent: list[Sent] = []
+        self._waiting: deque[tuple[int, Sent]] = deque()
+        """To which nodes what is to be sent, as soon as they are connected."""
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._producer_id >= 0 or not self._idempotent
+
+    # ---- prompts
+
+    def produce(self, node: int, acks: str) -> None:
+        """Send a new record."""
+        number = len(self._sent)
+        sent = Sent(number, acks, self.notebook.invoke("send", self._mops(number, acks)))
+        self._sent.append(sent)
+        self._send_soon(node, sent)
+
+    def retry(self, node: int) -> None:
+        """Send the oldest record again of those whose fate is not known."""
+        unsettled = next((sent for sent in self._sent if not sent.is_settled), None)
+        if unsettled is not None:
+            self._send_soon(node, unsettled)
+
+    def retire(self) -> None:
+        """No more prompts come; who does not answer soon does not answer."""
+        self.world.after(PATIENCE_MS * MICROSECONDS_A_MS, self._give_up)
+
+    def _give_up(self) -> None:
+        for sent in self._sent:
+            if not sent.is_settled:
+                self._settle(sent, "info", "no answer")
+        self.finish()
+
+    # ---- connections
+
+    def on_ready(self) -> None:
+        if not self.is_prepared:
+            body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            self.ask(INIT_PRODUCER_ID, 4, body, self._on_producer_id)
+        self.on_leader_ready(self.home)
+
+    def _on_producer_id(self, body: InitProducerIdResponse, _: Any) -> None:
+        if body.error_code == ErrorCode.NONE:
+            self._producer_id = body.producer_id
+        else:
+            self.hang_up("no producer id")
+
+    def on_leader_ready(self, line: Line) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for node, sent in waiting:
+            self._send_soon(node, sent)
+
+    def refresh_soon(self) -> None:
+        """It is told where to send: metadata are nothing to it."""
+
+    # ---- sending
+
+    def _send_soon(self, node: int, sent: Sent) -> None:
+        line = self.line_to(node)
+        if line is None:
+            self._waiting.append((node, sent))
+            return
+        sent.attempts += 1
+        partition = ProduceRequest.PartitionProduceData(index=0, records=self._bytes(sent))
+        topic = ProduceRequest.TopicProduceData(name=self._topic, partition_data=[partition])
+        body = ProduceRequest(acks=ACKS[sent.acks], timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        if sent.acks == "0":
+            self.ask(PRODUCE, PRODUCE_VERSION, body, None, line=line)
+            self._settle(sent, "info", "nobody answers acks=0")
+            return
+        self.ask(PRODUCE, PRODUCE_VERSION, body, self._on_produced, sent, PRODUCE_TIMEOUT_MS * 2, line)
+
+    def _value(self, number: int) -> int:
+        return (self.number << 32) | number
+
+    def _bytes(self, sent: Sent) -> bytes:
+        value = self._value(sent.number).to_bytes(VALUE_HEAD, "big")
+        records = [Record(0, self.cluster.client_clock_ms(), None, value, ())]
+        if not self._idempotent:
+            return bytes(build(records))
+        return bytes(build(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=sent.number))
+
+    def _on_produced(self, body: ProduceResponse, sent: Sent) -> None:
+        answer = body.responses[0].partition_responses[0]
+        code = answer.error_code
+        self.count("Produce", code)
+        if sent.is_settled:
+            return
+        if code == ErrorCode.NONE:
+            end = answer.base_offset + 1
+            self.cluster.on_acknowledged((self._topic, 0), end, self.name, sent.acks)
+            self._settle(sent, "ok", "", answer.base_offset)
+        else:
+            self._settle(sent, "info", error_name(code))
+
+    def _settle(self, sent: Sent, fate: str, error: str, offset: int | None = None) -> None:
+        sent.is_settled = True
+        mops = self._mops(sent.number, sent.acks, offset)
+        if fate == "ok":
+            self.notebook.ok(sent.operation, mops)
+        else:
+            self.notebook.info(sent.operation, error, mops)
+
+    def _mops(self, number: int, acks: str, offset: int | None = None) -> list[MicroOperation]:
+        name = f"{self._topic}-0"
+        if offset is None:
+            return [send(name, self._value(number), acks=acks)]
+        return [send(name, self._value(number), offset, acks)]

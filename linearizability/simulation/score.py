@@ -1,0 +1,46 @@
+"""A score: the steps of the specification that a cluster is to be led through, one after the other.
+
+While it is played, everything between its brokers that a step of the specification is made of (fetches, metadata,
+proposals, registrations, heartbeats of fenced brokers, and their answers) waits on the wire until its cue: the cluster is
+led step by step, wherever its own rules allow the step. At the first that does not come in time the score is left, and the
+cluster left alone. `tidegauge spec behaviours --faults` writes scores; nobody has to write one by hand.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Cue(BaseModel):
+    """One step. What is not said is -1; epochs and decisions count from the score's first state."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    action: str
+    broker: int = -1
+    """Whose step it is, or whom the controller's step is about; of two brokers the one that acts."""
+    other: int = -1
+    """The second broker: the leader of a follower's step, the follower of a leader's."""
+    end: int = -1
+    """Log end offset, or high watermark, that the step leads to."""
+    leader_epoch: int = -1
+    decision: int = -1
+    """How many changes of the partition the controller has made by then; of a replica's step: has heard of."""
+    leader: int = -1
+    """Who leads after a decision of the controller's."""
+    acks: str = ""
+    loses_tail: bool = False
+    """Of a crash: what was not fsynced is gone."""
+
+
+class Score(BaseModel):
+    """The steps, and on whom they are played."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topic: str
+    brokers: tuple[int, ...] = Field(min_length=2)
+    """The replicas of the topic's only partition; the first leads to begin with, and all are in the ISR."""
+    idempotent: bool = False
+    """Whether the records are those of an idempotent producer."""
+    cues: tuple[Cue, ...]

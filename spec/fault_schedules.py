@@ -31,9 +31,9 @@ SECOND_BROKERS = ("leader", "follower")
 NOBODY = -1
 
 MUTANT_OF: dict[str, str] = {
-    "AcknowledgeBeforeHighWatermark": "acknowledged-before-commit",
-    "AdmitFencedBroker": "fenced-broker-admitted",
-    "AdmitStaleBrokerEpoch": "kip-903",
+    "AcknowledgeBeforeHighWatermark": "acks-all-as-one",
+    "AdmitFencedBroker": "fencing-unnoticed",
+    "AdmitStaleBrokerEpoch": "former-life-unnoticed",
     "ElectOutsideIsr": "unclean-election",
     "FetchWithoutFencing": "fetch-without-fencing",
     "ForgetSequences": "duplicate-appended",
@@ -104,7 +104,7 @@ def _cue(place: int, steps: Sequence[Event]) -> Cue:
     if end is not None:
         cue["end"] = end
     if step["action"] == "Crash":
-        cue["loses_tail"] = _loses_tail(place, steps)
+        cue |= {"loses_tail": _loses_tail(place, steps), "fetches_late": _fetches_late(place, steps)}
     return cue
 
 
@@ -112,3 +112,11 @@ def _loses_tail(place: int, steps: Sequence[Event]) -> bool:
     broker, end = steps[place]["args"]["broker"], steps[place]["leo"]
     later = (step for step in steps[place:] if step["action"] == "Restart")
     return next((step["args"]["end"] < end for step in later if step["args"]["broker"] == broker), False)
+
+
+def _fetches_late(place: int, steps: Sequence[Event]) -> bool:
+    """Whether a leader goes by what a broker told it in the life that ends here: a leader proposes only when it is fetched
+    from."""
+    broker = steps[place]["args"]["broker"]
+    about = (step["action"] for step in steps[place + 1 :] if step["args"].get("follower") == broker)
+    return next((action == "ExpandIsr" for action in about if action in ("AnswerFetch", "ExpandIsr")), False)

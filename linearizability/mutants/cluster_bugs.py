@@ -7,10 +7,12 @@ from typing import Any
 
 from linearizability.mutants.registry import mutant
 from reference.protocol.errors import ErrorCode
+from reference.replication.isr import NEVER_FETCHED
 from reference.replication.proposal import Fate
 from reference.replication.replica import Role
 
 METADATA = "__cluster_metadata"
+ACKS_ALL = -1
 
 LOST = (
     "eligible-incomplete", "leader-incomplete", "committed-differs", "lost-write", "offset-out-of-range", "truncation-told",
@@ -169,6 +171,18 @@ def acknowledged_before_commit(original: Any, leader: Any, end: int) -> bool:
 
 
 @mutant(
+    "acks-all-as-one",
+    "reference.node.produce:_append_all",
+    "Acks=all is answered as acks=1 is: as soon as the leader has the records.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def acks_all_as_one(original: Any, node: Any, request: Any, body: Any, verdicts: Any, now: int) -> Any:
+    if body.acks == ACKS_ALL:
+        body.acks = 1
+    return original(node, request, body, verdicts, now)
+
+
+@mutant(
     "follower-serves-ahead",
     "reference.replication.reading:Readable.read",
     "A follower serves consumers up to the end of its log.",
@@ -215,6 +229,40 @@ def kip_903(original: Any, image: Any, member: Any) -> None:
     fuzz=True, nodes=3,
 )  # fmt: skip
 def fenced_broker_admitted(original: Any, image: Any, member: Any) -> None:
+    return None
+
+
+def _whoever_has_fetched(
+    original: Any, fetched_epoch: int, registered_epoch: int, is_fenced: bool, is_shutting_down: bool
+) -> bool:
+    return fetched_epoch != NEVER_FETCHED
+
+
+def _in_whatever_life(original: Any, leader: Any, follower: int, broker_epoch: int) -> None:
+    return None
+
+
+@mutant(
+    "fencing-unnoticed",
+    "reference.controller.isr_proposals:_judge_member",
+    "Neither the controller nor the leader, which has replayed it, minds that a broker is fenced.",
+    fuzz=True, nodes=3, also={"reference.replication.isr:is_admissible": _whoever_has_fetched},
+)  # fmt: skip
+def fencing_unnoticed(original: Any, image: Any, member: Any) -> None:
+    return None
+
+
+@mutant(
+    "former-life-unnoticed",
+    "reference.controller.isr_proposals:_judge_member",
+    "Neither the controller nor the leader, which has replayed it, minds that a broker has begun another life.",
+    fuzz=True, nodes=3,
+    also={
+        "reference.replication.isr:is_admissible": _whoever_has_fetched,
+        "reference.replication.leader:Leading._require_present_life": _in_whatever_life,
+    },
+)  # fmt: skip
+def former_life_unnoticed(original: Any, image: Any, member: Any) -> None:
     return None
 
 

@@ -7,9 +7,9 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -43,6 +43,8 @@ class Mutant:
     """The state machine of the tests that must find it: `module:class`; none, where clients or the suite find it."""
     in_history: bool = False
     """Whether it loses or changes committed records: then clients' histories alone must convict it."""
+    also: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
+    """Further functions that are replaced: a second defence, behind which the bug would not show."""
 
     def is_found_by(self, rule: str) -> bool:
         """Whether a broken promise (or several, after commas) is what the bug is to be known by."""
@@ -56,6 +58,7 @@ MUTANTS: dict[str, Mutant] = {}
 def mutant(
     name: str, function: str, bug: str, *, caught_by: tuple[str, ...] = (), fuzz: bool = False, everywhere: bool = True,
     nodes: int = 1, breaks: tuple[str, ...] = (), workload: str = "records", machine: str = "", in_history: bool = False,
+    also: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
     """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
     assert name not in MUTANTS, f"two mutants are named {name}"
@@ -63,7 +66,19 @@ def mutant(
 
     def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
         MUTANTS[name] = Mutant(
-            name, bug, function, replacement, caught_by, fuzz, everywhere, nodes, breaks, workload, machine, in_history
+            name,
+            bug,
+            function,
+            replacement,
+            caught_by,
+            fuzz,
+            everywhere,
+            nodes,
+            breaks,
+            workload,
+            machine,
+            in_history,
+            also or {},
         )
         return replacement
 
@@ -90,8 +105,11 @@ def planted(name: str) -> Iterator[Mutant]:
     found = MUTANTS.get(name)
     if found is None:
         raise UnknownMutant(name)
-    undo = _plant(found)
+    undo: list[Callable[[], None]] = []
     try:
+        undo += _plant(found)
+        for function, replacement in found.also.items():
+            undo += _plant(replace(found, function=function, replacement=replacement))
         yield found
     finally:
         for restore in reversed(undo):

@@ -31,7 +31,8 @@ TURN_MS = 40
 """What an operator's reordering of the replicas takes."""
 READY_WITHIN_MS = 15_000
 LAST_MS = 60
-"""So long everything is held up after the last step, too, while one more record is produced: what it brought about shows."""
+"""So long everything but fetches is held up after the last step, too, while one more record is produced: what the steps
+brought about shows."""
 CODA_MS = 3_000
 
 WITHIN_MS = {
@@ -50,6 +51,7 @@ BROKERS_STEPS = frozenset({"RegisterBroker", "UnfenceBroker", "FenceBroker", "Co
 CONTROLLERS_STEPS = BROKERS_STEPS | {"AlterPartition", "ElectLeader", "ElectUncleanLeader"}
 FOLLOWERS_STEPS = frozenset({"AppendFetched", "AdoptHighWatermark", "Truncate"})
 LEADERS_STEPS = frozenset({"AnswerFetch", "ExpandIsr"})
+FETCHING = frozenset({"fetch", "fetch-answer"})
 FENCING = frozenset({"RegisterBroker", "FenceBroker", "ControlledShutdown"})
 BEGINS = frozenset({"BecomeLeader", "BecomeFollower"})
 
@@ -104,6 +106,9 @@ class Conductor:
         """Steps since the cue, and whose they are."""
         self._first_epoch = 0
         self._last_producing = score.brokers[0]
+        self._is_ending = False
+        self._fetching: set[int] = set()
+        """Brokers whose next fetch waits, for it is to outlive them."""
         self._coda: SimulatedClient | None = None
         self._coda_until_us = 0
 
@@ -167,8 +172,10 @@ class Conductor:
 
     def _finish(self) -> None:
         """Every step was made."""
+        self._is_ending = True
         if self._cluster.machine(self._last_producing).is_up:
             self._producer.produce(self._last_producing, "all")
+        self._cluster.network.look_again()
         self._world.after(LAST_MS * MICROSECONDS_A_MS, self._leave)
 
     def _leave(self) -> None:
@@ -191,11 +198,19 @@ class Conductor:
             return
         cue = self._score.cues[self._place]
         self._came.clear()
-        if self._has_to_turn(cue):
+        if cue.fetches_late and cue.broker not in self._fetching:
+            self._wait_for_fetch(cue)
+        elif self._has_to_turn(cue):
             self._turn_to(cue.leader)
             self._world.after(TURN_MS * MICROSECONDS_A_MS, self._cue_in, cue)
         else:
             self._cue_in(cue)
+
+    def _wait_for_fetch(self, cue: Cue) -> None:
+        """Until a fetch of a broker is on its way, to arrive when the broker has begun another life."""
+        self._fetching.add(cue.broker)
+        self._cluster.network.look_again()
+        self._world.after(TURN_MS * MICROSECONDS_A_MS, self._call)
 
     def _cue_in(self, cue: Cue) -> None:
         self._cue = cue
@@ -218,6 +233,8 @@ class Conductor:
         if DONE[cue.action](self, cue) or (cue.action in OWN_ACCORD and self._world.now_us > self._until_us):
             if cue.action in BEGINS:
                 self._registered.pop(cue.broker, None)
+            if cue.action == "ExpandIsr":
+                self._fetching.discard(cue.other)
             if cue.action in CONTROLLERS_STEPS:
                 self._numbers[cue.decision] = len(self._decisions) - 1
             self._place += 1
@@ -367,7 +384,9 @@ class Conductor:
 
     def holds(self, message: Message) -> bool:
         """Whether a message has no cue yet."""
-        return message.asker in self._score.brokers and HOLDS[message.kind](self, message)
+        if message.asker not in self._score.brokers or (self._is_ending and message.kind in FETCHING):
+            return False
+        return HOLDS[message.kind](self, message)
 
     def loses(self, message: Message) -> bool:
         """A proposal is refused as stale for an earlier copy was accepted, and the answer to that never came."""
@@ -390,6 +409,8 @@ class Conductor:
         if self._is_between(message, FOLLOWERS_STEPS, LEADERS_STEPS):
             return False
         if self._is_between(message, frozenset(), frozenset({"ShrinkIsr"})):
+            return True
+        if message.asker in self._fetching:
             return True
         waited_us = self._world.now_us - message.since_us
         return waited_us < IDLE_MS * MICROSECONDS_A_MS or not self._is_idle(message)
@@ -427,6 +448,8 @@ class Conductor:
             return False
         brings = bool(data.records) or data.diverging_epoch.epoch >= 0
         if not brings and min(data.high_watermark, follower.log.log_end_offset) == follower.high_watermark:
+            return False
+        if not brings and message.asker in self._fetching:
             return False
         return not self._is_between(message, FOLLOWERS_STEPS, frozenset() if brings else LEADERS_STEPS)
 

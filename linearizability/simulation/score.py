@@ -31,6 +31,8 @@ class Cue(BaseModel):
     acks: str = ""
     loses_tail: bool = False
     """Of a crash: what was not fsynced is gone."""
+    fetches_late: bool = False
+    """Of a crash: the broker's last fetch is still on its way."""
 
 
 class Score(BaseModel):

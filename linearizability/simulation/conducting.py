@@ -8,6 +8,7 @@ not fenced. A cue is over when the cluster's state shows the step, so that one t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from linearizability.simulation.client import SimulatedClient
@@ -71,10 +72,10 @@ class Decision(NamedTuple):
     isr: frozenset[int]
 
 
-class NothingSurvives:
+class NothingSurvives(Random):
     """Chance as bad as it can be: a power failure takes all that was not fsynced."""
 
-    def randrange(self, start: int, stop: int, /) -> int:
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return start
 
     def random(self) -> float:

@@ -1,0 +1,68 @@
+"""Messages of one kind are held up, or lost, while everything else passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from linearizability.simulation.life import live
+from linearizability.simulation.schedule import Fault, Producer, Schedule
+
+PRODUCER = Producer(batches=60, records=1, pause_ms=20)
+
+
+def rows_of(*faults: Fault, **more: Any) -> list[dict[str, Any]]:
+    """The steps of the topic in a life of three nodes that has to be valid."""
+    rows: list[dict[str, Any]] = []
+    plan = Schedule(seed=5, nodes=3, duration_ms=1_500, clients=(PRODUCER,), faults=faults, **more)
+    outcome, _ = live(plan, rows=rows)
+    assert outcome.verdict == "valid", outcome.text
+    return [row for row in rows if row.get("partition") == "orders-0" or "partitions" in row]
+
+
+def actions_of(rows: list[dict[str, Any]]) -> set[str]:
+    return {row["action"] for row in rows}
+
+
+def test_without_gates_nobody_leaves_the_isr() -> None:
+    assert not actions_of(rows_of()) & {"ShrinkIsr", "RollBackIsr"}
+
+
+def held(messages: Any, for_ms: int, kind: Any = "hold") -> list[Fault]:
+    """From 300 ms on, when everybody is in sync, whichever node sends them."""
+    return [Fault(at_ms=300, kind=kind, messages=messages, node=node, for_ms=for_ms) for node in (1, 2, 3)]
+
+
+def test_a_follower_whose_fetches_wait_leaves_the_isr() -> None:
+    assert "ShrinkIsr" in actions_of(rows_of(*held("fetch", 900)))
+
+
+def test_a_proposal_that_waits_is_decided_when_it_may_pass() -> None:
+    """Fetches pass before the proposal does, so that followers are answered in between."""
+    rows = rows_of(*held("fetch", 900), *held("proposal", 1_500))
+    actions = [row["action"] for row in rows]
+    after = actions[actions.index("ShrinkIsr") :]
+    assert "AnswerFetch" in after[: after.index("AlterPartition")]
+
+
+def test_a_broker_whose_heartbeats_wait_is_fenced() -> None:
+    assert "FenceBroker" in actions_of(rows_of(*held("heartbeat", 1_000)))
+
+
+def test_a_lost_answer_is_asked_for_again() -> None:
+    rows = rows_of(*held("fetch", 900), *held("proposal-answer", 1_400, "lose"))
+    assert "CommitIsr" in actions_of(rows)
+
+
+@pytest.mark.parametrize("kind, messages", [("hold", ""), ("lose", ""), ("cut", "fetch")])
+def test_only_what_holds_or_loses_names_messages(kind: Any, messages: Any) -> None:
+    with pytest.raises(ValidationError, match="do not go together"):
+        Schedule(nodes=3, faults=(Fault(at_ms=0, kind=kind, messages=messages),))
+
+
+def test_a_score_is_played_on_brokers_that_do_not_vote() -> None:
+    score = {"topic": "orders", "brokers": [1, 2], "cues": []}
+    with pytest.raises(ValidationError, match="do not vote"):
+        Schedule.model_validate({"nodes": 3, "voters": [2], "score": score})

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from linearizability.simulation.life import live
-from linearizability.simulation.schedule import Fault, Producer, Schedule
+from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 
 PRODUCER = Producer(batches=60, records=1, pause_ms=20)
 
@@ -16,7 +16,8 @@ PRODUCER = Producer(batches=60, records=1, pause_ms=20)
 def rows_of(*faults: Fault, **more: Any) -> list[dict[str, Any]]:
     """The steps of the topic in a life of three nodes that has to be valid."""
     rows: list[dict[str, Any]] = []
-    plan = Schedule(seed=5, nodes=3, duration_ms=1_500, clients=(PRODUCER,), faults=faults, **more)
+    base: dict[str, Any] = {"seed": 5, "nodes": 3, "duration_ms": 1_500, "clients": (PRODUCER,), "faults": faults}
+    plan = Schedule(**base | more)
     outcome, _ = live(plan, rows=rows)
     assert outcome.verdict == "valid", outcome.text
     return [row for row in rows if row.get("partition") == "orders-0" or "partitions" in row]
@@ -40,8 +41,10 @@ def test_a_follower_whose_fetches_wait_leaves_the_isr() -> None:
 
 
 def test_a_proposal_that_waits_is_decided_when_it_may_pass() -> None:
-    """Fetches pass before the proposal does, so that followers are answered in between."""
-    rows = rows_of(*held("fetch", 900), *held("proposal", 1_500))
+    """Fetches pass before the proposal does, so that followers are answered in between. The controller is no leader: that
+    would ask itself."""
+    topic = Topic(name="orders", replicas=(1, 2, 3))
+    rows = rows_of(*held("fetch", 900), *held("proposal", 1_500), nodes=4, voters=(4,), topics=(topic,))
     actions = [row["action"] for row in rows]
     after = actions[actions.index("ShrinkIsr") :]
     assert "AnswerFetch" in after[: after.index("AlterPartition")]

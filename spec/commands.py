@@ -378,14 +378,7 @@ def behaviours(
 
     Exit codes: 0 written, 1 a switch has no counterexample, 3 TLC drew none, 64 a model without schedules.
     """
-    from contextlib import nullcontext
-    from pathlib import Path
-
-    from spec.behaviours import NoBehaviours, schedule, simulate
-    from spec.checker import Verdict
-    from spec.checker import check as run_checker
-    from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
-    from spec.fault_schedules import fault_schedule
+    from spec.behaviours import NoBehaviours
 
     case = _case(name)
     if case.model.module != "MCReplication":
@@ -394,22 +387,53 @@ def behaviours(
         )
     summary: dict[str, object] = {"model": case.model.name, "switch": case.switch.name if case.switch else ""}
     try:
-        if case.switch:
-            outcome = run_checker(case.job())
-            if outcome.verdict != Verdict.VIOLATED:
-                print(f"{name}: {outcome.verdict} {outcome.reason}", file=sys.stderr)
-                raise typer.Exit(1 if outcome.verdict == Verdict.HOLDS else 3)
-            kind, drawn = "counterexample", [outcome.trace]
-        elif cover:
-            graph = graph_of(case)
-            paths = covering_paths(graph)
-            kind, drawn = "covering", (behaviour_of(path, graph) for path in paths)  # one at a time: a state is large
-            summary |= {"states": len(graph.states), "edges": graph.size, "edges covered": edges_covered(paths)}
-        else:
-            kind, drawn = "random", simulate(case, count, length, seed)
+        kind, drawn, more = _drawn(case, count, length, seed, cover)
     except NoBehaviours as error:
         print(str(error), file=sys.stderr)
         raise typer.Exit(3) from error
+    made, steps = _write_behaviours(case, kind, drawn, out, faults, seed)
+    summary |= more | {"behaviours": made, "steps": steps}
+    if as_json or not out:
+        print(json.dumps(summary), file=sys.stdout if as_json else sys.stderr)
+    else:
+        print(", ".join(f"{key} {value}" for key, value in summary.items() if value != ""))
+
+
+def _drawn(case, count: int, length: int, seed: int, cover: bool):
+    """What kind of behaviours are asked for, they themselves, and what there is to say of them. Errors: NoBehaviours."""
+    from spec.behaviours import simulate
+    from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
+
+    if case.switch:
+        return "counterexample", [_counterexample_of(case)], {}
+    if not cover:
+        return "random", simulate(case, count, length, seed), {}
+    graph = graph_of(case)
+    paths = covering_paths(graph)
+    about = {"states": len(graph.states), "edges": graph.size, "edges covered": edges_covered(paths)}
+    return "covering", (behaviour_of(path, graph) for path in paths), about  # one at a time: a state is large
+
+
+def _counterexample_of(case):
+    """How a switch breaks its promise; without one the command is over."""
+    from spec.checker import Verdict
+    from spec.checker import check as run_checker
+
+    outcome = run_checker(case.job())
+    if outcome.verdict != Verdict.VIOLATED:
+        print(f"{case.name}: {outcome.verdict} {outcome.reason}", file=sys.stderr)
+        raise typer.Exit(1 if outcome.verdict == Verdict.HOLDS else 3)
+    return outcome.trace
+
+
+def _write_behaviours(case, kind: str, drawn, out: str, faults: str, seed: int) -> tuple[int, int]:
+    """One line each, and where a folder is named a schedule each; how many they were, and of how many steps."""
+    from contextlib import nullcontext
+    from pathlib import Path
+
+    from spec.behaviours import schedule
+    from spec.fault_schedules import fault_schedule
+
     made = steps = 0
     with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
         for number, behaviour in enumerate(drawn):
@@ -417,11 +441,7 @@ def behaviours(
             row = schedule(case, kind, behaviour)
             print(json.dumps(row), file=file)
             if faults:
-                target = Path(faults) / f"{name}-{kind}-{number}.json"
+                target = Path(faults) / f"{case.name}-{kind}-{number}.json"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
-    summary |= {"behaviours": made, "steps": steps}
-    if as_json or not out:
-        print(json.dumps(summary), file=sys.stdout if as_json else sys.stderr)
-    else:
-        print(", ".join(f"{key} {value}" for key, value in summary.items() if value != ""))
+    return made, steps

@@ -74,7 +74,8 @@ class ReconcilingMember(SimulatedMember):
             subscribed_topic_names=[topic.name for topic in self.cluster.schedule.topics] if is_full else None,
             topic_partitions=self._as_ids(owned) if is_full or owned != self._said else None,
         )  # fmt: skip
-        self._said = owned
+        if self.line_to(self._coordinator) is not None:
+            self._said = owned
         self._tell_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._beaten)
 
     def _as_ids(self, keys: frozenset[Key]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:

@@ -78,9 +78,6 @@ def generation_without_stragglers(original: Any, group: Any) -> bool:
     "reference.coordinator.classic_rebalances:Rebalances._member_expired",
     "A member that died keeps its partitions for ever: sessions do not end.",
     caught_by=("GRP-13",),
-    fuzz=True,
-    workload="groups",
-    breaks=("group-not-settled",),
 )
 def session_never_ends(original: Any, rebalances: Any, group: Any, member_id: str, now: int) -> None:
     return

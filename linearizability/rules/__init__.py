@@ -58,6 +58,7 @@ PARTITION_RULES: tuple[Rule, ...] = (
     group_offsets.LOSS,
     group_offsets.PAST,
     ownership.RULE,
+    ownership.FORMER,
     watermarks.HIGH_WATERMARK,
     watermarks.LAST_STABLE_OFFSET,
     watermarks.LOG_START,

@@ -1,4 +1,4 @@
-"""two-owners: one partition given to two members of a group at once."""
+"""two-owners and commit-of-former-generation: a partition that two members of a group hold, or one that is none any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import Kind, Outcome
 from linearizability.rules.cut import APART
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
@@ -32,6 +32,37 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"))
 
 
+def former_generation(partition: Partition, context: Context) -> Iterator[Found]:
+    owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
+    for group in np.unique(commits.group):
+        accepted = (commits.group == group) & (commits.outcome == Outcome.OK) & (commits.epoch >= 0)
+        told = (owned.group == group) & (owned.outcome == Outcome.OK) & (owned.epoch >= 0)
+        known = [commits.where(accepted), owned.where(told)]
+        completed, generation, operation = (
+            np.concatenate([getattr(rows, name) for rows in known]) for name in ("completed", "epoch", "operation")
+        )
+        order = np.argsort(completed, kind="stable")
+        completed, generation, operation = completed[order], generation[order], operation[order]
+        newest = np.maximum.accumulate(generation)
+        before = np.searchsorted(completed, known[0].invoked, side="left") - 1
+        wrong = np.flatnonzero((before >= 0) & (newest[before] > known[0].epoch))
+
+        def witness(
+            index: int, mine: Rows = known[0], newest: Array = newest, before: Array = before,
+            generation: Array = generation, operation: Array = operation,
+        ) -> Witness:  # fmt: skip
+            later = newest[before[index]]
+            text = f"committed in generation {mine.epoch[index]}, after generation {later} had the partition"
+            return (
+                mine.offset[index],
+                mine.value[index],
+                [operation[generation == later][0], mine.operation[index]],
+                text,
+            )
+
+        yield from found(FORMER.id, partition, wrong, witness, context.contract.permits_loss("all"))
+
+
 RULE = Rule(
     id="two-owners",
     definition="In one generation of a group two members owned the partition, or had commits for it accepted.",
@@ -44,5 +75,22 @@ RULE = Rule(
         2 assign t-0 group=g generation=4 member=b
     """,
     kernel=kernel,
+    cut=APART,
+)
+
+FORMER = Rule(
+    id="commit-of-former-generation",
+    definition="A group's commit was accepted in a generation, and asked for after a later generation had held the partition.",
+    promise="Violation, unless the contract permits loss: who is fenced must not overwrite its successor's offsets.",
+    source="Kafka protocol, OffsetCommit: ILLEGAL_GENERATION; requirement OFF-06",
+    needs="commits with their generations; one monotonic clock for all processes",
+    cost="one sort of the claims by time",
+    example="""
+        1 commit g t-0@3 generation=1 member=a
+        2 commit g t-0@5 generation=2 member=b
+        1 commit g t-0@4 generation=1 member=a
+    """,
+    kernel=former_generation,
+    rests_on_time=True,
     cut=APART,
 )

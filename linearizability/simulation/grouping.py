@@ -111,6 +111,8 @@ class SimulatedMember(SimulatedConsumer):
         self._coordinator = -1
         self._heard_us = 0
         self._is_pausing = False
+        self._is_unaware = False
+        """It stood still over what it had read, and commits before it hears whether it is a member yet."""
         self._is_leaving = False
         self._is_retiring = False
         self.places = {}
@@ -146,6 +148,7 @@ class SimulatedMember(SimulatedConsumer):
             (self.generation < 0, self._join),
             (not self._is_synced, self._sync),
             (not self.is_settled, self._ask_committed),
+            (self._is_unaware and self._processed != self._committed, self._commit),
             (self.world.now_us - self._heard_us >= beat_us, self._beat),
             (self._positions() != self._processed, self._process),
             (self._processed != self._committed, self._commit),
@@ -268,7 +271,7 @@ class SimulatedMember(SimulatedConsumer):
             self.places = {}
             self._note_assignment()
         self.generation = -1
-        self._is_synced = self.is_settled = False
+        self._is_synced = self.is_settled = self._is_unaware = False
         self._processed, self._committed = {}, {}
 
     def _beat(self) -> None:
@@ -278,6 +281,7 @@ class SimulatedMember(SimulatedConsumer):
     def _beaten(self, body: HeartbeatResponse) -> None:
         if self._judge("Heartbeat", body.error_code):
             self._heard_us = self.world.now_us
+            self._is_unaware = False
 
     def _begin_to_leave(self) -> None:
         self._is_leaving = True
@@ -365,6 +369,9 @@ class SimulatedMember(SimulatedConsumer):
         self._pause(self._some_time(self.member.session_timeout_ms * 2))
         if misfortune == "death":
             self._die()
+        else:
+            self._processed = self._positions()
+            self._is_unaware = True
 
     def _die(self) -> None:
         self._member_id = ""

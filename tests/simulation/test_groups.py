@@ -51,7 +51,7 @@ def test_members_that_die_leave_and_stall_are_replaced():
     unlucky = Member(misfortunes_percent=20, session_timeout_ms=200, pause_ms=5)
     counts = lived(unlucky, unlucky, unlucky, duration_ms=3_000)
     assert counts["member's death"] and counts["member's departure"] and counts["member's stall"]
-    assert counts["answer Heartbeat UNKNOWN_MEMBER_ID"], "who stood still was given up"
+    assert counts["answer OffsetCommit UNKNOWN_MEMBER_ID"], "who stood still was given up, and commits before it knows"
     assert counts["assignments"] > 6
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from linearizability.simulation.choices import Choices
+from linearizability.simulation.drawing_plots import PLOTS, Plots
 from linearizability.simulation.schedule import (
     METADATA_TOPIC,
     MOST_REPLICAS,
@@ -21,9 +22,12 @@ KINDS = (
     "crash", "crash", "crash", "power-loss", "power-loss", "stop", "pause", "pause", "cut", "cut-out", "cut-in",
     "isolate", "isolate", "halves", "slow-node", "slow", "reset", "flaky", "clock-jump", "disk-full", "read-only",
     "reassign", "config", "elect-preferred", "crash+elect-preferred", "isolate+crash", "one after the other",
-    "at a step", "at a step", "at a step", "at a step", "at a step", "at a step", "at a step", "at a step",
-    "at the quorum's step", "at the quorum's step", "at the quorum's step", "at the quorum's step",
-    "uneven", "uneven", "blackout", "blackout", "leaders in turn", "leaders in turn", "leaders in turn",
+    "at a step", "at a step", "at a step", "at a step", "at a step", "at a step",
+    "at the quorum's step", "at the quorum's step", "at the quorum's step",
+    "uneven", "uneven", "blackout", "blackout", "leaders in turn", "leaders in turn",
+    "there and back", "there and back", "there and back", "last one standing", "last one standing",
+    "dies as it commits", "dies as it commits", "troubled return", "troubled return",
+    "contested election", "contested election",
 )  # fmt: skip
 """Misfortunes, by their share; the first is the simplest."""
 
@@ -67,15 +71,23 @@ def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Sche
     )
 
 
+RARE_SETTINGS: tuple[tuple[int, tuple[dict[str, str], ...]], ...] = (
+    (3, tuple({"metadata.log.max.record.bytes.between.snapshots": size} for size in ("3000", "600"))),
+    (4, ({"controller.quorum.fetch.max.bytes": "100"},)),
+    (3, ({"broker.session.timeout.ms": "250", "broker.heartbeat.interval.ms": "60"},)),
+    (3, ({"replica.high.watermark.checkpoint.interval.ms": "5000"},)),
+    (5, ({"replica.fetch.max.bytes": "100"}, {"replica.fetch.max.bytes": "1000"})),
+    (5, ({"replica.lag.time.max.ms": "200"}, {"replica.lag.time.max.ms": "800"})),
+)  # fmt: skip
+"""Settings of the nodes that bring rare things about, each in one life of so many: snapshots of the metadata, small answers,
+quick sessions, high watermarks that a restart forgets, an ISR that is left soon or late."""
+
+
 def _properties(choices: Choices) -> dict[str, str]:
-    """Settings of the nodes that bring rare things about: snapshots of the metadata, small answers, quick sessions."""
     properties: dict[str, str] = {}
-    if choices.integer(0, 2) == 2:
-        properties["metadata.log.max.record.bytes.between.snapshots"] = choices.one_of(("3000", "600"))
-    if choices.integer(0, 3) == 3:
-        properties["controller.quorum.fetch.max.bytes"] = "100"
-    if choices.integer(0, 3) == 3:
-        properties |= {"broker.session.timeout.ms": "250", "broker.heartbeat.interval.ms": "60"}
+    for lives, settings in RARE_SETTINGS:
+        if choices.integer(1, lives) == lives:
+            properties |= choices.one_of(settings)
     return properties
 
 
@@ -87,6 +99,12 @@ def _topic(choices: Choices, index: int, flushed: bool) -> Topic:
     return drawn.model_copy(update={"configs": configs})
 
 
+def _some_kinds(choices: Choices) -> tuple[str, ...]:
+    """The misfortunes of one life: in every other all of them, else a few that come again and again (swarm testing)."""
+    count = choices.one_of((len(KINDS), 2, 4, len(KINDS)))
+    return KINDS if count == len(KINDS) else tuple(choices.one_of(KINDS) for _ in range(count))
+
+
 class Misfortunes:
     """Draws faults for one cluster."""
 
@@ -95,12 +113,14 @@ class Misfortunes:
         self._duration_ms = duration_ms
         self._nodes = range(1, nodes + 1)
         self._topics = topics
+        self._plots = Plots(choices, nodes, topics)
+        self._kinds = _some_kinds(choices)
 
     def some(self) -> list[Fault]:
         """One misfortune: mostly one fault, sometimes several that belong together."""
         choices = self._choices
         at_ms = choices.integer(1, self._duration_ms)
-        kind = choices.one_of(KINDS)
+        kind = choices.one_of(self._kinds)
         match kind:
             case "crash+elect-preferred":
                 down_ms = self._down_ms()
@@ -109,42 +129,14 @@ class Misfortunes:
             case "isolate+crash":
                 cut = self._at_node(at_ms, "isolate", choices.integer(300, LONGEST_DOWN_MS))
                 return [cut, self._at_node(at_ms + choices.integer(1, 1_200), "crash", self._down_ms())]
-            case "one after the other":
-                return self._one_after_the_other(at_ms)
-            case "blackout":
-                return self._blackout(at_ms)
-            case "leaders in turn":
-                return self._leaders_in_turn(at_ms)
             case "at a step":
                 return self._at_a_step(at_ms, choices.one_of(PARTITION_STEPS), "")
             case "at the quorum's step":
                 return self._at_a_step(at_ms, choices.one_of(QUORUM_STEPS), METADATA_TOPIC)
+            case _ if kind in PLOTS:
+                return self._plots.draw(kind, at_ms)
             case _:
                 return [self._one(at_ms, kind)]
-
-    def _blackout(self, at_ms: int) -> list[Fault]:
-        """All nodes lose power, nearly at once, and come back one by one."""
-        choices = self._choices
-        return [
-            Fault(at_ms=at_ms + choices.integer(0, 3), kind="power-loss", node=node, for_ms=self._down_ms())
-            for node in self._nodes
-        ]
-
-    def _leaders_in_turn(self, at_ms: int) -> list[Fault]:
-        """Leadership of one partition moves quickly from node to node, while some of them do not hear of each other."""
-        choices = self._choices
-        name, partition = self._partition()
-        kind = choices.one_of(("cut", "cut-in", "cut-out", "slow-node"))
-        others = (choices.one_of(self._nodes),)
-        hidden = self._at_node(at_ms, kind, choices.integer(100, 600), others=others, amount=choices.integer(20, 200))
-        times = sorted(at_ms + choices.integer(0, 400) for _ in range(choices.integer(2, 4)))
-        return [
-            hidden,
-            *(
-                Fault(at_ms=time_ms, kind="lead", topic=name, partition=partition, others=self._replicas())
-                for time_ms in times
-            ),
-        ]
 
     def _at_a_step(self, at_ms: int, step: str, topic: str) -> list[Fault]:
         """Up to three nodes are struck as a step of the specification happens: who makes it, whom it names, who decides."""
@@ -164,16 +156,6 @@ class Misfortunes:
                 }
             )
             for _ in range(choices.integer(1, 3))
-        ]
-
-    def _one_after_the_other(self, at_ms: int) -> list[Fault]:
-        """Each node goes down and comes back, as in a rolling restart that hurts."""
-        choices = self._choices
-        kind = choices.one_of(("stop", "crash", "power-loss"))
-        down_ms, gap_ms = self._down_ms(), choices.one_of((800, 200, 1_500))
-        return [
-            Fault(at_ms=at_ms + turn * (down_ms + gap_ms), kind=kind, node=node, for_ms=down_ms)
-            for turn, node in enumerate(self._nodes)
         ]
 
     def _one(self, at_ms: int, kind: str) -> Fault:

@@ -234,14 +234,25 @@ class Traps:
         for trap in [each for each in waiting if (each[0].topic == METADATA_TOPIC) == is_quorums]:
             waiting.remove(trap)
             fault, number = trap
-            if fault.role in ("actor", "other"):
-                struck = node if fault.role == "actor" else _other(node, row)
-                fault = fault.model_copy(update={"node": struck if struck is not None else fault.node})
+            fault = _at_step(fault, node, _other(node, row))
             self._cluster.world.after(fault.wait_ms * MICROSECONDS_A_MS, self._strike, fault, number)
 
     def _strike(self, fault: Fault, number: int) -> None:
         if not self._is_over:
             strike(self._cluster, fault, number)
+
+
+def _at_step(fault: Fault, actor: int, other: int | None) -> Fault:
+    """The fault with those whom a step names in the place of its role."""
+    match fault.role:
+        case "actor":
+            return fault.model_copy(update={"node": actor})
+        case "other" if other is not None:
+            return fault.model_copy(update={"node": other})
+        case "between":
+            return fault.model_copy(update={"node": actor, "others": () if other is None else (other,)})
+        case _:
+            return fault
 
 
 def _other(node: int, row: Mapping[str, Any]) -> int | None:

@@ -206,6 +206,16 @@ class Ledger:
             return set()
         return {*self.views} - {*self.decided.isr, *self.decided.eligible}
 
+    def hear(self, number: int, partition: Partition, follower: int, end: int) -> None:
+        """A leader learns how far a follower is, right now: in the newest reign never further than it is. Errors: Violation."""
+        if partition.reign.leader_epoch < self.decided.leader_epoch or follower in self.lost_tails:
+            return
+        view = self.views.get(follower)
+        reached = view.end if view is not None else 0
+        if end > reached:
+            text = f"node {number}, which leads, takes node {follower} to reach {end}, and its log ends at {reached}"
+            self._broken("follower-end-imagined", text)
+
     def acknowledge(self, number: int, partition: Partition) -> None:
         """A leader answers acks=all, right now: its maximal ISR must be large enough (ACK-06). Errors: Violation."""
         reign = partition.reign

@@ -190,10 +190,12 @@ class Fault(Value):
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The node that is struck, by its id."""
-    role: Literal["", "controller", "leader", "coordinator", "transaction-coordinator", "actor", "other"] = ""
+    role: Literal[
+        "", "controller", "leader", "coordinator", "transaction-coordinator", "actor", "other", "between",
+    ] = ""  # fmt: skip
     """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. The coordinator is the
     groups', unless it is said to be that of transactions. The actor is who made the step that the fault waited for, the other
-    is the second node that the step names."""
+    is the second node that the step names; between strikes the actor, and the other takes the place of `others`."""
     topic: str = ""
     """With `partition`: whose leader, whose replicas, whose settings are meant."""
     partition: int = Field(default=0, ge=0)

@@ -17,7 +17,7 @@ from reference.replication.partition import Partition
 
 Key = tuple[str, int]
 
-WITNESSED = frozenset({"AdvanceHighWatermark", "Truncate", "Acknowledge", "RollBackIsr"})
+WITNESSED = frozenset({"AdvanceHighWatermark", "AnswerFetch", "Truncate", "Acknowledge", "RollBackIsr"})
 """Steps of partitions that are judged as they happen."""
 
 VOTES = frozenset({"GrantVote", "BecomeCandidate"})
@@ -96,6 +96,8 @@ class ClusterWitness:
                 ledger.truncated(number, row["leo"])
             case "Acknowledge":
                 ledger.acknowledge(number, partition)
+            case "AnswerFetch":
+                ledger.hear(number, partition, row["args"]["follower"], row["args"]["end"])
             case "RollBackIsr":
                 ledger.require_known_members(number, partition)
             case _:

@@ -70,7 +70,8 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
 def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: int):
     drawn = [draw(seed, None, nodes) for seed in range(400)]
     assert {fault.kind for each in drawn for fault in each.faults} == {*FAULTS} - HOLDING
-    assert {fault.role for each in drawn for fault in each.faults} == {"", "leader", "controller", "actor", "other"}
+    roles = {"", "leader", "controller", "actor", "other", "between"}
+    assert {fault.role for each in drawn for fault in each.faults} == roles
     assert {fault.after for each in drawn for fault in each.faults} == {"", *PARTITION_STEPS, *QUORUM_STEPS}
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
 

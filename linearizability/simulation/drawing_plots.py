@@ -1,0 +1,237 @@
+"""Misfortunes that belong together: several faults, each harmless alone, at the moments at which they add up.
+
+Every plot is one of the ways in which clusters are known to get into trouble, drawn with everything about it left to chance:
+who is struck, how, when, for how long. Some of the faults wait for a step of the specification. None knows of any bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from linearizability.simulation.choices import Choices
+from linearizability.simulation.schedule import METADATA_TOPIC, MOST_REPLICAS, Fault, Topic
+
+LONGEST_MS = 2_000
+SETTLED_MS = 150
+"""After so long a leadership that an operator moved is mostly where it was to be."""
+
+
+class Plots:
+    """Draws plots for one cluster."""
+
+    def __init__(self, choices: Choices, nodes: int, topics: list[Topic]) -> None:
+        self._choices = choices
+        self._nodes = range(1, nodes + 1)
+        self._topics = topics
+
+    def draw(self, name: str, at_ms: int) -> list[Fault]:
+        """The faults of one plot of PLOTS, from this time on."""
+        return PLOTS[name](self, at_ms)
+
+    # ---- whom and where
+
+    def _in_some_order(self) -> tuple[int, ...]:
+        rest = [*self._nodes]
+        count = min(MOST_REPLICAS, len(rest))
+        return tuple(rest.pop(self._choices.integer(0, len(rest) - 1)) for _ in range(count))
+
+    def _partition(self) -> tuple[str, int]:
+        chosen = self._choices.one_of(self._topics)
+        return chosen.name, self._choices.integer(0, chosen.partitions - 1)
+
+    def _lead(self, at_ms: int, place: tuple[str, int], replicas: tuple[int, ...]) -> Fault:
+        return Fault(at_ms=at_ms, kind="lead", topic=place[0], partition=place[1], others=replicas)
+
+    def _trap(
+        self, at_ms: int, after: tuple[str, ...], kinds: tuple[str, ...], for_ms: tuple[int, ...], role: str, topic: str = ""
+    ) -> Fault:  # fmt: skip
+        choices = self._choices
+        said = {
+            "at_ms": at_ms,
+            "after": choices.one_of(after),
+            "topic": topic,
+            "wait_ms": choices.one_of((0, 0, 1, 4, 20)),
+            "kind": choices.one_of(kinds),
+            "role": role,
+            "node": choices.one_of(self._nodes),
+            "for_ms": choices.one_of(for_ms),
+            "amount": choices.one_of((10, 100, 400)),
+        }
+        return Fault.model_validate(said)
+
+    # ---- the plots
+
+    def blackout(self, at_ms: int) -> list[Fault]:
+        """All nodes lose power or are killed, nearly at once, and come back one by one."""
+        choices = self._choices
+        kind = choices.one_of(("power-loss", "power-loss", "crash"))
+        times = [(node, at_ms + choices.integer(0, 3), self._down_ms()) for node in self._nodes]
+        return [
+            Fault.model_validate({"at_ms": time, "kind": kind, "node": node, "for_ms": down})
+            for node, time, down in times
+        ]
+
+    def one_after_the_other(self, at_ms: int) -> list[Fault]:
+        """Each node goes down and comes back, as in a rolling restart that hurts."""
+        choices = self._choices
+        kind = choices.one_of(("stop", "crash", "power-loss"))
+        down_ms, gap_ms = self._down_ms(), choices.one_of((800, 200, 1_500))
+        return [
+            Fault.model_validate(
+                {"at_ms": at_ms + turn * (down_ms + gap_ms), "kind": kind, "node": node, "for_ms": down_ms}
+            )
+            for turn, node in enumerate(self._nodes)
+        ]
+
+    def leaders_in_turn(self, at_ms: int) -> list[Fault]:
+        """Leadership of one partition moves quickly from node to node, while some of them do not hear of each other."""
+        choices = self._choices
+        place = self._partition()
+        hidden = Fault.model_validate(
+            {
+                "at_ms": at_ms,
+                "kind": choices.one_of(("cut", "cut-in", "cut-out", "slow-node")),
+                "node": choices.one_of(self._nodes),
+                "role": choices.one_of(("leader", "")),
+                "topic": place[0],
+                "partition": place[1],
+                "others": (choices.one_of(self._nodes),),
+                "for_ms": choices.integer(100, 600),
+                "amount": choices.integer(20, 200),
+            }
+        )
+        times = sorted(at_ms + choices.integer(0, 400) for _ in range(choices.integer(2, 4)))
+        return [hidden, *(self._lead(time, place, self._in_some_order()) for time in times)]
+
+    def there_and_back(self, at_ms: int) -> list[Fault]:
+        """A partition's leadership goes to another replica and comes back, while the two hear little of each other."""
+        choices = self._choices
+        place, replicas = self._partition(), self._in_some_order()
+        first, second, *rest = replicas
+        struck_ms = at_ms + SETTLED_MS + choices.integer(0, 150)
+        gone_ms = struck_ms + choices.integer(0, 100)
+        back_ms = gone_ms + choices.one_of((60, 30, 120, 200))
+        apart = {
+            "at_ms": struck_ms,
+            "kind": choices.one_of(("cut", "cut", "cut-in", "slow-node", "uneven")),
+            "node": second,
+            "others": (first,),
+            "for_ms": back_ms - struck_ms + choices.integer(20, 200),
+            "amount": choices.one_of((60, 120, 200)),
+        }
+        faults = [
+            self._lead(at_ms, place, replicas),
+            Fault.model_validate(apart),
+            self._lead(gone_ms, place, (second, first, *rest)),
+            self._lead(back_ms, place, replicas),
+        ]
+        if rest and choices.integer(0, 1):
+            late = {
+                "kind": choices.one_of(("slow-node", "uneven")),
+                "node": rest[0],
+                "amount": choices.one_of((60, 120, 200)),
+            }
+            faults.append(Fault.model_validate(late | {"at_ms": struck_ms, "for_ms": back_ms - struck_ms + 200}))
+        return faults
+
+    def last_one_standing(self, at_ms: int) -> list[Fault]:
+        """Of two replicas one goes away; then the other, which went on alone, loses power and is back first."""
+        choices = self._choices
+        replicas = self._in_some_order()
+        first, second = replicas[:2]
+        place = self._partition()
+        away_ms = at_ms + SETTLED_MS + choices.integer(0, 300)
+        away = {
+            "at_ms": away_ms,
+            "kind": choices.one_of(("isolate", "pause", "stop")),
+            "node": second,
+            "for_ms": choices.one_of((LONGEST_MS, 1_500, 2_500)),
+        }
+        last = {
+            "at_ms": away_ms + choices.integer(300, 1_100),
+            "kind": choices.one_of(("power-loss", "power-loss", "crash")),
+            "node": first,
+            "for_ms": choices.one_of((20, 300, 700)),
+        }
+        return [
+            self._lead(at_ms, place, replicas[: choices.one_of((2, 2, 3))]),
+            Fault.model_validate(away),
+            Fault.model_validate(last),
+        ]
+
+    def dies_as_it_commits(self, at_ms: int) -> list[Fault]:
+        """A follower falls out of the ISR; as the leader goes on without it, it goes, too; the follower has trouble to return."""
+        choices = self._choices
+        place = self._partition()
+        apart = {
+            "at_ms": at_ms,
+            "kind": choices.one_of(("cut", "pause", "cut", "cut-out")),
+            "role": "leader",
+            "topic": place[0],
+            "partition": place[1],
+            "node": choices.one_of(self._nodes),
+            "others": (choices.one_of(self._nodes),),
+            "for_ms": choices.one_of((900, 600, 1_400)),
+        }
+        steps = ("CommitIsr", "CommitIsr", "ShrinkIsr", "AdvanceHighWatermark")
+        kinds = ("crash", "isolate", "crash", "pause", "power-loss")
+        return [
+            Fault.model_validate(apart),
+            self._trap(at_ms + choices.integer(50, 400), steps, kinds, (1_500, 900, 300, LONGEST_MS), "actor"),
+            *self._troubled_returns(at_ms + choices.integer(200, 700)),
+        ]
+
+    def troubled_return(self, at_ms: int) -> list[Fault]:
+        """A node goes down; as it is about to be in sync again, it is struck again."""
+        choices = self._choices
+        down = {
+            "at_ms": at_ms,
+            "kind": choices.one_of(("crash", "isolate", "pause", "stop", "power-loss")),
+            "node": choices.one_of(self._nodes),
+            "for_ms": choices.one_of((700, 300, 1_000)),
+        }
+        return [Fault.model_validate(down), *self._troubled_returns(at_ms + choices.integer(50, 300))]
+
+    def _troubled_returns(self, at_ms: int) -> list[Fault]:
+        kinds = ("crash", "pause", "power-loss", "cut-in", "cut", "isolate")
+        return [
+            self._trap(
+                at_ms, ("ExpandIsr",), kinds, (20, 200, 1, 700), self._choices.one_of(("other", "other", "between"))
+            )
+            for _ in range(self._choices.integer(1, 3))
+        ]
+
+    def contested_election(self, at_ms: int) -> list[Fault]:
+        """The active controller goes while the network is slow, and who votes or stands for election falls and gets up again."""
+        choices = self._choices
+        gone = {
+            "at_ms": at_ms,
+            "kind": choices.one_of(("crash", "isolate", "pause", "stop")),
+            "role": "controller",
+            "node": choices.one_of(self._nodes),
+            "for_ms": choices.one_of((LONGEST_MS, 1_500)),
+        }
+        faults = [Fault.model_validate(gone)]
+        if choices.integer(0, 2):
+            faults.append(Fault(at_ms=at_ms, kind="slow", for_ms=2_000, amount=choices.one_of((10, 3, 30, 80))))
+        steps = ("BecomeCandidate", "BecomeCandidate", "GrantVote", "BecomeProspective")
+        for _ in range(choices.integer(1, 4)):
+            trap = self._trap(at_ms, steps, ("crash", "power-loss", "crash"), (1, 1, 20, 100), "actor", METADATA_TOPIC)
+            faults.append(trap)
+        return faults
+
+    def _down_ms(self) -> int:
+        return self._choices.one_of((1_000, 20, 300, LONGEST_MS))
+
+
+PLOTS: dict[str, Callable[[Plots, int], list[Fault]]] = {
+    "blackout": Plots.blackout,
+    "one after the other": Plots.one_after_the_other,
+    "leaders in turn": Plots.leaders_in_turn,
+    "there and back": Plots.there_and_back,
+    "last one standing": Plots.last_one_standing,
+    "dies as it commits": Plots.dies_as_it_commits,
+    "troubled return": Plots.troubled_return,
+    "contested election": Plots.contested_election,
+}
+"""What is played, by name."""

@@ -62,17 +62,26 @@ def _losses(partition: Partition, context: Context) -> Loss:
         returned[writers[writers >= 0]] = True
         due = acknowledged & (appends.completed < row.invoked)
         if context.contract.cleanup != "keep":
-            due &= ~((appends.offset >= 0) & (appends.offset < row.value))
+            due &= ~_may_be_below(partition, int(row.value[0]))
         lost |= due & ~returned
         vanished |= due & ~returned & partition.read
         drained |= due
         drain = int(row.operation[0])
     if context.contract.cleanup != "keep":
-        gone = (appends.offset >= 0) & (appends.offset < log_start(partition))
+        gone = _may_be_below(partition, log_start(partition))
         lost &= ~gone
         missing &= ~gone
     only_sure = appends.outcome == Outcome.OK
     return Loss(lost, vanished & lost, missing & only_sure & ~lost & ~drained, highest, drain)
+
+
+def _may_be_below(partition: Partition, start: int) -> Mask:
+    """The appends whose place is below a log start, or that took effect at a place that nobody was told of."""
+    position = partition.append_position
+    is_known = position >= 0
+    offset = np.zeros(len(position), np.int64)
+    offset[is_known] = partition.slot_offset[position[is_known]]
+    return offset < start
 
 
 def complete_drains(partition: Partition) -> Mask:

@@ -162,23 +162,22 @@ class Plots:
     def dies_as_it_commits(self, at_ms: int) -> list[Fault]:
         """A follower falls out of the ISR; as the leader goes on without it, it goes, too; the follower has trouble to return."""
         choices = self._choices
-        place = self._partition()
-        apart = {
-            "at_ms": at_ms,
-            "kind": choices.one_of(("cut", "pause", "cut", "cut-out")),
-            "role": "leader",
-            "topic": place[0],
-            "partition": place[1],
-            "node": choices.one_of(self._nodes),
-            "others": (choices.one_of(self._nodes),),
+        replicas = self._in_some_order()
+        away_ms = at_ms + SETTLED_MS
+        away = {
+            "at_ms": away_ms,
+            "kind": choices.one_of(("cut", "cut", "pause", "cut-out", "isolate")),
+            "node": replicas[-1],
+            "others": (replicas[0],),
             "for_ms": choices.one_of((900, 600, 1_400)),
         }
-        steps = ("CommitIsr", "CommitIsr", "ShrinkIsr", "AdvanceHighWatermark")
+        steps = ("CommitIsr", "CommitIsr", "CommitIsr", "ShrinkIsr")
         kinds = ("crash", "isolate", "crash", "pause", "power-loss")
         return [
-            Fault.model_validate(apart),
-            self._trap(at_ms + choices.integer(50, 400), steps, kinds, (1_500, 900, 300, LONGEST_MS), "actor"),
-            *self._troubled_returns(at_ms + choices.integer(200, 700)),
+            self._lead(at_ms, self._partition(), replicas),
+            Fault.model_validate(away),
+            self._trap(away_ms + choices.integer(50, 250), steps, kinds, (1_500, 900, 300, LONGEST_MS), "actor"),
+            *self._troubled_returns(away_ms + choices.integer(300, 1_000)),
         ]
 
     def troubled_return(self, at_ms: int) -> list[Fault]:

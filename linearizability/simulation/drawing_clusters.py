@@ -25,9 +25,9 @@ KINDS = (
     "at a step", "at a step", "at a step", "at a step", "at a step", "at a step",
     "at the quorum's step", "at the quorum's step", "at the quorum's step",
     "uneven", "uneven", "blackout", "blackout", "leaders in turn", "leaders in turn",
-    "there and back", "there and back", "there and back", "last one standing", "last one standing",
+    "there and back", "there and back", "deaf leader", "deaf leader", "last one standing", "last one standing",
     "dies as it commits", "dies as it commits", "troubled return", "troubled return",
-    "contested election", "contested election",
+    "contested election", "contested election", "late word", "late word", "late word",
 )  # fmt: skip
 """Misfortunes, by their share; the first is the simplest."""
 

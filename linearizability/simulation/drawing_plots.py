@@ -134,6 +134,25 @@ class Plots:
             faults.append(Fault.model_validate(late | {"at_ms": struck_ms, "for_ms": back_ms - struck_ms + 200}))
         return faults
 
+    def deaf_leader(self, at_ms: int) -> list[Fault]:
+        """A replica misses records; then their leader hears nobody, while its leadership goes to that replica and comes back."""
+        choices = self._choices
+        place, replicas = self._partition(), self._in_some_order()
+        first, second, *rest = replicas
+        apart_ms = at_ms + SETTLED_MS + choices.integer(0, 100)
+        deaf_ms = apart_ms + choices.one_of((40, 20, 100))
+        gone_ms = deaf_ms + choices.integer(0, 40)
+        back_ms = gone_ms + choices.one_of((60, 100, 150))
+        apart = {"at_ms": apart_ms, "kind": choices.one_of(("cut", "cut-out")), "node": second, "others": (first,)}
+        deaf = {"at_ms": deaf_ms, "kind": choices.one_of(("cut-in", "cut-in", "isolate")), "node": first}
+        return [
+            self._lead(at_ms, place, replicas),
+            Fault.model_validate(apart | {"for_ms": back_ms - apart_ms + choices.integer(20, 120)}),
+            Fault.model_validate(deaf | {"for_ms": back_ms - deaf_ms + choices.integer(20, 120)}),
+            self._lead(gone_ms, place, (second, first, *rest)),
+            self._lead(back_ms, place, replicas),
+        ]
+
     def last_one_standing(self, at_ms: int) -> list[Fault]:
         """Of two replicas one goes away; then the other, which went on alone, loses power and is back first."""
         choices = self._choices
@@ -219,6 +238,45 @@ class Plots:
             faults.append(trap)
         return faults
 
+    def late_word(self, at_ms: int) -> list[Fault]:
+        """What a leader says or hears for one purpose is late; a follower leaves the ISR, and is struck as it comes back."""
+        choices = self._choices
+        replicas = self._in_some_order()
+        late_ms = at_ms + SETTLED_MS
+        away_ms = late_ms + choices.integer(0, 300)
+        late = {
+            "at_ms": late_ms,
+            "kind": "uneven",
+            "node": replicas[0],
+            "lane": choices.one_of(("isr", "quorum-fetch", "isr", "quorum-fetch", "heartbeat", "quorum", "")),
+            "for_ms": 2_500,
+            "amount": choices.one_of((300, 700, 1_200)),
+        }
+        away = {
+            "at_ms": away_ms,
+            "kind": choices.one_of(("cut", "cut", "pause", "isolate", "crash")),
+            "node": replicas[-1],
+            "others": (replicas[0],),
+            "for_ms": choices.one_of((700, 500, 1_000)),
+        }
+        faults = [
+            self._lead(at_ms, self._partition(), replicas),
+            Fault.model_validate(late),
+            Fault.model_validate(away),
+        ]
+        return [*faults, *(self._interruption(away_ms + 100) for _ in range(choices.integer(1, 3)))]
+
+    def _interruption(self, at_ms: int) -> Fault:
+        """Something that strikes as an ISR is proposed."""
+        match self._choices.one_of(("a life", "a life", "a way", "an answer")):
+            case "a life":
+                kinds = ("power-loss", "crash", "power-loss", "isolate", "pause")
+                return self._trap(at_ms, ("ExpandIsr",), kinds, (1, 20, 1_500), "other")
+            case "a way":
+                return self._trap(at_ms, ("ExpandIsr",), ("cut", "cut-out", "cut-in"), (1_500, 700), "between")
+            case _:
+                return self._trap(at_ms, ("ExpandIsr", "ShrinkIsr"), ("reset",), (1,), "other")
+
     def _down_ms(self) -> int:
         return self._choices.one_of((1_000, 20, 300, LONGEST_MS))
 
@@ -228,9 +286,11 @@ PLOTS: dict[str, Callable[[Plots, int], list[Fault]]] = {
     "one after the other": Plots.one_after_the_other,
     "leaders in turn": Plots.leaders_in_turn,
     "there and back": Plots.there_and_back,
+    "deaf leader": Plots.deaf_leader,
     "last one standing": Plots.last_one_standing,
     "dies as it commits": Plots.dies_as_it_commits,
     "troubled return": Plots.troubled_return,
     "contested election": Plots.contested_election,
+    "late word": Plots.late_word,
 }
 """What is played, by name."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.gates import Gate, Gates
-from linearizability.simulation.network import Way
+from linearizability.simulation.network import Uneven, Way
 from linearizability.simulation.schedule import CLIENTS, FAULTS, GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC, Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
@@ -118,13 +118,16 @@ def _fast_node(cluster: Cluster, fault: Fault) -> None:
 
 
 def _uneven(cluster: Cluster, fault: Fault) -> None:
-    cluster.network.uneven.append((fault.node, fault.at_ms, fault.amount * MICROSECONDS_A_MS))
+    cluster.network.uneven.append(_unevenness(fault))
 
 
 def _even(cluster: Cluster, fault: Fault) -> None:
-    unevenness = fault.node, fault.at_ms, fault.amount * MICROSECONDS_A_MS
-    if unevenness in cluster.network.uneven:
-        cluster.network.uneven.remove(unevenness)
+    if _unevenness(fault) in cluster.network.uneven:
+        cluster.network.uneven.remove(_unevenness(fault))
+
+
+def _unevenness(fault: Fault) -> Uneven:
+    return Uneven(fault.node, fault.lane, fault.at_ms, fault.amount * MICROSECONDS_A_MS)
 
 
 def _gate(fault: Fault) -> Gate:

@@ -13,7 +13,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.traffic import Message, Reader
@@ -39,6 +39,17 @@ MOST_RESEND_US = 1_000_000
 
 Way = tuple[int, int]
 """From one place to another."""
+
+
+class Uneven(NamedTuple):
+    """Some of a place's connections are slower than the others."""
+
+    place: int
+    lane: str
+    """Those that the place opened for this purpose; about half of all, where none is named."""
+    salt: int
+    """Which half."""
+    by_us: int
 
 
 class ClientSide(Protocol):
@@ -119,12 +130,15 @@ class Stream:
         if network.slow_places:
             delay += sum(network.slow_places[place] for place in self._way)
         if network.uneven:
-            delay += sum(late for place, salt, late in network.uneven if self._is_late(place, salt))
+            delay += sum(each.by_us for each in network.uneven if self._is_late(each))
         return delay
 
-    def _is_late(self, place: int, salt: int) -> bool:
+    def _is_late(self, uneven: Uneven) -> bool:
         """Whether this is one of the slower connections of a place."""
-        return place in self._way and zlib.crc32(b"%d/%d" % (self._connection.id, salt)) % 2 == 0
+        client = self._connection.client
+        if uneven.lane:
+            return client.place == uneven.place and client.lane == uneven.lane
+        return uneven.place in self._way and zlib.crc32(b"%d/%d" % (self._connection.id, uneven.salt)) % 2 == 0
 
 
 class Connection:
@@ -304,7 +318,7 @@ class Network:
         """How many of the messages cost their connection its life."""
         self.slow_places: Counter[int] = Counter()
         """How many microseconds longer everything to and from a place takes."""
-        self.uneven: list[tuple[int, int, int]] = []
+        self.uneven: list[Uneven] = []
         """A place some of whose connections are slower, a number that says which, and by how many microseconds."""
         self.blocked: Counter[Way] = Counter()
         """The ways that are cut, and how often; empty where all are free."""

@@ -34,7 +34,7 @@ FAULTS: dict[str, str] = {
     "isolate": "for `for_ms` nothing passes between the node and anybody, clients too",
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
-    "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, the others do not",
+    "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `lane`",
     "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers, wait on the wire",
     "lose": "within `for_ms` the next of those messages is lost, with its connection",
     "reassign": "an operator gives the partition the replicas `others`",
@@ -200,6 +200,8 @@ class Fault(Value):
     """With `partition`: whose leader, whose replicas, whose settings are meant."""
     partition: int = Field(default=0, ge=0)
     others: tuple[int, ...] = ()
+    lane: Literal["", "fetch", "isr", "heartbeat", "quorum", "quorum-fetch"] = ""
+    """What a node's connections to others are for: a follower's fetches, proposals of ISRs, heartbeats, votes, metadata."""
     for_ms: int = Field(default=0, ge=0, le=600_000)
     amount: int = 0
     configs: dict[str, str] = {}

@@ -1,0 +1,65 @@
+"""Plots: each one draws schedules, and what it is made of convicts the bugs that need just that."""
+
+import pytest
+
+from linearizability.mutants.registry import MUTANTS, planted
+from linearizability.simulation.choices import SeededChoices
+from linearizability.simulation.drawing_plots import PLOTS, Plots
+from linearizability.simulation.life import live
+from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
+
+ORDERS = Topic(name="orders", configs={"min.insync.replicas": "2"})
+APART_MS = 2_500
+
+
+def played(plot: str, seed: int, mutant: str | None = None) -> Schedule:
+    """One plot, twice, in a life of one partition and one producer."""
+    plots = Plots(SeededChoices(seed), 3, [ORDERS])
+    faults = [fault for at_ms in (100, 100 + APART_MS) for fault in plots.draw(plot, at_ms)]
+    producer = Producer(batches=200, records=1, pause_ms=12)
+    return Schedule(
+        seed=seed,
+        mutant=mutant,
+        nodes=3,
+        duration_ms=2 * APART_MS,
+        topics=(ORDERS,),
+        clients=(producer,),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+    )
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_a_plot_draws_schedules_that_survive_their_files(plot: str):
+    drawn = [played(plot, seed) for seed in range(50)]
+    assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
+    assert len({each.faults for each in drawn}) > 25, "much is left to chance"
+
+
+@pytest.mark.parametrize("plot", ["last one standing", "there and back", "contested election"])
+def test_a_plot_costs_no_promise(plot: str):
+    outcome, _ = live(played(plot, 0))
+    assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
+
+
+FOUND_BY = {"kip-966": "last one standing", "kip-279": "there and back", "vote-forgotten": "contested election"}
+MOST_LIVES = 60
+
+
+@pytest.mark.parametrize("mutant", FOUND_BY)
+def test_a_bug_is_found_by_the_plot_that_leads_to_it(mutant: str):
+    with planted(mutant):
+        for seed in range(MOST_LIVES):
+            outcome, _ = live(played(FOUND_BY[mutant], seed))
+            if outcome.verdict == "invalid":
+                assert MUTANTS[mutant].is_found_by(outcome.rule)
+                return
+    pytest.fail(f"not found in {MOST_LIVES} lives")
+
+
+def test_a_cut_between_the_two_whom_a_step_names_strikes_no_third():
+    """The leader proposes a follower, and from then on hears of it no more; the third replica stays in sync."""
+    crash = Fault(at_ms=300, kind="crash", node=3, for_ms=100)
+    cut = Fault(at_ms=500, after="ExpandIsr", kind="cut", role="between", for_ms=1_500)
+    outcome, _ = live(played("blackout", 0).model_copy(update={"faults": (crash, cut)}))
+    assert outcome.verdict == "valid"
+    assert outcome.counts["fault cut"] == 1 and outcome.counts["action ShrinkIsr"] >= 1

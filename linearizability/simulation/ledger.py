@@ -57,6 +57,11 @@ class View:
     def checked_end(self) -> int:
         return self.batches[self.checked - 1].next_offset if self.checked else self.start
 
+    def batch_up_to(self, end: int) -> BatchRecord | None:
+        """The batch that ends there; None where none does."""
+        place = bisect_right(self.batches, end, key=lambda batch: batch.next_offset) - 1
+        return self.batches[place] if place >= 0 and self.batches[place].next_offset == end else None
+
     def cut(self, end: int) -> None:
         """The log was truncated."""
         kept = bisect_right(self.batches, end, key=lambda batch: batch.next_offset)
@@ -207,14 +212,20 @@ class Ledger:
         return {*self.views} - {*self.decided.isr, *self.decided.eligible}
 
     def hear(self, number: int, partition: Partition, follower: int, end: int) -> None:
-        """A leader learns how far a follower is, right now: in the newest reign never further than it is. Errors: Violation."""
-        if partition.reign.leader_epoch < self.decided.leader_epoch or follower in self.lost_tails:
+        """A leader learns how far a follower is, right now: in the newest reign the two logs agree up to there.
+
+        Else it counts what the follower has lost meanwhile, or never had. Errors: Violation.
+        """
+        view, own = self.views.get(follower), self.views.get(number)
+        if view is None or own is None or partition.reign.leader_epoch < self.decided.leader_epoch:
             return
-        view = self.views.get(follower)
-        reached = view.end if view is not None else 0
-        if end > reached:
-            text = f"node {number}, which leads, takes node {follower} to reach {end}, and its log ends at {reached}"
-            self._broken("follower-end-imagined", text)
+        ours = own.batch_up_to(end)
+        if ours is None or view.start >= end or follower in self.lost_tails:
+            return
+        theirs = view.batch_up_to(end)
+        if theirs is None or theirs.leader_epoch != ours.leader_epoch:
+            text = f"node {number}, which leads, takes node {follower} to have all up to {ours}, and that has {theirs} there"
+            self._broken("follower-end-imagined", f"{text}, and ends at {view.end}")
 
     def acknowledge(self, number: int, partition: Partition) -> None:
         """A leader answers acks=all, right now: its maximal ISR must be large enough (ACK-06). Errors: Violation."""

@@ -81,7 +81,6 @@ class Lane:
         self.place = lanes.machine.number
         self.lane = lane_name[1]
         self.lane_name = lane_name
-        self.lane = lane_name[1]
         self._lanes = lanes
         self._connection: Connection | None = None
         self._established = False

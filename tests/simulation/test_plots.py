@@ -41,15 +41,21 @@ def test_a_plot_costs_no_promise(plot: str):
     assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
 
 
-FOUND_BY = {"kip-966": "last one standing", "kip-279": "there and back"}
+FOUND_BY = {
+    "kip-966": ("last one standing", 0),
+    "kip-279": ("there and back", 0),
+    "fenced-broker-admitted": ("late word", 205),
+}
+"""Mutant -> the plot that leads to it, and a seed from which on few lives show it."""
 MOST_LIVES = 60
 
 
 @pytest.mark.parametrize("mutant", FOUND_BY)
 def test_a_bug_is_found_by_the_plot_that_leads_to_it(mutant: str):
+    plot, first = FOUND_BY[mutant]
     with planted(mutant):
-        for seed in range(MOST_LIVES):
-            outcome, _ = live(played(FOUND_BY[mutant], seed))
+        for seed in range(first, first + MOST_LIVES):
+            outcome, _ = live(played(plot, seed))
             if outcome.verdict == "invalid":
                 assert MUTANTS[mutant].is_found_by(outcome.rule)
                 return

@@ -150,6 +150,12 @@ class SimulatedCopier(SimulatedMember):
         copy = self._begun_copy()
         if not copy.is_composed:
             self._compose(copy)
+        if not copy.offsets:
+            # A place was lost (its offset is out of range), and there is nothing to commit: no broker may hear of this copy.
+            copy.is_composed = False
+            self._committed = dict(self._processed)
+            self._go_on()
+            return
         is_old = self.copier.version == 1
         due = (
             (self._producer is None, self._begin_session),

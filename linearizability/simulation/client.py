@@ -7,6 +7,7 @@ do; when the home fails, another takes its place. What belongs to a partition go
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -217,7 +218,7 @@ class SimulatedClient:
 
     def count(self, api: str, code: int) -> None:
         """Note an answer's error; refuse one that a correct client cannot be owed."""
-        self.world.counts[f"answer {api} {error_name(code)}"] += 1
+        self.world.counts[_answer_name(api, code)] += 1
         if code in GROUNDLESS:
             raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
 
@@ -225,6 +226,12 @@ class SimulatedClient:
         trace = self.world.trace
         if trace.keep:
             trace.tell(self.name, self.name, text)
+
+
+@cache
+def _answer_name(api: str, code: int) -> str:
+    """How the counts of a life name an answer."""
+    return f"answer {api} {error_name(code)}"
 
 
 def error_name(code: int) -> str:

@@ -28,7 +28,8 @@ def root() -> None:
 
 @app.command(
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
-    "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --mutant torn-tail-kept --until-found --json"
+    "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --nodes 3 --schedules 5000 --record   ·   "
+    "tidegauge fuzz --mutant torn-tail-kept --until-found --json"
 )
 def fuzz(
     schedules: Annotated[
@@ -41,7 +42,9 @@ def fuzz(
             min=0, max=9, help="Nodes of each cluster; best 1, 3 or 5. 0: as many as the mutant needs, else 1."
         ),
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="The first schedule's seed; the others follow it.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="The first schedule's seed; the others follow it. Default 0.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
     mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
     until_found: Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")] = False,
@@ -57,6 +60,10 @@ def fuzz(
     traces: Annotated[
         bool, typer.Option("--traces", help="Keep each life's steps in traces/, for `tidegauge spec trace`.")
     ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Go on where recorded runs ended, and add this one to them.")
+    ] = False,
+    store: Annotated[Path | None, typer.Option(help="Where runs are recorded; default: in the repository.")] = None,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object that sums up, as the last line.")] = False,
 ) -> int:
@@ -67,6 +74,7 @@ def fuzz(
     from linearizability.mutants.registry import MUTANTS
     from linearizability.pipeline.verdict import EXIT_CODES
     from linearizability.results import new_run_folder
+    from linearizability.simulation.accumulating import STORE, add, next_seed, read_runs
     from linearizability.simulation.fuzzing import Plan
     from linearizability.simulation.fuzzing import fuzz as run
     from linearizability.simulation.workloads import WORKLOADS
@@ -76,11 +84,16 @@ def fuzz(
     workload = workload or (MUTANTS[mutant].workload if mutant else WORKLOADS[0])
     if workload not in WORKLOADS:
         raise typer.BadParameter(f"{workload!r} is none of {', '.join(WORKLOADS)}", param_hint="--workload")
+    if record and (mutant or by_history or seed is not None):
+        raise typer.BadParameter("recorded runs choose their seeds, and have no mutant", param_hint="--record")
     if schedules is None and minutes is None and not until_found:
         schedules = DEFAULT_SCHEDULES
+    nodes = nodes or (MUTANTS[mutant].nodes if mutant else 1)
+    kept_in = store or STORE
+    seed = next_seed(nodes, workload, read_runs(kept_in)) if record else seed or 0
     plan = Plan(
         folder=new_run_folder("fuzz", mutant or f"seed-{seed}", results),
-        nodes=nodes or (MUTANTS[mutant].nodes if mutant else 1),
+        nodes=nodes,
         schedules=schedules,
         seconds=minutes * 60 if minutes is not None else None,
         first_seed=seed,
@@ -94,6 +107,8 @@ def fuzz(
     progress = _Progress()
     summary = run(plan, progress)
     progress.finish()
+    if record and summary.lives:
+        add(summary, kept_in)
     said = summary.to_json()
     if as_json:
         print(json.dumps(said))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from linearizability.history.operations import drain, list_offsets, poll
+from linearizability.simulation.batches import batches_in, header_of, records_in
 from linearizability.simulation.client import FETCH, LIST_OFFSETS, STALE, Key, SimulatedClient
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.notebook import Notebook
@@ -17,7 +18,6 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from reference.protocol.primitives import Buffer
-from reference.protocol.records.batch import Batch, check_crc, read_batches, records_of
 from reference.protocol.records.control import ControlType, control_type
 from reference.protocol.records.errors import RecordsError
 
@@ -63,12 +63,12 @@ class _Aborted:
         self._to_come = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
         self._producers: set[int] = set()
 
-    def hides(self, batch: Batch) -> bool:
+    def hides(self, batch: bytes) -> bool:
         """Whether the batch's records are of an aborted transaction; after its marker the producer's next ones are not."""
-        header = batch.header
+        header = header_of(batch)
         while self._to_come and self._to_come[0][0] <= header.last_offset:
             self._producers.add(self._to_come.pop(0)[1])
-        if header.is_control and any(control_type(record) == ControlType.ABORT for record in records_of(batch.data)):
+        if header.is_control and any(control_type(record) == ControlType.ABORT for record in records_in(batch)):
             self._producers.discard(header.producer_id)
         return header.is_transactional and header.producer_id in self._producers
 
@@ -348,9 +348,8 @@ class SimulatedConsumer(SimulatedClient):
         place = self.places[key]
         aborted = _Aborted(answer) if self.plan.isolation == "read_committed" else None
         try:
-            for batch in read_batches(cast(Buffer, answer.records or b"")):
-                header = batch.header
-                check_crc(batch.data, header)
+            for batch in batches_in(cast(Buffer, answer.records or b"")):
+                header = header_of(batch)
                 if aborted is not None and header.next_offset > answer.last_stable_offset:
                     text = f"{name_of(key)}: offset {header.last_offset}, stable up to {answer.last_stable_offset}"
                     raise Violation("fetch-above-last-stable-offset", text)
@@ -366,7 +365,7 @@ class SimulatedConsumer(SimulatedClient):
                 if is_hidden or header.is_control:
                     place.position, place.last_epoch = header.next_offset, header.leader_epoch
                     continue
-                for record in records_of(batch.data):
+                for record in records_in(batch):
                     if record.offset < place.position:
                         continue
                     if record.offset != place.position:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -221,10 +222,14 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
     tasks = _tasks(plan, began)
     if plan.jobs == 1:
         _prepare(plan.mutant)
+        thresholds = gc.get_threshold()
+        _collect_rarely()
         try:
             for seeds in tasks:
                 yield _live_many(seeds, plan)
         finally:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
             _prepare(None)
         return
     context = multiprocessing.get_context("spawn")
@@ -267,6 +272,16 @@ def _start_worker(mutant: str | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     _prepare(mutant)
+    _collect_rarely()
+
+
+ALLOCATIONS_A_COLLECTION = 20_000
+
+
+def _collect_rarely() -> None:
+    """A life makes few cycles and is short: what is there already is looked at no more, and what comes not so often."""
+    gc.freeze()
+    gc.set_threshold(ALLOCATIONS_A_COLLECTION)
 
 
 _planted: Any = None

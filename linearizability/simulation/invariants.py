@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from linearizability.simulation.batches import batches_in, header_of
 from linearizability.simulation.world import Violation
 from reference.node.node import Node
-from reference.protocol.records.batch import check_crc, read_batches
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition
 from reference.storage.log import Log, LogSlice
@@ -63,26 +63,29 @@ class Watch:
     def check(self, node: Node) -> list[Partition]:
         """The replicas that the step has changed, as far as their numbers show. Errors: Violation."""
         changed: list[Partition] = []
+        seen = self._seen
         for key, partition in node.partitions.items():
-            log = partition.log
-            reign = partition.reign
-            now = Seen(
+            log, reign = partition.log, partition.reign
+            now = (
                 log.log_start_offset, partition.high_watermark, log.log_end_offset, reign.leader_epoch,
                 reign.partition_epoch, reign.leader,
             )  # fmt: skip
-            known = self._seen.get(key)
-            if known is not None and known[0] is partition:
-                if known[1] == now:
-                    continue
-                self._compare(key, known[1], now)
-            self._within(key, now)
-            changed.append(partition)
-            self._seen[key] = (partition, now)
-            if now.log_end > self.highest_end.get(key, 0):
-                self.highest_end[key] = now.log_end
-        if len(self._seen) > len(node.partitions):
-            self._seen = {key: seen for key, seen in self._seen.items() if key in node.partitions}
+            known = seen.get(key)
+            if known is None or known[1] != now or known[0] is not partition:
+                self._see(key, partition, Seen._make(now))
+                changed.append(partition)
+        if len(seen) > len(node.partitions):
+            self._seen = {key: each for key, each in seen.items() if key in node.partitions}
         return changed
+
+    def _see(self, key: tuple[str, int], partition: Partition, now: Seen) -> None:
+        known = self._seen.get(key)
+        if known is not None and known[0] is partition:
+            self._compare(key, known[1], now)
+        self._within(key, now)
+        self._seen[key] = (partition, now)
+        if now.log_end > self.highest_end.get(key, 0):
+            self.highest_end[key] = now.log_end
 
     def _within(self, key: tuple[str, int], now: Seen) -> None:
         if not 0 <= now.log_start <= now.high_watermark <= now.log_end:
@@ -155,9 +158,8 @@ def batches_of(log: Log, offset: int) -> list[BatchRecord]:
             found = log.read(offset, READ_BYTES).records
             data = found.read() if isinstance(found, LogSlice) else found
             before = offset
-            for batch in read_batches(data):
-                check_crc(batch.data, batch.header)
-                header = batch.header
+            for batch in batches_in(data):
+                header = header_of(batch)
                 if header.base_offset > offset or header.next_offset <= offset:
                     text = f"offsets {header.base_offset} to {header.last_offset} where {offset} must follow"
                     raise Violation("offsets-not-dense", f"{name}: {text}")

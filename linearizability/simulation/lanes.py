@@ -16,6 +16,7 @@ from reference.node.effects import Send
 
 if TYPE_CHECKING:
     from linearizability.simulation.machine import Machine
+    from linearizability.simulation.process import Process
 
 CONNECT_TIMEOUT_MS = 10_000
 """socket.connection.setup.timeout.ms's default."""
@@ -33,10 +34,10 @@ class Addresses(Protocol):
 
 
 class Lanes:
-    """Every connection that one life of a machine's process opened."""
+    """Every connection that one process opened."""
 
-    def __init__(self, machine: Machine, world: World, network: Network, addresses: Addresses) -> None:
-        self.machine = machine
+    def __init__(self, process: Process, world: World, network: Network, addresses: Addresses) -> None:
+        self.process = process
         self.world = world
         self.network = network
         self.addresses = addresses
@@ -70,15 +71,15 @@ class Lanes:
         """Tell the node, if the lane was still in use."""
         if self.is_current(lane):
             del self._lanes[lane.lane_name]
-            self.machine.on_unreachable(lane.lane_name)
+            self.process.on_unreachable(lane.lane_name)
 
 
 class Lane:
     """One connection: frames out as they come, answers in. What comes to a process that stands still waits for it."""
 
     def __init__(self, lanes: Lanes, lane_name: LaneName) -> None:
-        self.name = lanes.machine.name
-        self.place = lanes.machine.number
+        self.name = lanes.process.name
+        self.place = lanes.process.number
         self.lane = lane_name[1]
         self.lane_name = lane_name
         self._lanes = lanes
@@ -123,12 +124,12 @@ class Lane:
 
     def _fail(self) -> None:
         self.close()
-        self._lanes.machine.when_awake(self._lanes.lost, self)
+        self._lanes.process.when_awake(self._lanes.lost, self)
 
     # ---- what the network tells
 
     def on_connected(self, connection: Connection) -> None:
-        self._lanes.machine.when_awake(self._connected)
+        self._lanes.process.when_awake(self._connected)
 
     def _connected(self) -> None:
         if self._connection is None:
@@ -140,10 +141,10 @@ class Lane:
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         # A process that stands still goes on writing into the dead connection before it hears of the end.
-        self._lanes.machine.when_awake(self._lanes.lost, self)
+        self._lanes.process.when_awake(self._lanes.lost, self)
 
     def on_bytes(self, connection: Connection, data: bytes) -> None:
-        self._lanes.machine.when_awake(self._take, data)
+        self._lanes.process.when_awake(self._take, data)
 
     def _take(self, data: bytes) -> None:
         buffer = self._buffer
@@ -152,7 +153,7 @@ class Lane:
             end = 4 + int.from_bytes(buffer[:4], "big")
             if len(buffer) < end:
                 return
-            frame = buffer[4:end]
+            frame = bytes(buffer[4:end])
             del buffer[:end]
             question = self._questions.popleft() if self._questions else ""
-            self._lanes.machine.on_answer(self.lane_name, frame, question)
+            self._lanes.process.on_answer(self.lane_name, frame, question)

@@ -20,11 +20,12 @@ from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
 from linearizability.simulation.conducting import Conductor
+from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.grouping import SimulatedMember, unsettled
-from linearizability.simulation.machine import EPOCH_MS, PORTS, Machine, host_of
+from linearizability.simulation.machine import EPOCH_MS, Machine
 from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
 from linearizability.simulation.operating import Operator

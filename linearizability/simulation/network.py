@@ -194,10 +194,8 @@ class Connection:
             return
         if self.server_open:
             self.machine.on_bytes(self, piece)
-        elif self.machine.resets_strangers:
+        elif self.machine.on_stranger(self):
             self._to_client.send(self._end_at_client, "reset")
-        else:
-            self.machine.strangers.append(self)
 
     def refuse_late(self) -> None:
         """The machine is up again: bytes that are sent to it over and over belong to nothing it knows."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.ledger import Decided, Ledger
-from linearizability.simulation.machine import properties_of
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
 from linearizability.simulation.world import Violation
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage

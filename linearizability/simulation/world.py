@@ -7,16 +7,19 @@ client out of a schedule leaves the draws of the others as they were, which is w
 from __future__ import annotations
 
 import hashlib
-import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
 MICROSECONDS_A_MS = 1000
 MAX_STEPS = 5_000_000
 """Limit on one life of a world; one that needs more runs in circles."""
+
+
+LINES_A_DIGESTION = 256
 
 
 class Violation(Exception):
@@ -34,6 +37,7 @@ class Trace:
     def __init__(self, world: World, keep: bool) -> None:
         self._world = world
         self._digest = hashlib.sha256()
+        self._undigested: list[str] = []
         self.keep = keep
         self.lines: list[str] = []
         self.story: list[tuple[int, str, str, str]] = []
@@ -41,11 +45,16 @@ class Trace:
 
     def note(self, text: str) -> None:
         """One line of the trace; equal schedules give equal lines."""
-        line = f"{self._world.now_us} {text}"
-        self._digest.update(line.encode())
-        self._digest.update(b"\n")
+        line = f"{self._world.now_us} {text}\n"
+        self._undigested.append(line)
+        if len(self._undigested) == LINES_A_DIGESTION:
+            self._take_in()
         if self.keep:
-            self.lines.append(line)
+            self.lines.append(line[:-1])
+
+    def _take_in(self) -> None:
+        self._digest.update("".join(self._undigested).encode())
+        self._undigested.clear()
 
     def tell(self, source: str, target: str, text: str) -> None:
         """One line of the story; call it only when `keep` is on."""
@@ -53,6 +62,7 @@ class Trace:
 
     @property
     def digest(self) -> str:
+        self._take_in()
         return self._digest.hexdigest()
 
 
@@ -89,7 +99,8 @@ class World:
 
     def at(self, time_us: int, action: Callable[..., None], *arguments: Any) -> None:
         """Let something happen at a time; never before now."""
-        heapq.heappush(self._queue, (max(time_us, self.now_us), next(self._numbers), action, arguments))
+        now_us = self.now_us
+        heappush(self._queue, (time_us if time_us > now_us else now_us, next(self._numbers), action, arguments))
 
     def after(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> None:
         """Let something happen after a while."""
@@ -101,7 +112,7 @@ class World:
         while queue and queue[0][0] <= until_us:
             if done is not None and done():
                 return
-            self.now_us, _, action, arguments = heapq.heappop(queue)
+            self.now_us, _, action, arguments = heappop(queue)
             self.steps += 1
             if self.steps > MAX_STEPS:
                 raise Violation("endless", f"more than {MAX_STEPS} steps up to {self.now_ms} ms")

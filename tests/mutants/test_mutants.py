@@ -22,7 +22,7 @@ SAMPLE = {
     "flush-skipped": 30,
     "offset-skipped-at-restart": 30,
     "kip-320": 10,
-    "kip-497": 5,
+    "kip-497": 10,
     "acknowledged-before-commit": 5,
     "old-epoch-committed": 5,
     "snapshot-ahead": 10,

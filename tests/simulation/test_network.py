@@ -3,7 +3,7 @@
 from typing import Any
 
 from linearizability.simulation import network as module
-from linearizability.simulation.network import Connection, Network
+from linearizability.simulation.network import Network
 from linearizability.simulation.schedule import CLIENTS
 from linearizability.simulation.world import World
 
@@ -13,17 +13,18 @@ class Listener:
 
     name = "listener"
     number = 1
-    resets_strangers = False
 
     def __init__(self, accepts: bool = True) -> None:
         self.accepts = accepts
-        self.strangers: list[Connection] = []
         self.data = bytearray()
         self.pieces = 0
         self.closed = 0
 
     def accept(self, connection: Any) -> bool:
         return self.accepts
+
+    def on_stranger(self, connection: Any) -> bool:
+        return False
 
     def on_bytes(self, connection: Any, data: bytes) -> None:
         self.data += data

@@ -1,0 +1,135 @@
+"""Lives of the unmodified node, summed up over many runs: how many were lived, of which commit, and what broke.
+
+`tidegauge fuzz --record` adds its run to a file of JSON lines that the repository keeps, and goes on at the first seed that
+no recorded run of as many nodes and the same workload has reached. Runs with a planted bug are never recorded.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from linearizability.simulation.fuzzing import Summary
+
+FOLDER = Path(__file__).parent
+STORE = FOLDER / "accumulated.jsonl"
+README = FOLDER / "README.md"
+TABLE_BEGINS, TABLE_ENDS = "<!-- accumulated: begin -->", "<!-- accumulated: end -->"
+UNKNOWN_COMMIT = "unknown"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One recorded run: the seeds from the first on, without a gap."""
+
+    date: str
+    commit: str
+    """What was lived; with `+` where files were changed since."""
+    nodes: int
+    workload: str
+    first_seed: int
+    schedules: int
+    valid: int
+    unknown: int
+    messages: int
+    cpu_seconds: float
+    violations: tuple[tuple[int, str], ...] = ()
+    """Seed and broken promise of each life that was not valid."""
+
+    @property
+    def next_seed(self) -> int:
+        return self.first_seed + self.schedules
+
+
+def run_of(summary: Summary) -> Run:
+    """A finished run, as it is recorded."""
+    plan, lives = summary.plan, summary.lives
+    return Run(
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        commit=_commit(),
+        nodes=plan.nodes,
+        workload=plan.workload,
+        first_seed=plan.first_seed,
+        schedules=len(lives),
+        valid=summary.verdicts["valid"],
+        unknown=summary.verdicts["unknown"],
+        messages=sum(life.messages for life in lives),
+        cpu_seconds=round(sum(life.seconds for life in lives), 1),
+        violations=tuple((found.seed, found.rule) for found in summary.found),
+    )
+
+
+def _commit() -> str:
+    """The commit of the checkout that these files are in."""
+    try:
+        head = _git("rev-parse", "--short=10", "HEAD")
+        return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return UNKNOWN_COMMIT
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=FOLDER, capture_output=True, text=True, check=True, timeout=30
+    ).stdout.strip()  # fmt: skip
+
+
+def read_runs(store: Path = STORE) -> list[Run]:
+    """All recorded runs in the order in which they were recorded."""
+    if not store.exists():
+        return []
+    lines = [json.loads(line) for line in store.read_text().splitlines()]
+    return [Run(**{**line, "violations": tuple((seed, rule) for seed, rule in line["violations"])}) for line in lines]
+
+
+def record(run: Run, store: Path = STORE) -> None:
+    """Add a run."""
+    with store.open("a") as file:
+        file.write(json.dumps(asdict(run)) + "\n")
+
+
+def add(summary: Summary, store: Path = STORE) -> None:
+    """Record a run that has just ended; the page says so where the repository's own file is meant."""
+    record(run_of(summary), store)
+    if store == STORE:
+        write_table(read_runs(store))
+
+
+def next_seed(nodes: int, workload: str, runs: Iterable[Run]) -> int:
+    """The first seed that no run of as many nodes and this workload has reached."""
+    return max((run.next_seed for run in runs if (run.nodes, run.workload) == (nodes, workload)), default=0)
+
+
+def table(runs: Sequence[Run]) -> str:
+    """The sums, by nodes and workload, as a Markdown table."""
+    lines = [
+        "| nodes | workload | schedules | valid | unknown | with a violation | messages | runs | from | to |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |",
+    ]
+    for nodes, workload in sorted({(run.nodes, run.workload) for run in runs}):
+        some = [run for run in runs if (run.nodes, run.workload) == (nodes, workload)]
+        lines.append(f"| {nodes} | {workload} | {_sums(some)} |")
+    lines.append(f"| all | all | {_sums(runs)} |")
+    return "\n".join(lines)
+
+
+def _sums(runs: Sequence[Run]) -> str:
+    numbers = (
+        sum(run.schedules for run in runs), sum(run.valid for run in runs), sum(run.unknown for run in runs),
+        sum(len(run.violations) for run in runs), sum(run.messages for run in runs), len(runs),
+    )  # fmt: skip
+    dates = sorted(run.date for run in runs) or ["–"]
+    return " | ".join([*(f"{number:,}" for number in numbers), dates[0], dates[-1]])
+
+
+def write_table(runs: Sequence[Run], page: Path = README) -> None:
+    """Put the sums into the page, between its marks."""
+    before, _, rest = page.read_text().partition(TABLE_BEGINS)
+    _, _, after = rest.partition(TABLE_ENDS)
+    page.write_text(f"{before}{TABLE_BEGINS}\n{table(runs)}\n{TABLE_ENDS}{after}")

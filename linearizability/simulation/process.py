@@ -1,0 +1,229 @@
+"""One life of a node's process: what `reference.runtime` is in production.
+
+Requests come in by `reception`, peers are asked over `lanes`, effects are carried out in order, and a timer waits for the
+node's next deadline. While the process stands still, everything that happens to it waits.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from linearizability.simulation.lanes import Addresses, LaneName, Lanes
+from linearizability.simulation.network import Connection, Network, fingerprint
+from linearizability.simulation.reception import Reception
+from linearizability.simulation.speech import answer_in_words
+from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
+from reference.node.effects import Close, Effect, HangUp, Respond, Send
+from reference.node.node import Node
+
+if TYPE_CHECKING:
+    from linearizability.simulation.machine import Machine
+
+MAX_IDLE_TICKS = 1_000
+"""Ticks in a row after which the node's next deadline was already over; more, and it spins."""
+STOP_WITHIN_MS = 1_000
+"""After this time a clean stop goes on without the controller's leave."""
+LOST_IN_DEATH = 0.5
+"""How many of a dying process's connections lose what it had just sent."""
+
+
+class Process:
+    """A node that runs."""
+
+    def __init__(
+        self, machine: Machine, node: Node, world: World, network: Network, addresses: Addresses, chance: Random
+    ) -> None:
+        self.name = machine.name
+        self.number = machine.number
+        self.node = node
+        self.is_alive = True
+        self.is_leaving = False
+        self._machine = machine
+        self._world = world
+        self._chance = chance
+        self._reception = Reception(self.name, world, chance, self._handle)
+        self._lanes = Lanes(self, world, network, addresses)
+        self._stands_still = False
+        self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What happened while it stood still."""
+        self._timer = 0
+        self._timer_at_us: int | None = None
+        self._idle_ticks = 0
+
+    # ---- misfortune and end
+
+    def pause(self) -> None:
+        self._stands_still = True
+
+    def resume(self) -> bool:
+        """Go on, with what has waited; false where it had not stood still."""
+        if not self._stands_still:
+            return False
+        self._stands_still = False
+        waiting, self._waiting = self._waiting, []
+        for action, arguments in waiting:
+            action(*arguments)
+        self._machine.look_at_clock()
+        self._set_timer()
+        return True
+
+    def leave(self) -> None:
+        """Ask the controller's leave to stop; `Machine.shut_down` follows."""
+        if not self._stands_still:
+            self.is_leaving = True
+            self.call(self.node.leave, self._machine.look_at_clock(), STOP_WITHIN_MS)
+            self.after_step()
+
+    @property
+    def stands_still(self) -> bool:
+        return self._stands_still
+
+    def say_farewell(self) -> None:
+        """A clean end: what the node still wants to tell its peers goes out."""
+        for effect in self.node.take_effects():
+            if isinstance(effect, Send):
+                self._lanes.send(effect)
+
+    def die(self, silently: bool) -> None:
+        """Its memory and connections are gone; silently, with the power, nobody hears of it."""
+        self.is_alive = False
+        self._lanes.drop_all(silently)
+        for connection in self._reception.drop_all():
+            if self._chance.random() < LOST_IN_DEATH:
+                connection.lose_what_is_under_way()
+            connection.close_by_machine("the peer is gone", silently)
+
+    # ---- what happens to it: now, or when it goes on after a pause
+
+    def when_awake(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen, as long as the process lives."""
+        if self._stands_still:
+            self._waiting.append((action, arguments))
+        elif self.is_alive:
+            action(*arguments)
+
+    def accept(self, connection: Connection) -> None:
+        """Somebody has connected: the kernel accepts for a process that stands still, too."""
+        self._reception.open(connection)
+        self.when_awake(self._accepted, connection)
+
+    def _accepted(self, connection: Connection) -> None:
+        if connection in self._reception:
+            self.call(self.node.connected, connection.id, "127.0.0.1", connection.listener)
+
+    def on_bytes(self, connection: Connection, data: bytes) -> None:
+        """Somebody has written."""
+        if self._stands_still:
+            self._waiting.append((self._reception.read, (connection, data)))
+        else:
+            self._reception.read(connection, data)
+
+    def on_closed_by_client(self, connection: Connection) -> None:
+        """Somebody has hung up."""
+        self.when_awake(self._closed, connection)
+
+    def _closed(self, connection: Connection) -> None:
+        if self._reception.close(connection.id) is not None:
+            self._world.trace.note(f"{self.name} closed {connection.id}")
+            self._machine.look_at_clock()
+            self.call(self.node.disconnected, connection.id)
+            self.after_step()
+
+    def on_answer(self, lane: LaneName, frame: bytes, question: str) -> None:
+        """A peer has answered; `question` is its name, while the story is kept."""
+        trace = self._world.trace
+        trace.note(f"{self.name} <= {lane[0]}/{lane[1]} {fingerprint(frame)}")
+        if trace.keep:
+            trace.tell(f"node {lane[0]}", self.name, answer_in_words(question, frame))
+        self.call(self.node.answered, lane[0], lane[1], frame, self._machine.look_at_clock())
+        self.after_step()
+
+    def on_unreachable(self, lane: LaneName) -> None:
+        """A connection to a peer could not be made, or was lost."""
+        self._world.trace.note(f"{self.name} lost {lane[0]}/{lane[1]}")
+        self.call(self.node.unreachable, lane[0], lane[1], self._machine.look_at_clock())
+        self.after_step()
+
+    def _handle(self, connection: Connection, frame: bytearray) -> None:
+        """A request is handed to the node."""
+        self.call(self.node.receive, connection.id, frame, self._machine.look_at_clock())
+        self.after_step()
+
+    # ---- steps
+
+    def call(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the node; whatever escapes from it would have ended its process. Errors: Violation."""
+        try:
+            return call(*arguments)
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation("node-failure", f"{self.name} failed in {call.__name__}: {where(error)}") from error
+
+    def after_step(self, has_ticked: bool = False) -> None:
+        """Check what must hold, carry out what the node wants, set the timer, go on with requests that waited."""
+        self._machine.look_at(self.node)
+        for effect in self.node.take_effects():
+            self._carry_out(effect)
+        if self.is_leaving and self.node.may_stop:
+            self.is_leaving = False
+            self._world.after(0, self._machine.shut_down, self)
+        self._set_timer(has_ticked)
+        self._reception.work()
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Respond):
+            self._reception.respond(effect)
+        elif isinstance(effect, Send):
+            self._lanes.send(effect)
+        elif isinstance(effect, HangUp):
+            self._lanes.hang_up((effect.peer, effect.lane))
+        else:
+            self._close(effect)
+
+    def _close(self, effect: Close) -> None:
+        connection = self._reception.close(effect.connection)
+        if connection is not None:
+            self._world.trace.note(f"{self.name} closes {effect.connection}: {effect.reason}")
+            self._world.counts["connections closed by the node"] += 1
+            connection.close_by_machine(effect.reason)
+            self.call(self.node.disconnected, effect.connection)
+
+    # ---- time
+
+    def _set_timer(self, has_ticked: bool = False) -> None:
+        """Wake at the node's next deadline; a timer that is early enough stays. Errors: Violation, for one who spins."""
+        delay_ms = max(0, self.call(self.node.next_deadline) - self._machine.disk.now)
+        if has_ticked:
+            self._count_idle_ticks(delay_ms == 0)
+        if delay_ms == 0 and self._idle_ticks:
+            delay_ms = 1
+        at_us = self._world.now_us + delay_ms * MICROSECONDS_A_MS
+        if self._timer_at_us is None or at_us < self._timer_at_us:
+            self._timer += 1
+            self._timer_at_us = at_us
+            self._world.at(at_us, self._on_timer, self._timer)
+
+    def _count_idle_ticks(self, is_idle: bool) -> None:
+        self._idle_ticks = self._idle_ticks + 1 if is_idle else 0
+        if self._idle_ticks > MAX_IDLE_TICKS and not self._machine.disk_refuses:
+            raise Violation("spinning", f"{self.name} ticked {self._idle_ticks} times and its deadline is still over")
+
+    def _on_timer(self, timer: int) -> None:
+        if timer != self._timer or not self.is_alive:
+            return
+        self._timer_at_us = None
+        if not self._stands_still:
+            self.call(self.node.tick, self._machine.look_at_clock())
+            self.after_step(has_ticked=True)
+
+
+def where(error: BaseException) -> str:
+    """An error and the innermost lines that it passed, in one text."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    places = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+    return f"{type(error).__name__}: {error} [{places}]"

@@ -1,0 +1,157 @@
+"""The machine's end of the connections that others opened to it: whole requests in, answers out.
+
+As in production, one request of a connection at a time is with the node. And stricter than there: a request's bytes are
+overwritten as soon as the node has handled it, and a fetch's slices of files are read only when the answer leaves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+from linearizability.simulation.network import Connection, fingerprint
+from linearizability.simulation.world import World
+from reference.node.effects import Respond
+from reference.protocol.codec import Part
+from reference.storage.log import LogSlice
+
+LEAST_ANSWER_DELAY_US = 10
+MOST_ANSWER_DELAY_US = 300
+OVERWRITTEN = b"\xaa"
+
+
+class Inbox:
+    """One connection, as the process sees it."""
+
+    __slots__ = ("busy", "connection", "data", "last_departure_us")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.data = bytearray()
+        self.busy = False
+        self.last_departure_us = 0
+
+    def take_frame(self) -> bytearray | None:
+        """The next whole request without its size; None where there is none, or one is with the node."""
+        data = self.data
+        if self.busy or len(data) < 4:
+            return None
+        end = 4 + int.from_bytes(data[:4], "big", signed=True)
+        if len(data) < end:
+            return None
+        frame = data[4:end]
+        del data[:end]
+        return frame
+
+
+Inboxes = dict[int, Inbox]
+
+
+class Reception:
+    """Every connection to one machine, in the present life of its process."""
+
+    def __init__(
+        self, name: str, world: World, chance: Random, handle: Callable[[Connection, bytearray], None]
+    ) -> None:
+        """`handle` lets the node handle a request."""
+        self._name = name
+        self._world = world
+        self._chance = chance
+        self._handle = handle
+        self._inboxes: Inboxes = {}
+        self._ready: deque[Inbox] = deque()
+        self._is_working = False
+
+    def __contains__(self, connection: Connection) -> bool:
+        return connection.id in self._inboxes
+
+    def open(self, connection: Connection) -> None:
+        """Somebody has connected."""
+        self._inboxes[connection.id] = Inbox(connection)
+
+    def close(self, connection: int) -> Connection | None:
+        """A connection is over; gives it, if it was open."""
+        inbox = self._inboxes.pop(connection, None)
+        return inbox.connection if inbox is not None else None
+
+    def drop_all(self) -> list[Connection]:
+        """The process is gone; gives what was open."""
+        inboxes, self._inboxes = self._inboxes, {}
+        self._ready.clear()
+        return [inbox.connection for inbox in inboxes.values()]
+
+    # ---- requests
+
+    def read(self, connection: Connection, data: bytes) -> None:
+        """Bytes have come: whole requests go to the node."""
+        inbox = self._inboxes.get(connection.id)
+        if inbox is not None:
+            inbox.data += data
+            self._ready.append(inbox)
+            self.work()
+
+    def work(self) -> None:
+        """Feed whole requests to the node, one of a connection at a time, until none is left that may be fed."""
+        if self._is_working:
+            return
+        self._is_working = True
+        try:
+            while self._ready:
+                self._feed(self._ready.popleft())
+        finally:
+            self._is_working = False
+
+    def _feed(self, inbox: Inbox) -> None:
+        if inbox.connection.id not in self._inboxes:
+            return
+        frame = inbox.take_frame()
+        if frame is None:
+            return
+        world = self._world
+        world.trace.note(f"{self._name} <- {inbox.connection.id} {fingerprint(frame)}")
+        world.counts["messages"] += 1
+        inbox.busy = True
+        self._handle(inbox.connection, frame)
+        frame[:] = OVERWRITTEN * len(frame)
+
+    # ---- answers
+
+    def respond(self, effect: Respond) -> None:
+        """The node answers: the answer leaves a little later, in its turn, and the connection's next request is ready."""
+        inbox = self._inboxes.get(effect.connection)
+        if inbox is None:
+            release(effect.parts or [])
+            return
+        inbox.busy = False
+        self._ready.append(inbox)
+        if effect.parts is not None:
+            delay_us = self._chance.randrange(LEAST_ANSWER_DELAY_US, MOST_ANSWER_DELAY_US)
+            inbox.last_departure_us = max(inbox.last_departure_us + 1, self._world.now_us + delay_us)
+            self._world.at(inbox.last_departure_us, self._depart, self._inboxes, inbox, effect.parts)
+
+    def _depart(self, life: Inboxes, inbox: Inbox, parts: list[Part]) -> None:
+        """An answer leaves, if the process still lives: only now the slices of files are read."""
+        if life is not self._inboxes:
+            return
+        if inbox.connection.id in life:
+            data = b"".join(map(bytes_of, parts))
+            self._world.trace.note(f"{self._name} -> {inbox.connection.id} {fingerprint(data)}")
+            self._world.counts["messages"] += 1
+            inbox.connection.answer(data)
+        release(parts)
+
+
+def bytes_of(part: Part) -> bytes | bytearray | memoryview:
+    """A part of an answer, read from its file if it lies in one."""
+    if isinstance(part, LogSlice):
+        return part.read()
+    assert isinstance(part, (bytes, bytearray, memoryview))
+    return part
+
+
+def release(parts: list[Part]) -> None:
+    """Let go of the slices of files of an answer."""
+    for part in parts:
+        if isinstance(part, LogSlice):
+            part.release()

@@ -183,6 +183,13 @@ class Cluster:
         known = node.image.brokers if node is not None else {}
         return all(broker in known and not known[broker].fenced for broker in brokers)
 
+    def in_sync_everywhere(self, topic: str) -> bool:
+        """Whether the active controller knows somebody in the ISR of each of the topic's partitions."""
+        controller = self.active_controller()
+        node = self.machine(controller).node if controller is not None else None
+        found = [each for each in node.image.topics.values() if each.name == topic] if node is not None else []
+        return bool(found) and all(partition.isr for partition in found[0].partitions.values())
+
     def client_clock_ms(self) -> int:
         return EPOCH_MS + self.world.now_ms
 

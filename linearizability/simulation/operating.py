@@ -1,6 +1,9 @@
 """The operator: whoever changes the cluster while clients work. Reassigns replicas, sets configurations, moves leaders back.
 
-What it asks may be refused or lost, as operators know; it tries a few times. It must never cost a promise.
+What it asks may be refused or lost, as operators know; it tries a few times. It must never cost a promise. So it leaves
+min.insync.replicas alone while a partition has nobody in its ISR: a change forgets the eligible leader replicas too (KIP-966,
+ClearElrRecord), and such a partition is never led again without an unclean election. Apache Kafka 4.3.1 does the same
+(seen with a topic of one replica, its broker killed, the configuration set, the broker started again).
 """
 
 from __future__ import annotations
@@ -63,17 +66,25 @@ class Operator(SimulatedClient):
             return
         fault, tries = self._work[0]
         self._work[0] = (fault, tries - 1)
+        if "min.insync.replicas" in fault.configs and not self.cluster.in_sync_everywhere(fault.topic):
+            self._again_or_never()
+            return
         key, body = _request(fault)
         self.ask(key, VERSIONS[key], body, self._answered, fault)
 
     def _answered(self, body: Any, fault: Fault) -> None:
         code = _error_of(body)
         self.count(f"operator {fault.kind}", code)
-        if code in NOT_NOW and self._work[0][1] > 0:
-            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._next)
+        if code in NOT_NOW:
+            self._again_or_never()
         else:
             self._work.popleft()
             self._next()
+
+    def _again_or_never(self) -> None:
+        if self._work[0][1] <= 0:
+            self._work.popleft()
+        self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._next)
 
 
 def _request(fault: Fault) -> tuple[int, Message]:

@@ -6,12 +6,12 @@ streams of chance are named by client, connection and fault, so that what remain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from linearizability.simulation.schedule import ONE_NODE_FAULTS, Fault, Producer, Schedule
+from linearizability.simulation.schedule import ONE_NODE_FAULTS, Fault, Producer, Schedule, Topic
 
 MAX_TRIALS = 300
 
@@ -44,7 +44,8 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
             yield fewer
     for name in ("faults", "clients", "topics"):
         for fewer in _fewer(getattr(schedule, name), 0 if name == "faults" else 1):
-            yield _with(schedule, **{name: fewer})
+            if name != "topics" or _kinds(fewer) == _kinds(schedule.topics):
+                yield _with(schedule, **{name: fewer})
     last_ms = max((fault.at_ms for fault in schedule.faults), default=0)
     for duration_ms in (schedule.duration_ms // 2, schedule.duration_ms * 3 // 4):
         if duration_ms > max(last_ms, 20):
@@ -63,6 +64,11 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
     for index, fault in enumerate(schedule.faults):
         for change in _simpler_fault(fault):
             yield _with(schedule, faults=_replaced(schedule.faults, index, _with(fault, **change)))
+
+
+def _kinds(topics: Sequence[Topic]) -> set[bool]:
+    """Who copies needs a topic to read and one to write."""
+    return {topic.is_output for topic in topics}
 
 
 def with_fewer_nodes(schedule: Schedule, nodes: int) -> Schedule | None:

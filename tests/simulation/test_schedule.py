@@ -117,3 +117,9 @@ def test_shrinking_tries_fewer_nodes_and_drops_what_needs_the_others():
     assert alone is not None and alone.faults == (), "the crash was of node 2"
     small, _ = shrink(schedule, lambda candidate: any(fault.kind == "crash" for fault in candidate.faults))
     assert small.nodes == 2
+
+
+def test_shrinking_leaves_a_copier_a_topic_to_read_and_one_to_write():
+    topics = (Topic(name="a"), Topic(name="b"), Topic(name="c", is_output=True), Topic(name="d", is_output=True))
+    small, _ = shrink(Schedule(seed=1, duration_ms=100, topics=topics), lambda schedule: True)
+    assert sorted(topic.is_output for topic in small.topics) == [False, True]

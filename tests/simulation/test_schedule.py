@@ -17,6 +17,7 @@ from linearizability.simulation.schedule import (
     Fault,
     Producer,
     Schedule,
+    Topic,
     read_schedule,
 )
 from linearizability.simulation.shrink import shrink, with_fewer_nodes

@@ -225,7 +225,7 @@ class Cluster:
         world.trace.note("healed")
         members = [client for client in self.clients if isinstance(client, SimulatedMember)]
         others = [client for client in self.clients if not isinstance(client, SimulatedMember)]
-        self._rest(others, TRANSACTIONAL_REST_BOUND_MS if self.schedule.transacts else REST_BOUND_MS)
+        self._rest(others, self._transactional_bound_ms if self.schedule.transacts else REST_BOUND_MS)
         self._settle_groups(members)
         if self.operator is not None:
             self.operator.finish()
@@ -302,6 +302,13 @@ class Cluster:
         self.clients.append(client)
         client.start()
 
+    @property
+    def _transactional_bound_ms(self) -> int:
+        """Transactions time out by the wall clock, which their log remembers (TransactionStateManager.timedOutTransactions):
+        where it was set back, those that were open are given that much longer."""
+        set_back_ms = sum(max(0, -fault.amount) for fault in self.schedule.faults if fault.kind == "clock-jump")
+        return TRANSACTIONAL_REST_BOUND_MS + set_back_ms
+
     def _rest(self, clients: list[SimulatedClient], bound_ms: int) -> None:
         until_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
         self.world.run(until_us, lambda: all(client.finished for client in clients))
@@ -317,7 +324,7 @@ class Cluster:
 
     def _settle_groups(self, members: list[SimulatedMember]) -> None:
         """All is healed: each group becomes stable and reads every partition to its end; then all leave. Errors: Violation."""
-        bound_ms = TRANSACTIONAL_REST_BOUND_MS if self.schedule.transacts else GROUPS_BOUND_MS
+        bound_ms = self._transactional_bound_ms if self.schedule.transacts else GROUPS_BOUND_MS
         bound_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
         self.world.run(bound_us, lambda: not unsettled(self, members))
         bound = [member for member in members if not (self._is_forgetful and isinstance(member, SimulatedCopier))]

@@ -21,7 +21,7 @@ SAMPLE = {
     "high-watermark-ahead": 10,
     "flush-skipped": 30,
     "offset-skipped-at-restart": 30,
-    "kip-320": 20,
+    "kip-320": 60,
     "kip-497": 20,
     "acknowledged-before-commit": 5,
     "old-epoch-committed": 5,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from linearizability.history.facts import Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, last_of_each, owned
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Mask, Partition
+from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import Context
 
 Indices = npt.NDArray[np.intp]
@@ -92,19 +92,22 @@ def skipped_slots(partition: Partition, steps: Steps, index: int) -> Array:
 
 
 def must_be_delivered(partition: Partition) -> Mask:
-    """Slots whose record every consumer must be given: known to be in the log, and not of an aborted transaction."""
+    """Slots whose record every consumer must be given: known to be in the log, and not of a transaction that was aborted, or
+    that nobody knows to have been committed: who reads uncommitted records was given those too."""
     return partition.once("must be delivered", lambda: _must_be_delivered(partition))
 
 
 def _must_be_delivered(partition: Partition) -> Mask:
-    observations = partition.observations
     writer = partition.writer
-    aborted = np.flatnonzero((writer >= 0) & (partition.observation_slot >= 0))
-    if len(partition.appends):
-        aborted = aborted[partition.appends.outcome[writer[aborted]] == Outcome.FAIL]
+    placed = np.flatnonzero((writer >= 0) & (partition.observation_slot >= 0))
     mask = partition.in_log.copy()
-    if len(aborted) and len(observations):
-        mask[partition.observation_slot[aborted]] = False
+    if not len(placed) or not len(partition.appends):
+        return mask
+    appends = partition.appends
+    proven = is_in(appends.operation, partition.proven_transactions)
+    undecided = (appends.outcome == Outcome.INFO) & appends.flag(Flag.TRANSACTIONAL) & ~proven
+    may_be_passed = (appends.outcome == Outcome.FAIL) | undecided
+    mask[partition.observation_slot[placed[may_be_passed[writer[placed]]]]] = False
     return mask
 
 

@@ -22,6 +22,7 @@ class Sent:
     completed: float
     position: int
     operation_keys: frozenset[str] = frozenset()
+    transactional: bool = False
 
 
 @dataclass
@@ -80,6 +81,7 @@ def plain(events: list[dict[str, Any]]) -> Plain:
                         completed,
                         position,
                         keys,
+                        begun["f"] == "txn",
                     )
                 )
             for record in mop.get("records") or []:
@@ -107,11 +109,14 @@ def anomalies(events: list[dict[str, Any]]) -> Counter[str]:
         sent = [s for s in history.sent if s.key == key]
         seen = [o for o in history.seen if o.key == key]
         happened = [s for s in sent if s.outcome == "ok" or s.operation in proven]
-        counts.update(_of_partition(sent, seen, happened, history, key))
+        undecided = {s.value for s in sent if s.transactional and s.outcome == "info" and s.operation not in proven}
+        counts.update(_of_partition(sent, seen, happened, undecided, history, key))
     return +counts
 
 
-def _of_partition(sent: list[Sent], seen: list[Seen], happened: list[Sent], history: Plain, key: str) -> Counter[str]:
+def _of_partition(
+    sent: list[Sent], seen: list[Seen], happened: list[Sent], undecided: set[Any], history: Plain, key: str
+) -> Counter[str]:
     counts: Counter[str] = Counter()
     log = {(s.offset, s.value) for s in happened if s.offset is not None} | {(o.offset, o.value) for o in seen}
     read = {o.value for o in seen}
@@ -133,7 +138,7 @@ def _of_partition(sent: list[Sent], seen: list[Seen], happened: list[Sent], hist
     counts["offset-reuse"] = sum(count > 1 for count in claims.values())
 
     aborted = {o.offset for o in seen if o.value in writer and writer[o.value].outcome == "fail"}
-    must = offsets - aborted
+    must = offsets - aborted - {o.offset for o in seen if o.value in undecided}
 
     def jumps(before: int, after: int) -> tuple[bool, bool]:
         return after <= before, any(before < offset < after for offset in must)

@@ -1,4 +1,4 @@
-"""Where a record of unknown outcome stood is known from who read it: retention may have removed it."""
+"""Records of unknown outcome: where one stood is known from who read it, and who may pass over it from what is proven."""
 
 from __future__ import annotations
 
@@ -30,3 +30,23 @@ def test_what_retention_took_is_not_lost(tmp_path, start: int, verdict: str) -> 
     (judgement,) = check([tmp_path])
     assert judgement.verdict == verdict, judgement.to_json()
     assert ("lost-write" in judgement.anomalies) == (verdict == "invalid")
+
+
+@pytest.mark.parametrize(("others_read_it", "verdict"), [(False, "valid"), (True, "invalid")])
+def test_who_reads_committed_records_may_pass_over_an_undecided_transaction(
+    tmp_path, others_read_it: bool, verdict: str
+) -> None:
+    """Its record at offset 1 was given to one who reads uncommitted records; to one who does not only if it was committed."""
+    committed = Contract(isolation="read_committed")
+    with Recorder.open(tmp_path, process=1, contract=committed, run="r") as producer:
+        producer.ok(producer.invoke("send", [send("t-0", 1)]), [send("t-0", 1, offset=0)])
+        producer.info(producer.invoke("txn", [send("t-0", 2)]), [send("t-0", 2)], error="PRODUCER_FENCED")
+        producer.ok(producer.invoke("send", [send("t-0", 3)]), [send("t-0", 3, offset=2)])
+    polls = {2: (Contract(isolation="read_uncommitted"), True), 3: (committed, others_read_it), 4: (committed, False)}
+    for process, (contract, sees_it) in polls.items():
+        with Recorder.open(tmp_path, process=process, contract=contract, run="r") as reader:
+            seen = [(0, 1), (1, 2), (2, 3)] if sees_it else [(0, 1), (2, 3)]
+            reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": seen})])
+    (judgement,) = check([tmp_path])
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert ("int-poll-skip" in judgement.anomalies) == (verdict == "invalid")

@@ -36,6 +36,11 @@ GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_CO
 """Somebody newer has ended the transaction in the partition: no marker of ours will ever be taken."""
 
 
+NOT_NOW = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""The coordinator's own log does not take the end now: too few replicas, or a disk that refuses. Who is coordinator no more finds
+that out when it tries again."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
     """A transaction whose markers are being written."""
@@ -122,7 +127,7 @@ class Markers:
             decided = work.coordinator.complete_transaction(work.id, now)
             self._coordination.write(work.index, decided.records, now)
         except KafkaError as error:
-            if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if error.code in NOT_NOW:
                 heapq.heappush(self._again, (now + RETRY_MS, next(self._numbers), (work, [])))
 
     # ---- asking

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from reference.coordinator.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import State, TopicPartition
@@ -193,10 +195,11 @@ def test_a_marker_that_is_refused_for_good_is_given_up() -> None:
     assert "t-0 refuses the marker of x" in room.said[0]
 
 
-def test_a_completion_that_cannot_be_written_is_tried_again() -> None:
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
+def test_a_completion_that_cannot_be_written_is_tried_again(code: ErrorCode) -> None:
     room = Room()
     room.prepare("x", A)
-    room.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    room.refuses = code
     room.answer()
     assert room.state("x") is State.PREPARE_COMMIT
     room.refuses = None

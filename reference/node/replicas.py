@@ -76,6 +76,9 @@ class Replicas:
         self._next_checkpoint = now + self._checkpoint_interval_ms
         self._next_take_up: TimestampMs | None = None
         self._checkpointed: dict[Key, Offset] = {}
+        self._set_aside: dict[Key, Partition] = {}
+        """Replicas whose disk refused what a decision asked of them: they act for nobody, and know all that they knew (their
+        high watermark above all) when they are taken up again."""
 
     # ---- following the metadata
 
@@ -100,12 +103,13 @@ class Replicas:
                     except StorageError as error:
                         # The decision stands in the metadata log: the replica is taken up when the disk allows it.
                         self._fail((topic.name, index), error, now)
-        for key in [key for key in self.partitions if key not in wanted]:
+        for key in [key for key in (*self.partitions, *self._set_aside) if key not in wanted]:
             self._give_up(key, now)
 
     def _fail(self, key: Key, error: StorageError, now: TimestampMs) -> None:
         partition = self.partitions.pop(key, None)
         if partition is not None:
+            self._set_aside[key] = partition
             self._listener.on_given_up(partition, now)
         self._listener.storage_failed(f"{key[0]}-{key[1]}", error)
         self._next_take_up = now + TAKE_UP_AGAIN_MS
@@ -114,9 +118,10 @@ class Replicas:
         self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, min_isr: int, now: TimestampMs
     ) -> bool:
         """Whether the replica leads or follows anew, or has another ISR."""
-        partition = self.partitions.get((topic.name, index))
+        key = (topic.name, index)
+        partition = self.partitions.get(key) or self._set_aside.get(key)
         if partition is not None and partition.topic_id != topic.id:
-            self._give_up((topic.name, index), now)
+            self._give_up(key, now)
             partition = None
         if partition is None:
             partition = self._make(topic, index, config, min_isr, now)
@@ -124,10 +129,12 @@ class Replicas:
             partition.log.config = config
         partition.min_isr = min_isr
         before = partition.role, partition.leader_epoch
-        if not partition.take_up(_reign(image), now):
+        returns = self._set_aside.get(key) is partition
+        if not partition.take_up(_reign(image), now) and not returns:
             return False
-        self.partitions[topic.name, index] = partition
-        self._listener.on_role(partition, (partition.role, partition.leader_epoch) != before, now)
+        self.partitions[key] = partition
+        self._set_aside.pop(key, None)
+        self._listener.on_role(partition, returns or (partition.role, partition.leader_epoch) != before, now)
         return True
 
     def _make(self, topic: TopicImage, index: int, config: LogConfig, min_isr: int, now: TimestampMs) -> Partition:
@@ -143,9 +150,11 @@ class Replicas:
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:
         """A topic was deleted, or the replica is elsewhere now: its folder goes, who waits for it is told."""
-        partition = self.partitions.pop(key)
+        partition = self.partitions.pop(key, None)
+        self._set_aside.pop(key, None)
         self._logs.delete(*key, now)
-        self._listener.on_given_up(partition, now)
+        if partition is not None:
+            self._listener.on_given_up(partition, now)
 
     def _min_isr(self, topic: TopicName) -> int:
         found = self._configuration.topic(topic, "min.insync.replicas")

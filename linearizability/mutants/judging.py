@@ -50,8 +50,8 @@ def judge(names: list[str]) -> int:
 
 
 def judged() -> list[str]:
-    """The mutants of this table: what needs several nodes is in that of `tidegauge bench fuzz`; those of groups and of compaction,
-    which have other finders too, are in one of their own."""
+    """The mutants of this table: what needs several nodes is in that of `tidegauge bench fuzz`; those of groups and of
+    compaction, which have other finders too, are in one of their own."""
     return [name for name, mutant in MUTANTS.items() if mutant.nodes == 1 and not _has_its_own_table(mutant)]
 
 

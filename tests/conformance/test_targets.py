@@ -21,8 +21,9 @@ RUN_WITHIN_S = 2_400
 BAD = ("fail", "engine error")
 OPEN = {"HIS-08"}
 """Seen to fail on Apache Kafka 4.3.1 in one run of some ten, and not yet understood: a broker on its own was killed while a
-transaction was being aborted, and afterwards every reader of committed records was given that transaction's records. Whether
-broker, client or judge is wrong is to be found out; until then it fails for whoever runs the suite, and not for the test of Kafka. The reference must pass it."""
+transaction was open, whose producer then asked for its abort and was fenced; afterwards every reader of committed records was
+given that transaction's records. Whether broker, client or judge is wrong is to be found out; until then it fails for whoever
+runs the suite, and not for the test of Kafka. The reference must pass it."""
 
 
 class Run:

@@ -1,6 +1,8 @@
 """The final read: whole partitions, from the start to the end that the log had when everything was healed.
 
-Without it an acknowledged record that nobody read is only unseen; with it, it is lost.
+Without it an acknowledged record that nobody read is only unseen; with it, it is lost. So the end is the log's own, the high
+watermark, also where only committed records are read: what lies behind an open transaction is hidden, and not lost, and a
+read that such a transaction stops has not come to the end.
 """
 
 import time
@@ -26,19 +28,23 @@ def drain_topic(
     consumer = Consumer(
         consumer_settings(bootstrap, "tidegauge-drain", "", contract.isolation) | {"enable.partition.eof": True}
     )
+    measurer = Consumer(consumer_settings(bootstrap, "tidegauge-drain-end", "", "read_uncommitted"))
     try:
         with Recorder.open(folder, process=process, contract=contract, run=run) as recorder:
             failures = (
-                _drain_partition(consumer, recorder, topic, partition, until) for partition in range(partitions)
+                _drain_partition(consumer, measurer, recorder, topic, partition, until) for partition in range(partitions)
             )
             return [failure for failure in failures if failure]
     finally:
         consumer.close()
+        measurer.close()
 
 
-def _drain_partition(consumer: Consumer, recorder: Recorder, topic: str, partition: int, until: float) -> str:
+def _drain_partition(
+    consumer: Consumer, measurer: Consumer, recorder: Recorder, topic: str, partition: int, until: float
+) -> str:
     key = f"{topic}-{partition}"
-    bounds = _bounds(consumer, recorder, key, TopicPartition(topic, partition), until)
+    bounds = _bounds(measurer, recorder, key, TopicPartition(topic, partition), until)
     if bounds is None:
         return f"{key}: no leader said where the log ends"
     start, end = bounds
@@ -68,12 +74,13 @@ def _drain_partition(consumer: Consumer, recorder: Recorder, topic: str, partiti
 
 
 def _bounds(
-    consumer: Consumer, recorder: Recorder, key: str, partition: TopicPartition, until: float
+    measurer: Consumer, recorder: Recorder, key: str, partition: TopicPartition, until: float
 ) -> tuple[int, int] | None:
+    """Log start and high watermark. A consumer of committed records would be told the last stable offset instead."""
     while time.monotonic() < until:
         operation = recorder.invoke("list_offsets", [list_offsets(key)])
         try:
-            start, end = consumer.get_watermark_offsets(partition, timeout=5)
+            start, end = measurer.get_watermark_offsets(partition, timeout=5)
         except KafkaException as error:
             recorder.info(operation, error=str(error))
             time.sleep(ASK_AGAIN_S)

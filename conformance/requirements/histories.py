@@ -6,7 +6,7 @@ All requirements look at the history of one short hunt (see `conformance.hunting
 from collections.abc import Mapping
 
 from conformance.broker import Broker
-from conformance.hunting import expect_none, hunted
+from conformance.hunting import KNOWN, expect_none, hunted
 from conformance.requirement import MUST, SHOULD, requirement
 from conformance.wire import Failed
 
@@ -17,6 +17,10 @@ FAST = {
     "replica.lag.time.max.ms": "3000",
 }
 """Who is dead or lags behind is known in seconds; what is promised does not depend on it."""
+WITHOUT_A_MARKER = (
+    "what Kafka 4.3.1 does (KAFKA-20734, see TXV-23): a transaction that ends while a partition has no leader gets no marker "
+    "there, and the next one of its producer decides over both; only of such transactions, found in the log itself"
+)
 DEADLINE_S = 420.0
 """The first of them carries the hunt out."""
 
@@ -37,6 +41,7 @@ def sends(broker: Broker) -> Mapping[str, int]:
     source="documentation, design, replication and message delivery semantics",
     sentence="A record that was acknowledged with acks=-1 is read by whoever reads the whole log after the faults are over.",
     accepted="every acknowledged record in the last full scan of every partition",
+    tolerated=WITHOUT_A_MARKER,
     hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def no_lost_write(broker: Broker) -> None:
@@ -49,6 +54,7 @@ def no_lost_write(broker: Broker) -> None:
     source="documentation: records below the high watermark can be read",
     sentence="After the faults are over every acknowledged record is given to a consumer that reads on to the end.",
     accepted="no acknowledged record that a consumer passed over or never came to",
+    tolerated=WITHOUT_A_MARKER,
     hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def no_unseen_write(broker: Broker) -> None:
@@ -133,6 +139,7 @@ def transactions(broker: Broker) -> dict[str, int]:
     sentence="A consumer with read_committed is given no record of an aborted transaction, and none before the commit was "
     "asked for.",
     accepted="neither in any poll",
+    tolerated=WITHOUT_A_MARKER,
     hooks=ENDS, configs=FAST, apis={"AddPartitionsToTxn": 0, "EndTxn": 0}, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def no_aborted_read(broker: Broker) -> None:
@@ -145,6 +152,7 @@ def no_aborted_read(broker: Broker) -> None:
     source="KIP-98",
     sentence="A committed transaction is there as a whole: in all its partitions, or in none.",
     accepted="no transaction of which a part was read and another part is lost",
+    tolerated=WITHOUT_A_MARKER,
     hooks=ENDS, configs=FAST, apis={"AddPartitionsToTxn": 0, "EndTxn": 0}, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def whole_transactions(broker: Broker) -> None:
@@ -185,10 +193,14 @@ def one_owner(broker: Broker) -> None:
     source="documentation, design, replication: availability",
     sentence="When the faults are over every partition has its leader and its replicas in sync again, and sends succeed.",
     accepted="within a minute no send without success; every replica in sync; every partition read to its end",
+    tolerated=WITHOUT_A_MARKER,
     hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def progress(broker: Broker) -> None:
-    found = hunted(broker).result
-    if found.reasons:
-        raise Failed("; ".join(found.reasons))
+    found = hunted(broker)
+    if found.result.reasons and found.hidden:
+        broker.tolerate(f"{KNOWN}: {'; '.join(found.result.reasons)}")
+        return
+    if found.result.reasons:
+        raise Failed("; ".join(found.result.reasons))
     expect_none(broker, "no-progress", evidence=dict(sends(broker)))

@@ -80,8 +80,6 @@ class Cluster(Target):
             raise TargetError(f"{spec} needs {nodes} hosts and was given {len(self.hosts)}")
         self.cluster_id = new_cluster_id()
         self.members: list[Member] = []
-        self.keep_data = False
-        """Whether the nodes' data stays in the run's folder; their logs and properties always do."""
         self.seconds_to_start = 0.0
         self.interposed = False
 

@@ -67,6 +67,8 @@ class Target(ABC):
     """The text that named it, as `kafka:4.3.1:3`."""
     hooks: Collection[str] = ()
     """The hooks that it offers."""
+    keep_data: bool = False
+    """Whether the nodes' data stays in the run's folder when it is closed; their logs and properties always do."""
 
     @abstractmethod
     def open(self) -> None:

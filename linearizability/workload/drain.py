@@ -32,7 +32,8 @@ def drain_topic(
     try:
         with Recorder.open(folder, process=process, contract=contract, run=run) as recorder:
             failures = (
-                _drain_partition(consumer, measurer, recorder, topic, partition, until) for partition in range(partitions)
+                _drain_partition(consumer, measurer, recorder, topic, partition, until)
+                for partition in range(partitions)
             )
             return [failure for failure in failures if failure]
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from conformance.hunting import Hunt
 from conformance.requirement import Entry, catalogue
 from conformance.results import Judgement, Verdict
 from conformance.runner import judge
+from conformance.unmarked import Unmarked
 from linearizability.history.notation import history
 from linearizability.pipeline.engine import judge_history
 from linearizability.rules import RULES
@@ -38,11 +41,12 @@ PLENTY = {"acknowledged": 9, "read": 9, "committed": 9, "aborted": 9, "faults": 
 NOTHING = {"acknowledged": 0, "read": 0, "committed": 0, "aborted": 0, "faults": {}}
 
 
-def judged(entry: Entry, notation: str, **result: Any) -> Judgement:
-    """The requirement's judgement on a hunt with this history."""
+def judged(entry: Entry, notation: str, unmarked: Sequence[Unmarked] = (), **result: Any) -> Judgement:
+    """The requirement's judgement on a hunt with this history; what its anomalies begin with wrote "open"."""
     judgement = judge_history(history(notation, {}, "t"))
     told = PLENTY | {"verdict": judgement.verdict, "reasons": [], "folder": "folder"} | result
-    hunt = Hunt(SimpleNamespace(**told), judgement)
+    writers = {anomaly.operations[0]: "open" for each in judgement.findings for anomaly in each.anomalies[:1]}
+    hunt = Hunt(SimpleNamespace(**told), judgement, writers, unmarked)
     return judge(entry, Subject([("127.0.0.1", 1)], "4.3.1", hunt=hunt))
 
 
@@ -68,6 +72,39 @@ def test_is_skipped_where_the_hunt_shows_nothing(entry: Entry) -> None:
 def test_is_no_pass_where_the_history_is_unknown(entry: Entry) -> None:
     judgement = judged(entry, CLEAN, verdict="unknown", reasons=["t-0: read up to 3 of 4"])
     assert judgement.verdict in (Verdict.SKIPPED, Verdict.FAIL), judgement.reason
+
+
+OPEN = Unmarked(partition=0, transaction="open", first_offset=0, hides=False)
+OTHER = Unmarked(partition=0, transaction="other", first_offset=0, hides=False)
+HIDES = Unmarked(partition=0, transaction="other", first_offset=1, hides=True)
+
+
+@pytest.mark.parametrize(
+    ("id", "rule"), [("HIS-01", "lost-write"), ("HIS-08", "G1a"), ("HIS-08", "G1b"), ("HIS-09", "torn-transaction")]
+)
+def test_a_transaction_without_a_marker_is_what_kafka_does(id: str, rule: str) -> None:
+    assert judged(catalogue()[id], RULES[rule].example, [OPEN]).verdict is Verdict.TOLERATED
+    assert judged(catalogue()[id], RULES[rule].example, [OTHER]).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("rule", ["unseen", "not-delivered"])
+def test_what_lies_behind_such_a_transaction_is_hidden(rule: str) -> None:
+    assert judged(catalogue()["HIS-02"], RULES[rule].example, [HIDES]).verdict is Verdict.TOLERATED
+    for elsewhere in (replace(HIDES, first_offset=2), replace(HIDES, partition=1), OTHER):
+        assert judged(catalogue()["HIS-02"], RULES[rule].example, [elsewhere]).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("id", "rule"), [(id, rule) for id, rule in BROKEN if not catalogue()[id].requirement.tolerated]
+)
+def test_nothing_else_is_excused_by_it(id: str, rule: str) -> None:
+    assert judged(catalogue()[id], RULES[rule].example, [OPEN, HIDES]).verdict is Verdict.FAIL
+
+
+def test_a_final_read_that_it_stops_is_excused_and_no_other() -> None:
+    stopped = {"verdict": "unknown", "reasons": ["t-0: read up to 3 of 4"]}
+    assert judged(catalogue()["HIS-12"], CLEAN, [HIDES], **stopped).verdict is Verdict.TOLERATED
+    assert judged(catalogue()["HIS-12"], CLEAN, [OPEN], **stopped).verdict is Verdict.FAIL
 
 
 def test_every_requirement_is_here() -> None:

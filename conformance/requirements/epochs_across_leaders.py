@@ -1,0 +1,91 @@
+"""EPO: leader epochs, over several reigns. What a reader was told of an offset holds for every later reader."""
+
+from collections.abc import Iterable
+
+from conformance.batches import batch, batches
+from conformance.broker import Broker, Topic
+from conformance.cluster import QUICK, Cluster, cluster, in_time
+from conformance.requirement import MUST, requirement
+from conformance.wire import Failed
+
+REIGNS = 3
+TAIL = 4
+"""Records that a leader has for itself alone when it is killed."""
+
+
+class Told:
+    """What readers were told: the record at each offset, and the leader epoch under which it was written."""
+
+    def __init__(self) -> None:
+        self.at: dict[int, tuple[int, bytes | None]] = {}
+        self.answers = 0
+
+    def take(self, data: bytes, who: str) -> None:
+        """Compare what somebody serves with all that was told before. Errors: Failed where they differ."""
+        self.answers += 1
+        for one in batches(data):
+            for record in one.records():
+                seen = one.partition_leader_epoch, record.value
+                known = self.at.setdefault(record.offset, seen)
+                if known != seen:
+                    raise Failed(f"offset {record.offset} is {seen} at {who}, and was {known}: epochs and records")
+
+
+def change_the_leader(nodes: Cluster, topic: Topic, told: Told, leader: int, follower: int) -> bool:
+    """Kill the leader with records that nobody else has, write on under the follower, and take the old leader back.
+
+    False where the machine was too slow for it: both are in sync again then.
+    """
+    broker = nodes.broker
+    epoch = nodes.state(topic).epoch
+    broker.append(topic, batch(b"shared, epoch %d" % epoch))
+    with nodes.paused(follower) as moment:
+        for number in range(TAIL):
+            broker.append(topic, batch(b"tail %d, epoch %d" % (number, epoch)), acks=1)
+        told.take(broker.log(topic), f"the leader, node {leader}, with its tail")
+        nodes.kill(leader)
+        lasts = moment.lasts
+    if lasts:
+        nodes.await_leader(topic, follower, above=epoch)
+        for number in range(TAIL):
+            broker.append(topic, batch(b"after %d, epoch %d" % (number, epoch)))
+        told.take(broker.log(topic), f"the new leader, node {follower}")
+    nodes.restart(leader)
+    nodes.await_isr(topic, leader, follower)
+    return lasts
+
+
+def look_everywhere(nodes: Cluster, topic: Topic, told: Told, places: Iterable[int]) -> None:
+    """What each of these nodes serves, up to the end."""
+    end = nodes.broker.end_offset(topic)
+    for node in places:
+        told.take(nodes.log_from(topic, node, end), f"node {node}")
+
+
+@requirement(
+    "EPO-10",
+    level=MUST,
+    source="KIP-101; KIP-320; documentation, design, replication",
+    sentence="What a consumer has read at an offset stays there, with its leader epoch, whoever leads and whichever replica "
+    "serves it.",
+    accepted="over three reigns, each ended with records that only the leader had: one record and one epoch for every offset "
+    "that was shown, at every node",
+    nodes=3, hooks=("pause", "resume", "kill", "restart"), configs=QUICK, apis={"Fetch": 11}, deadline_s=300.0,
+    draft="the draft asks for one record of each offset and epoch; without unclean elections an offset has one epoch, too",
+)  # fmt: skip
+def one_record_an_offset(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        topic, told = nodes.topic(leader, follower), Told()
+
+        def once() -> bool:
+            first = nodes.state(topic).leader
+            second = follower if first == leader else leader
+            return change_the_leader(nodes, topic, told, first, second)
+
+        for _ in range(REIGNS):
+            in_time(broker, once)
+            look_everywhere(nodes, topic, told, (leader, follower))
+        epochs = {epoch for epoch, _ in told.at.values()}
+        broker.expect(len(epochs) > REIGNS, f"records of {len(epochs)} epochs were read")
+        broker.saw(f"{told.answers} answers tell the same of {len(told.at)} offsets")

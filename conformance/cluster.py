@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,6 +121,8 @@ class Cluster:
         """Node -> where clients reach it; all of them, also those that are down later."""
         self.frozen: set[int] = set()
         self.down: set[int] = set()
+        self.is_cut = False
+        """Whether the network is cut."""
 
     def cast(self) -> tuple[int, int, int]:
         """Who plays which part: a leader and a follower to be hurt, and a third node, which is the active controller.
@@ -203,14 +205,26 @@ class Cluster:
         self.down -= set(nodes)
         self.await_known(*nodes)
 
+    def cut(self, *groups: Collection[int]) -> None:
+        """Cut the network between groups of nodes. The suite still reaches every one."""
+        self.is_cut = True
+        self.broker.target.partition(groups)
+
+    def join(self) -> None:
+        """Join the network again."""
+        self.broker.target.heal()
+        self.is_cut = False
+
     def mend(self) -> None:
         """Whole again: every node runs, and every node knows all of them.
 
         Errors: Failed where a node does not come back.
         """
-        if not self.frozen and not self.down:
+        if not self.frozen and not self.down and not self.is_cut:
             return
         self.broker.deadline.at_s = max(self.broker.deadline.at_s, time.monotonic() + WHOLE_WITHIN_S)
+        if self.is_cut:
+            self.join()
         self.resume(*self.frozen)
         self.restart(*self.down)
         self.broker.entrance = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 PASS, FAIL, UNKNOWN, BROKEN, WRONG_USAGE = 0, 1, 2, 3, 64
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+class Backend(StrEnum):
+    AUTO = "auto"
+    PLAIN = "plain"
+    NETNS = "netns"
+
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output; the last one sums up.")]
 Ids = Annotated[
@@ -51,6 +59,13 @@ def run(
             help="File with an id a line (# begins a comment): these may fail, and must not pass.", exists=True
         ),
     ] = None,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            help="plain: processes side by side. netns: each node in a network namespace, so that requirements can cut the "
+            "network. auto: netns where one of them needs it and this machine has it."
+        ),
+    ] = Backend.AUTO,
     repeat: Annotated[int, typer.Option(min=1, help="Run so many times; a verdict that changes is a flake.")] = 1,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Write what passes on a real Apache Kafka into the catalogue.")
@@ -77,11 +92,14 @@ def run(
     expected = _expected(expected_failures)
     if confirm and not target.startswith("kafka:"):
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
+    networked = _on_a_network(backend, target, entries)
     runs: list[Run] = []
     for _ in range(repeat):
         selection = " ".join(ids or [])
         shown = with_demonstrations and not runs
-        runs.append(_run_once(target, entries, version, expected, results, selection, as_json, verbose, shown))
+        runs.append(
+            _run_once(target, networked, entries, version, expected, results, selection, as_json, verbose, shown)
+        )
         if runs[-1].broken:
             break
     flakes = _flakes(runs)
@@ -99,8 +117,35 @@ def run(
     raise typer.Exit(FAIL if flakes and worst == PASS else worst)
 
 
+def _on_a_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
+    """Whether the target's nodes get a network of their own. Runs the whole command again where that needs a sandbox."""
+    from linearizability.faults import sandbox
+    from linearizability.targets import WrongTarget, open_target
+    from linearizability.targets.cluster import CUTS, Cluster
+
+    if sandbox.inside():
+        return True
+    try:
+        sketch = open_target(target, folder=Path())
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from None
+    cluster = isinstance(sketch, Cluster) and sketch.size > 1
+    wanted = cluster and any(set(entry.requirement.needs.hooks) & set(CUTS) for entry in entries)
+    if backend is Backend.PLAIN or (backend is Backend.AUTO and not wanted):
+        return False
+    reason = sandbox.obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
+    if reason and backend is Backend.NETNS:
+        raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")
+    if reason:
+        print(f"without cuts of the network: {reason}", file=sys.stderr)
+        return False
+    assert isinstance(sketch, Cluster)
+    sketch.prepare()
+    raise typer.Exit(sandbox.command_in_sandbox(sys.argv[1:]))
+
+
 def _run_once(
-    target: str, entries: list[Entry], version: str, expected: list[str], results: Path | None, selection: str,
+    target: str, networked: bool, entries: list[Entry], version: str, expected: list[str], results: Path | None, selection: str,
     as_json: bool, verbose: bool, with_demonstrations: bool,
 ) -> Run:  # fmt: skip
     from rich.console import Console
@@ -110,6 +155,7 @@ def _run_once(
     from conformance.report.terminal import Progress, show
     from conformance.runner import Plan
     from conformance.runner import run as run_suite
+    from linearizability.faults.networked import open_networked
     from linearizability.results import new_run_folder
 
     folder = new_run_folder("run", target, results)
@@ -124,6 +170,7 @@ def _run_once(
                 kafka_version=version,
                 expected_failures=expected,
                 listener=progress,
+                open_target=open_networked if networked else None,
             )
         )
     finally:

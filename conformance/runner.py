@@ -70,7 +70,7 @@ class Plan:
     expected_failures: Collection[str] = ()
     listener: Listener | None = None
     open_target: Callable[..., Any] | None = None
-    """Replaces `linearizability.targets.open_target` in tests."""
+    """Another way to the target than `linearizability.targets.open_target`."""
 
 
 def run(chosen: Plan) -> Run:

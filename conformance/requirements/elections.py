@@ -1,5 +1,6 @@
 """ELE: elections. Who leads when a leader is gone, who must not, and what a deposed leader can still say."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +26,7 @@ from reference.protocol.messages.produce import ProduceRequest
 DEADLINE_S = 180.0
 FREEZES = ("pause", "resume")
 ENDS = ("kill", "restart")
+CUTS = ("partition", "heal")
 BALANCES = QUICK | {
     "auto.leader.rebalance.enable": "true",
     "leader.imbalance.check.interval.seconds": "1",
@@ -288,13 +290,56 @@ def errors_of_a_fail_over(broker: Broker) -> None:
 @requirement(
     "ELE-10",
     level=MUST,
+    source="Partition.maybeIncrementLeaderHW; KIP-101; documentation, design, replication",
+    sentence="A leader that is cut off from the others acknowledges no write with acks=-1 once another one leads; those with "
+    "acks=1 it may acknowledge, and they are lost when it is back.",
+    accepted="an error or no answer for acks=-1; nothing of either in the log, on any node; the new leader serves meanwhile",
+    nodes=3, hooks=CUTS, configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def a_leader_cut_off(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, one, other = nodes.cast()
+        topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
+        nodes.write_some(topic, writes, 10)
+        before = nodes.state(topic)
+        asked = [(acks, broker.connect(nodes.address(leader), timeout_s=30.0)) for acks in (-1, 1) * 4]
+        nodes.cut([leader], [one, other])
+        broker.entrance = nodes.address(one)
+        nodes.await_leader(topic, one, other, above=before.epoch)
+        send_late(broker, topic, asked)
+        nodes.write_some(topic, writes, 10)
+        for acks, connection in asked:
+            broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
+        nodes.join()
+        nodes.await_isr(topic, leader, one, other)
+        nodes.write_some(topic, writes, 10)
+        expect_none_late(nodes, topic, writes, leader)
+
+
+def send_late(broker: Broker, topic: Topic, connections: Iterable[tuple[int, Connection]]) -> None:
+    """Writes to a leader that another one has replaced, each with its own acks."""
+    version = broker.version_for(ProduceRequest)
+    for acks, connection in connections:
+        connection.send(produce_request({(topic, 0): batch(b"late")}, acks=acks, timeout_ms=5_000), version)
+
+
+def expect_none_late(nodes: Cluster, topic: Topic, writes: Writes, deposed: int) -> None:
+    """What was acknowledged is there; what was sent to the deposed leader is not, at that leader neither."""
+    nodes.expect_kept(topic, writes)
+    data = nodes.log_from(topic, deposed, nodes.broker.end_offset(topic))
+    nodes.broker.expect(b"late" not in values(data), "the old leader's log does not have it either")
+
+
+@requirement(
+    "ELE-19",
+    level=MUST,
     source="Partition.makeFollower; KIP-101; documentation, design, replication",
     sentence="A leader that was replaced while it did not answer acknowledges no write with acks=-1 that it finds waiting when "
     "it goes on; those with acks=1 it may acknowledge, and they are lost.",
     accepted="an error or a closed connection for acks=-1; nothing of either in the log, on any node",
     nodes=3, hooks=FREEZES, configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
-    draft="the draft cuts the leader off from the controller, for which a target needs hooks for its network; a frozen leader "
-    "wakes up with the same wrong belief",
+    draft="not in the draft: ELE-10 for targets without hooks for their network; a leader that was frozen wakes up with the same "
+    "wrong belief",
 )  # fmt: skip
 def a_deposed_leader(broker: Broker) -> None:
     with cluster(broker) as nodes:
@@ -302,21 +347,17 @@ def a_deposed_leader(broker: Broker) -> None:
         topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
         nodes.write_some(topic, writes, 10)
         before = nodes.state(topic)
-        version = broker.version_for(ProduceRequest)
         waiting = [(acks, broker.connect(nodes.address(leader), timeout_s=30.0)) for acks in (-1, 1) * 4]
         nodes.pause(leader)
         nodes.await_leader(topic, one, other, above=before.epoch)
-        for acks, connection in waiting:
-            connection.send(produce_request({(topic, 0): batch(b"late")}, acks=acks, timeout_ms=5_000), version)
+        send_late(broker, topic, waiting)
         nodes.write_some(topic, writes, 10)
         nodes.resume(leader)
         for acks, connection in waiting:
             broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
         nodes.await_isr(topic, leader, one, other)
         nodes.write_some(topic, writes, 10)
-        nodes.expect_kept(topic, writes)
-        data = nodes.log_from(topic, leader, broker.end_offset(topic))
-        broker.expect(b"late" not in values(data), "the old leader's log does not have it either")
+        expect_none_late(nodes, topic, writes, leader)
 
 
 def told_by(connection: Connection, *, final: bool) -> str:

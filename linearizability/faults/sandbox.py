@@ -1,4 +1,4 @@
-"""Runs a hunt again inside namespaces of its own: `python -m linearizability.faults.sandbox FOLDER`.
+"""Runs a hunt, or any command, again inside namespaces of its own: `python -m linearizability.faults.sandbox FOLDER`.
 
 The parent has written `FOLDER/plan.json` (and schedules to be carried out, if any) and has fetched what must come from
 outside, because the sandbox has no way out. The child writes `FOLDER/summary.json`; its exit code says whether it could.
@@ -9,11 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linearizability.targets import leash
 
 SELF_TEST_WITHIN_S = 20
+INSIDE = "TIDEGAUGE_SANDBOX"
+"""Set where a command runs inside."""
 
 
 def obstacle() -> str:
@@ -44,7 +47,21 @@ def unshare() -> list[str]:
 
 def run_in_sandbox(folder: Path) -> int:
     """Carry out the plan of a folder; gives the child's exit code. Ctrl-C goes to the child, which ends in good order."""
-    child = leash.start([*unshare(), sys.executable, "-m", "linearizability.faults.sandbox", str(folder.resolve())])
+    return _await([sys.executable, "-m", "linearizability.faults.sandbox", str(folder.resolve())], {})
+
+
+def command_in_sandbox(arguments: Sequence[str]) -> int:
+    """Run a command of tidegauge with these arguments; gives its exit code. It finds itself `inside`."""
+    return _await([sys.executable, "-m", "tidegauge", *arguments], {INSIDE: "1"})
+
+
+def inside() -> bool:
+    """Whether this process was started by `command_in_sandbox`."""
+    return INSIDE in os.environ
+
+
+def _await(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    child = leash.start([*unshare(), *command], environment=environment)
     interrupted = 0
     while True:
         try:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from linearizability.targets import leash
 from linearizability.targets.hosts import Host, plain_hosts
@@ -32,6 +32,8 @@ START_ATTEMPTS = 3
 POLL_S = 0.05
 INTERPOSED = ("power-loss", "disk", "clock")
 """Hooks that a cluster offers where its nodes are started with an interposer."""
+CUTS = ("partition", "heal")
+"""Hooks that a cluster offers where its hosts are on a network of ours."""
 INTERPOSER = "interposer"
 """The folder, beside a node's data, of what stands between it and its disk."""
 
@@ -55,6 +57,16 @@ class Member:
     @property
     def properties_file(self) -> Path:
         return self.folder / "server.properties"
+
+
+class Links(Protocol):
+    """The network between nodes, by their ids."""
+
+    def cut(self, sender: int, receiver: int) -> None:
+        """From now on nothing that the sender sends reaches the receiver."""
+
+    def heal(self) -> None:
+        """Take all cuts back."""
 
 
 class Cluster(Target):
@@ -82,12 +94,18 @@ class Cluster(Target):
         self.members: list[Member] = []
         self.seconds_to_start = 0.0
         self.interposed = False
+        self.links: Links | None = None
+
+    def connect(self, links: Links) -> None:
+        """The hosts are joined by a network that can be cut."""
+        self.links = links
+        self.hooks = (*self.hooks, *CUTS)
 
     def interpose(self) -> None:
         """From the next start on, nodes have disks and clocks that can be hurt. Errors: TargetError where none can."""
         library()
         self.interposed = True
-        self.hooks = (*type(self).hooks, *INTERPOSED)
+        self.hooks = (*self.hooks, *INTERPOSED)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -180,6 +198,18 @@ class Cluster(Target):
 
     def resume(self, node: int) -> None:
         self.member(node).process.resume()
+
+    def partition(self, groups: Sequence[Collection[int]]) -> None:
+        if self.links is None:
+            raise HookMissing(self.spec, "partition")
+        for group, other in itertools.permutations(groups, 2):
+            for sender, receiver in itertools.product(group, other):
+                self.links.cut(sender, receiver)
+
+    def heal(self) -> None:
+        if self.links is None:
+            raise HookMissing(self.spec, "heal")
+        self.links.heal()
 
     def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
         for node in nodes:

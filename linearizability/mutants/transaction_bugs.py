@@ -132,6 +132,21 @@ def transactional_id_not_asked_for(original: Any, body: Any) -> bool:
 
 
 @mutant(
+    "marker-written-twice",
+    "reference.node.markers:Markers._take_results",
+    "The markers of a transaction are sent a second time a little later: before KIP-890 they end a part of the next one.",
+    fuzz=True,
+    workload="transactions",
+)
+def marker_written_twice(original: Any, markers: Any, work: Any, partitions: Any, results: Any, now: int) -> None:
+    original(markers, work, partitions, results, now)
+    sent = vars(markers).setdefault("sent_twice", set())
+    if work not in sent:
+        sent.add(work)
+        markers._try_again(work, [*partitions], now)
+
+
+@mutant(
     "aborted-marked-as-committed",
     "reference.protocol.records.control:EndTransaction.__new__",
     "The marker of an abort says that the transaction was committed.",

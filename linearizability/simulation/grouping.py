@@ -1,8 +1,10 @@
 """A consumer of a group, in the classic protocol: joins, is given partitions, resumes where the group has committed, reads,
 processes, commits. Now and then it dies, leaves, or stands still for longer than its session lasts, and comes back.
 
-It is an eager one: who joins again gives up its partitions before. One request is under way at a time. A step that fails in
-a way that passes is taken again; a coordinator that is none any more is looked for; who is no member any more joins anew.
+It is an eager one: who joins again gives up its partitions before (`cooperating` has the others). One request is under way
+at a time. A step that fails in a way that passes is taken again; a coordinator that is none any more is looked for; who is
+no member any more joins anew. A static member (KIP-345) that stands still is sometimes replaced by whoever runs it; the one
+of two that the coordinator does not take for it any more ends.
 """
 
 from __future__ import annotations
@@ -16,11 +18,9 @@ from linearizability.simulation.consuming import Place, SimulatedConsumer, name_
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Consumer, Member
+from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
-from reference.protocol.codec import decode_from, encode
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -37,7 +37,7 @@ VERSIONS = {
     OFFSET_COMMIT: 8, OFFSET_FETCH: 8, FIND_COORDINATOR: 4, JOIN_GROUP: 9, HEARTBEAT: 4, LEAVE_GROUP: 5, SYNC_GROUP: 5,
 }  # fmt: skip
 GROUP_KEY = 0
-PROTOCOL_TYPE, PROTOCOL, PROTOCOL_VERSION = "consumer", "dealt", 1
+PROTOCOL_TYPE = "consumer"
 HEARTBEATS_A_SESSION = 4
 
 LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -51,39 +51,20 @@ JOIN_AGAIN = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED}
 )  # fmt: skip
 """Errors after which the member joins again; an unknown one as somebody new."""
-NOTHING_WAS_WRITTEN = JOIN_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+NOTHING_WAS_WRITTEN = JOIN_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 """Errors of a commit that certainly has not taken effect and never will."""
+
+MISFORTUNES = ("stall", "death", "departure")
+STATIC_MISFORTUNES = ("stall", "stall", "death", "replacement")
+"""A static member does not leave: it is expected back within its session."""
 
 Position = tuple[int, int]
 """An offset, and the leader epoch of the record before it (KIP-320)."""
 
 
-def dealt(members: Sequence[str], partitions: Sequence[Key]) -> dict[str, list[Key]]:
-    """The partitions dealt out one by one to the members, both in order of their names."""
-    ordered = sorted(members)
-    return {member: sorted(partitions)[number :: len(ordered)] for number, member in enumerate(ordered)}
-
-
-def _versioned(message: Any) -> bytes:
-    return PROTOCOL_VERSION.to_bytes(2, "big") + encode(message, PROTOCOL_VERSION)
-
-
-def encode_assignment(keys: Sequence[Key]) -> bytes:
-    parts = [ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=[index]) for name, index in keys]
-    return _versioned(ConsumerProtocolAssignment(assigned_partitions=parts))
-
-
 def named(positions: Mapping[Key, Position]) -> dict[str | int, int]:
     """Positions in the history's words."""
     return {name_of(key): offset for key, (offset, _) in positions.items()}
-
-
-def decode_assignment(data: bytes) -> list[Key]:
-    """What the leader gave; nothing where it left the member out."""
-    if not data:
-        return []
-    said, _ = decode_from(ConsumerProtocolAssignment, PROTOCOL_VERSION, memoryview(data), 2)
-    return [(each.topic, index) for each in said.assigned_partitions for index in each.partitions]
 
 
 class SimulatedMember(SimulatedConsumer):
@@ -103,13 +84,21 @@ class SimulatedMember(SimulatedConsumer):
         self.is_settled = False
         """Whether it holds an assignment and knows where to resume."""
         self._member_id = ""
-        self._followers: list[str] = []
-        """As leader of a generation: all its members."""
+        self._shares: dict[str, list[Key]] = {}
+        """As leader of a generation: what each member is to have."""
+        self._protocol: str | None = None
+        """The assignor that the generation's members have in common."""
+        self._owned: tuple[int, list[Key]] = (-1, [])
+        """The last generation in which we were given partitions, and which."""
+        self.joined_us = 0
+        """When we last became part of a generation."""
+        self._replacement: SimulatedMember | None = None
+        """Who was started in our place while we stood still."""
         self._is_synced = False
         self._processed: dict[Key, Position] = {}
         self._committed: dict[Key, Position] = {}
         self._coordinator = -1
-        self._heard_us = 0
+        self._heard_us = self._asked_us = 0
         self._is_pausing = False
         self._is_unaware = False
         """It stood still over what it had read, and commits before it hears whether it is a member yet."""
@@ -119,12 +108,23 @@ class SimulatedMember(SimulatedConsumer):
 
     def start(self) -> None:
         self._connect()
+        if self.member.dies_after_ms:
+            self.world.after(self.member.dies_after_ms * MICROSECONDS_A_MS, self._die_for_good)
 
     def retire(self) -> None:
         """Ask once more for what is committed, leave, and come to rest."""
         self._is_retiring = True
         self.is_settled = False
         self._go_on()
+
+    @property
+    def _instance_id(self) -> str | None:
+        return self.member.instance or None
+
+    @property
+    def _known_as(self) -> str:
+        """The member's name in the history: a static one stays who it is under another member id."""
+        return self.member.instance or self._member_id
 
     @property
     def has_committed_all(self) -> bool:
@@ -204,7 +204,9 @@ class SimulatedMember(SimulatedConsumer):
         elif code in JOIN_AGAIN:
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
-            self._give_up_partitions()
+            self._join_again(code)
+        elif code == ErrorCode.FENCED_INSTANCE_ID and self.member.instance:
+            self._die_for_good()
         else:
             raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
         return False
@@ -221,15 +223,21 @@ class SimulatedMember(SimulatedConsumer):
 
     # ---- membership
 
+    def _join_again(self, code: int) -> None:
+        """We are to join again, for this reason; an eager member gives up what it has before."""
+        self._give_up_partitions()
+
     def _join(self) -> None:
-        topics = [topic.name for topic in self.cluster.schedule.topics]
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(
-            name=PROTOCOL, metadata=_versioned(ConsumerProtocolSubscription(topics=topics))
-        )
+        topics = [topic.name for topic in self.cluster.schedule.topics if not topic.is_output]
+        generation, owned = self._owned
+        metadata = encode_subscription(topics, owned, generation)
+        protocols = [
+            JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self.member.assignors
+        ]
         body = JoinGroupRequest(
             group_id=self.member.group, session_timeout_ms=self.member.session_timeout_ms,
             rebalance_timeout_ms=self.member.rebalance_timeout_ms, member_id=self._member_id,
-            protocol_type=PROTOCOL_TYPE, protocols=[protocol],
+            group_instance_id=self._instance_id, protocol_type=PROTOCOL_TYPE, protocols=protocols,
         )  # fmt: skip
         self._tell_coordinator(JOIN_GROUP, body, self._joined, self.member.rebalance_timeout_ms)
 
@@ -238,17 +246,20 @@ class SimulatedMember(SimulatedConsumer):
             self._member_id = body.member_id
         if self._judge("JoinGroup", body.error_code):
             self._member_id, self.generation = body.member_id, body.generation_id
-            self._followers = [each.member_id for each in body.members] if body.leader == body.member_id else []
-            self._heard_us = self.world.now_us
+            self._protocol = body.protocol_name
+            self._heard_us = self.joined_us = self.world.now_us
+            self._replacement = None
+            is_to_assign = body.leader == body.member_id and not body.skip_assignment
+            counts = self.cluster.input_counts()
+            self._shares = shares(str(body.protocol_name), body.members, counts) if is_to_assign else {}
 
     def _sync(self) -> None:
-        shares = dealt(self._followers, self.cluster.inputs()) if self._followers else {}
         body = SyncGroupRequest(
             group_id=self.member.group, generation_id=self.generation, member_id=self._member_id,
-            protocol_type=PROTOCOL_TYPE, protocol_name=PROTOCOL,
+            group_instance_id=self._instance_id, protocol_type=PROTOCOL_TYPE, protocol_name=self._protocol,
             assignments=[
                 SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(keys))
-                for member, keys in shares.items()
+                for member, keys in self._shares.items()
             ],
         )  # fmt: skip
         self._tell_coordinator(SYNC_GROUP, body, self._synced, self.member.rebalance_timeout_ms)
@@ -257,9 +268,15 @@ class SimulatedMember(SimulatedConsumer):
         if self._judge("SyncGroup", body.error_code):
             self._is_synced = True
             self._heard_us = self.world.now_us
-            self.places = {key: Place() for key in decode_assignment(bytes(body.assignment))}
-            self._note_assignment(generation=self.generation, member=self._member_id)
+            self._take_over(decode_assignment(bytes(body.assignment)))
+            self._owned = self.generation, [*self.places]
             self.world.counts["assignments"] += 1
+            self.world.counts[f"assignments by {self._protocol}"] += 1
+
+    def _take_over(self, given: Sequence[Key]) -> None:
+        """Own what was given."""
+        self.places = {key: Place() for key in given}
+        self._note_assignment(generation=self.generation, member=self._known_as)
 
     def _note_assignment(self, **fields: Any) -> None:
         keys = [name_of(key) for key in self.places]
@@ -275,7 +292,10 @@ class SimulatedMember(SimulatedConsumer):
         self._processed, self._committed = {}, {}
 
     def _beat(self) -> None:
-        body = HeartbeatRequest(group_id=self.member.group, generation_id=self.generation, member_id=self._member_id)
+        body = HeartbeatRequest(
+            group_id=self.member.group, generation_id=self.generation, member_id=self._member_id,
+            group_instance_id=self._instance_id,
+        )  # fmt: skip
         self._tell_coordinator(HEARTBEAT, body, self._beaten)
 
     def _beaten(self, body: HeartbeatResponse) -> None:
@@ -289,9 +309,8 @@ class SimulatedMember(SimulatedConsumer):
         self._go_on()
 
     def _leave(self) -> None:
-        body = LeaveGroupRequest(
-            group_id=self.member.group, members=[LeaveGroupRequest.MemberIdentity(member_id=self._member_id)]
-        )
+        identity = LeaveGroupRequest.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)
+        body = LeaveGroupRequest(group_id=self.member.group, members=[identity])
         self._tell_coordinator(LEAVE_GROUP, body, self._left)
 
     def _left(self, body: LeaveGroupResponse) -> None:
@@ -348,6 +367,15 @@ class SimulatedMember(SimulatedConsumer):
         self._processed = self._positions()
         self._committed = self._positions()
 
+    def _resume_new(self, offsets: Mapping[Key, Position]) -> None:
+        """Go on where the group has committed, in what is new; in what we keep, where we are."""
+        new = {key: place for key, place in self.places.items() if not place.is_known()}
+        for key, place in new.items():
+            place.position, place.last_epoch = offsets[key]
+        resumed = {key: position for key, position in self._positions().items() if key in new}
+        self._processed |= resumed
+        self._committed |= resumed
+
     def _process(self) -> None:
         """Take time over what was read, and then it is processed; unless something happens to us."""
         if not self.cluster.is_over and self.chance.randrange(100) < self.member.misfortunes_percent:
@@ -360,24 +388,35 @@ class SimulatedMember(SimulatedConsumer):
         return self.chance.randrange(around_ms // 2, around_ms * 2 + 1) if around_ms else 0
 
     def _suffer(self) -> None:
-        misfortune = self.chance.choice(("stall", "death", "departure"))
+        misfortune = self.chance.choice(STATIC_MISFORTUNES if self.member.instance else MISFORTUNES)
         self.world.counts[f"member's {misfortune}"] += 1
         self.tell(f"misfortune: {misfortune}")
         if misfortune == "departure":
             self._begin_to_leave()
             return
-        self._pause(self._some_time(self.member.session_timeout_ms * 2))
+        self._pause(self._some_time(self.member.session_timeout_ms * (1 if self.member.instance else 2)))
         if misfortune == "death":
             self._die()
-        else:
-            self._processed = self._positions()
-            self._is_unaware = True
+            return
+        if misfortune == "replacement":
+            replacement = self.cluster.add_client(self.member)
+            assert isinstance(replacement, SimulatedMember)
+            self._replacement = replacement
+        self._processed = self._positions()
+        self._is_unaware = True
 
     def _die(self) -> None:
         self._member_id = ""
+        self._owned = -1, []
         self._give_up_partitions()
         for line in self._lines.values():
             line.hang_up("the process died")
+
+    def _die_for_good(self) -> None:
+        if not self.finished:
+            self.world.counts["members dead for good"] += 1
+            self._die()
+            self.finish()
 
     def _commit(self) -> None:
         new = {key: position for key, position in self._processed.items() if self._committed.get(key) != position}
@@ -394,11 +433,13 @@ class SimulatedMember(SimulatedConsumer):
         ]
         group = self.member.group
         body = OffsetCommitRequest(
-            group_id=group, generation_id_or_member_epoch=self.generation, member_id=self._member_id, topics=topics
-        )
+            group_id=group, generation_id_or_member_epoch=self.generation, member_id=self._member_id,
+            group_instance_id=self._instance_id, topics=topics,
+        )  # fmt: skip
         if self.line_to(self._coordinator) is not None:
-            mop = commit(group, named(new), self.generation, self._member_id)
+            mop = commit(group, named(new), self.generation, self._known_as)
             self._operation = self.notebook.invoke("commit", [mop])
+            self._asked_us = self.world.now_us
         self._tell_coordinator(OFFSET_COMMIT, body, self._on_committed)
 
     def _on_committed(self, body: OffsetCommitResponse) -> None:
@@ -409,44 +450,10 @@ class SimulatedMember(SimulatedConsumer):
         if code == ErrorCode.NONE:
             self.notebook.ok(operation)
             self._committed = dict(self._processed)
+            if self._replacement is not None and 0 < self._replacement.joined_us < self._asked_us:
+                self.cluster.on_replaced_member_heard(self.name, self._replacement.name)
         elif codes <= NOTHING_WAS_WRITTEN:
             self.notebook.fail(operation, error_name(code))
         else:
             self.notebook.info(operation, error_name(code))
         self._judge("OffsetCommit", code)
-
-
-def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:
-    """What a group still lacks: to be stable, to own everything once, to have read and committed it all; empty for nothing."""
-    groups: dict[str, list[SimulatedMember]] = {}
-    for member in members:
-        groups.setdefault(member.member.group, []).append(member)
-    ends = _ends(cluster)
-    return next((reason for name, group in groups.items() if (reason := _lacks(name, group, ends))), "")
-
-
-def _lacks(name: str, members: Sequence[SimulatedMember], ends: Mapping[Key, int]) -> str:
-    if not all(member.is_settled for member in members) or len({member.generation for member in members}) > 1:
-        states = ", ".join(f"{member.name} in {member.generation}" for member in members)
-        return f"group {name} is not stable: {states}"
-    owned = sorted(key for member in members for key in member.places)
-    if owned != sorted(ends):
-        return f"group {name} owns {owned} of {sorted(ends)}"
-    for member in members:
-        for key, place in member.places.items():
-            if place.position < ends[key]:
-                return f"group {name} has read {name_of(key)} up to {place.position} of {ends[key]}"
-        if not member.has_committed_all:
-            return f"{member.name} has not committed all that it has read"
-    return ""
-
-
-def _ends(cluster: Cluster) -> dict[Key, int]:
-    """The high watermark of every partition that groups read, as its leader knows it."""
-    ends = dict.fromkeys(cluster.inputs(), 0)
-    for machine in cluster.machines:
-        for partition in machine.node.partitions.values() if machine.node is not None else ():
-            key = (partition.topic, partition.index)
-            if partition.is_leader and key in ends:
-                ends[key] = max(ends[key], partition.high_watermark)
-    return ends

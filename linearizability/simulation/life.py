@@ -22,9 +22,10 @@ from linearizability.simulation.client import SimulatedClient, error_name
 from linearizability.simulation.conducting import Conductor
 from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
+from linearizability.simulation.cooperating import CooperativeMember
 from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.gates import Gates
-from linearizability.simulation.grouping import SimulatedMember, unsettled
+from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.machine import EPOCH_MS, Machine
 from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
@@ -33,6 +34,7 @@ from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.prompting import PromptedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
 from linearizability.simulation.schedule import (
+    GROUPS_TOPIC,
     Administrator,
     Client,
     Consumer,
@@ -43,6 +45,7 @@ from linearizability.simulation.schedule import (
     Topic,
     Transactor,
 )
+from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
@@ -53,6 +56,7 @@ REST_BOUND_MS = 20_000
 TRANSACTIONAL_REST_BOUND_MS = 45_000
 """A broker that asks a coordinator which has lost power waits for its answer as long as a request may take: 30 s."""
 DRAIN_BOUND_MS = 60_000
+EVIDENCE_BATCHES = 3
 STOP_BOUND_MS = 10_000
 GROUPS_BOUND_MS = 20_000
 """Once the other clients rest, every group is stable and has read everything within this time."""
@@ -147,6 +151,10 @@ class Cluster:
         """The partitions that producers write and groups read."""
         return [(topic.name, index) for topic in self._topics(False) for index in range(topic.partitions)]
 
+    def input_counts(self) -> dict[str, int]:
+        """How many partitions each of these topics has."""
+        return {topic.name: topic.partitions for topic in self._topics(False)}
+
     def outputs(self) -> list[tuple[str, int]]:
         """The partitions that copiers write."""
         return [(topic.name, index) for topic in self._topics(True) for index in range(topic.partitions)]
@@ -230,6 +238,7 @@ class Cluster:
         if self.operator is not None:
             self.operator.finish()
         self._wait_for_stable_ends()
+        self._leave_evidence()
         self._drain()
         for machine in self.machines:
             self._start_again(machine)
@@ -285,8 +294,7 @@ class Cluster:
             case Copier():
                 return SimulatedCopier(self, notebook.process, notebook, plan)
             case Member():
-                member = ReconcilingMember if plan.protocol == "consumer" else SimulatedMember
-                return member(self, notebook.process, notebook, plan)
+                return _kind_of(plan)(self, notebook.process, notebook, plan)
             case Transactor():
                 return SimulatedTransactor(self, notebook.process, notebook, plan)
             case Administrator():
@@ -303,11 +311,14 @@ class Cluster:
         client.start()
 
     @property
-    def _transactional_bound_ms(self) -> int:
+    def _set_back_ms(self) -> int:
         """Transactions time out by the wall clock, which their log remembers (TransactionStateManager.timedOutTransactions):
         where it was set back, those that were open are given that much longer."""
-        set_back_ms = sum(max(0, -fault.amount) for fault in self.schedule.faults if fault.kind == "clock-jump")
-        return TRANSACTIONAL_REST_BOUND_MS + set_back_ms
+        return sum(max(0, -fault.amount) for fault in self.schedule.faults if fault.kind == "clock-jump")
+
+    @property
+    def _transactional_bound_ms(self) -> int:
+        return TRANSACTIONAL_REST_BOUND_MS + self._set_back_ms
 
     def _rest(self, clients: list[SimulatedClient], bound_ms: int) -> None:
         until_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
@@ -331,7 +342,8 @@ class Cluster:
         if reason := unsettled(self, bound):
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
         for member in members:
-            member.retire()
+            if not member.finished:
+                member.retire()
         self._rest([*members], REST_BOUND_MS)
 
     @property
@@ -343,11 +355,11 @@ class Cluster:
         """No transaction hangs: once all are at rest, last stable offsets reach the high watermarks. Errors: Violation."""
         if not self.schedule.transacts:
             return
-        bound_us = self.world.now_us + STABLE_BOUND_MS * MICROSECONDS_A_MS
-        self.world.run(bound_us, lambda: not self._unstable())
+        bound_ms = STABLE_BOUND_MS + self._set_back_ms
+        self.world.run(self.world.now_us + bound_ms * MICROSECONDS_A_MS, lambda: not self._unstable())
         unstable = self._unstable()
         if unstable and not self._is_forgetful:
-            text = f"after {STABLE_BOUND_MS} ms of rest the last stable offset stands still in {', '.join(unstable)}"
+            text = f"after {bound_ms} ms of rest the last stable offset stands still in {', '.join(unstable)}"
             raise Violation("hanging-transaction", text)
 
     def _unstable(self) -> list[str]:
@@ -359,6 +371,18 @@ class Cluster:
             for partition in machine.node.partitions.values()
             if partition.is_leader and partition.last_stable_offset() < partition.high_watermark
         ]
+
+    def _leave_evidence(self) -> None:
+        """A cluster that could not take a single write in all its misfortunes takes one now that it is healed."""
+        if any(notebook.has_sent for notebook in self.notebooks):
+            return
+        self.is_over = False
+        self.world.counts["lives in which nothing was acknowledged before the end"] += 1
+        producer = self.add_client(Producer(batches=EVIDENCE_BATCHES, pause_ms=1))
+        bound_us = self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
+        self.world.run(bound_us, lambda: producer.finished)
+        self.is_over = True
+        self._rest([producer], REST_BOUND_MS)
 
     def _drain(self) -> None:
         isolation = "read_committed" if self.schedule.transacts else "read_uncommitted"
@@ -424,12 +448,26 @@ class Cluster:
                 "truncation-told", f"{who}: {key[0]}-{key[1]} is said to have been cut, and nothing was lost"
             )
 
+    def on_replaced_member_heard(self, who: str, by: str) -> None:
+        """Two may not be the same static member at once (GRP-21). Errors: Violation."""
+        if not self._may_have_lost((GROUPS_TOPIC, 0)):
+            self.world.broken(
+                "replaced-member-commits", f"{who} commits, and {by} had taken its place in the group before"
+            )
+
     def claim_producer_id(self, producer_id: int, epoch: int, who: str) -> None:
         """A producer id is given out once (IDM-01). Errors: Violation."""
         other = self._producer_ids.setdefault((producer_id, epoch), who)
         forgot = self.schedule.transacts and self._may_have_lost(TRANSACTIONS)
         if (other != who and not forgot) or producer_id < 0:
             self.world.broken("producer-id-twice", f"producer id {producer_id} was given to {other} and to {who}")
+
+
+def _kind_of(plan: Member) -> type[SimulatedMember]:
+    """How a member speaks with its coordinator."""
+    if plan.protocol == "consumer":
+        return ReconcilingMember
+    return CooperativeMember if plan.assignors == ("cooperative-sticky",) else SimulatedMember
 
 
 def live(

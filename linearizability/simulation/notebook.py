@@ -21,6 +21,7 @@ from linearizability.pipeline.verdict import Judgement
 from linearizability.simulation.world import World
 
 NANOSECONDS_A_US = 1000
+SENDING = frozenset({"send", "txn"})
 
 
 class Notebook:
@@ -33,6 +34,8 @@ class Notebook:
         self._world = world
         self._operations = 0
         self._open: dict[int, str] = {}
+        self.has_sent = False
+        """Whether something that it sent, alone or in a transaction, was acknowledged."""
 
     def invoke(self, f: str, mops: Sequence[MicroOperation] = (), **fields: Any) -> int:
         """An operation begins; gives the number that its completion names."""
@@ -43,7 +46,9 @@ class Notebook:
         return number
 
     def ok(self, operation: int, mops: Sequence[MicroOperation] = (), **fields: Any) -> None:
-        self._event(OK, operation, self._open.pop(operation), mops, fields)
+        f = self._open.pop(operation)
+        self.has_sent = self.has_sent or f in SENDING
+        self._event(OK, operation, f, mops, fields)
 
     def fail(self, operation: int, error: str, mops: Sequence[MicroOperation] = ()) -> None:
         self._event(FAIL, operation, self._open.pop(operation), mops, {"error": error})

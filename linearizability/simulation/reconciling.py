@@ -99,16 +99,10 @@ class ReconcilingMember(SimulatedMember):
             self.world.counts["assignments"] += 1
         elif not has_moved:
             return
-        self._note_assignment(generation=self.generation, member=self._member_id)
+        self._note_assignment(generation=self.generation, member=self._known_as)
 
     def _resume(self, offsets: Mapping[Key, Position]) -> None:
-        """Go on where the group has committed, in what is new; in what we keep, where we are."""
-        new = {key: place for key, place in self.places.items() if not place.is_known()}
-        for key, place in new.items():
-            place.position, place.last_epoch = offsets[key]
-        resumed = {key: position for key, position in self._positions().items() if key in new}
-        self._processed |= resumed
-        self._committed |= resumed
+        self._resume_new(offsets)
 
     def _keys(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> set[Key]:
         names: dict[UUID, str] = {id: name for name, id in self.topic_ids.items()}

@@ -149,12 +149,19 @@ class Member(Value):
     group: str = "readers"
     protocol: Literal["classic", "consumer"] = "classic"
     """The second is that of KIP-848, in which the brokers' settings say how long a session lasts."""
+    assignors: tuple[Literal["range", "roundrobin", "sticky", "cooperative-sticky"], ...] = ("roundrobin",)
+    """Of the classic protocol: the assignors that it offers, the best first; one must be common to the group. Who offers the
+    cooperative one alone rebalances incrementally."""
+    instance: str = ""
+    """The instance id of a static member; no two members of a group have the same."""
     session_timeout_ms: int = Field(default=500, ge=100, le=60_000)
     rebalance_timeout_ms: int = Field(default=700, ge=1, le=60_000)
     pause_ms: int = Field(default=20, ge=1, le=10_000)
     """How long it processes what a poll gave."""
     misfortunes_percent: int = Field(default=5, ge=0, le=100)
     """How often, after a poll, it dies, leaves, or stands still for longer than its session."""
+    dies_after_ms: int = Field(default=0, ge=0, le=600_000)
+    """When it dies and does not come back; 0 for never."""
     max_bytes: int = Field(default=2_000, ge=1, le=1 << 26)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from linearizability.simulation.choices import Choices
@@ -119,10 +120,52 @@ def _with_groups(choices: Choices, schedule: Schedule) -> Schedule:
     ]
     kept = members[: len(members) - choices.integer(0, 1)] + [_member(choices, "readers")] * choices.integer(0, 1)
     faults = [*_bearable(schedule), *(_at_coordinator(choices, schedule) for _ in range(choices.integer(0, 2)))]
-    protocols = {group: choices.one_of(("classic", "consumer")) for group in ("readers", "auditors")}
-    kept = [member.model_copy(update={"protocol": protocols[member.group]}) for member in kept]
+    kept = _in_groups(choices, kept, schedule.duration_ms)
     changed = {"clients": (*clients, *kept), "faults": tuple(sorted(faults, key=lambda fault: fault.at_ms))}
     return schedule.model_copy(update=changed)
+
+
+COOPERATIVE = (("cooperative-sticky",),)
+EAGER = (
+    (("range", "roundrobin"), ("roundrobin", "range")),
+    (("sticky", "range"), ("sticky",)),
+    (("roundrobin", "sticky"), ("sticky", "roundrobin")),
+)  # fmt: skip
+"""What the members of one group offer: there is one assignor that all of them know."""
+
+
+def _in_groups(choices: Choices, members: list[Member], duration_ms: int) -> list[Member]:
+    """Protocol and manner of rebalancing are the group's; assignors, place and end are each member's own."""
+    groups = sorted({member.group for member in members})
+    protocols = {group: choices.one_of(("classic", "consumer")) for group in groups}
+    offers = {group: choices.one_of((*EAGER, COOPERATIVE)) for group in groups}
+    statics = {group: choices.one_of((1, 0, 2)) for group in groups}
+    found: list[Member] = []
+    for number, member in enumerate(members):
+        changed: dict[str, object] = {"protocol": protocols[member.group]}
+        if protocols[member.group] == "classic":
+            changed["assignors"] = choices.one_of(offers[member.group])
+            if choices.integer(1, 2) <= statics[member.group]:
+                changed |= {"instance": f"{member.group}-{number}", **PATIENT}
+        found.append(member.model_copy(update=changed))
+    return [_mortal(choices, member, duration_ms) if _is_last_of_several(found, at) else member
+            for at, member in enumerate(found)]  # fmt: skip
+
+
+PATIENT = {"session_timeout_ms": 1_000, "rebalance_timeout_ms": 250}
+"""A static member is waited for, and kept in the generations that are formed meanwhile."""
+
+
+def _is_last_of_several(members: list[Member], at: int) -> bool:
+    mine = [index for index, member in enumerate(members) if member.group == members[at].group]
+    return len(mine) > 1 and at == mine[-1]
+
+
+def _mortal(choices: Choices, member: Member, duration_ms: int) -> Member:
+    """Now and then a member dies for good: the others are to take over what it had."""
+    if choices.integer(0, 2):
+        return member
+    return member.model_copy(update={"dies_after_ms": choices.integer(duration_ms // 2, duration_ms + 300)})
 
 
 def _member(choices: Choices, group: str) -> Member:
@@ -145,7 +188,11 @@ def _with_copies(choices: Choices, schedule: Schedule) -> Schedule:
     readers = [client for client in schedule.clients if isinstance(client, Consumer)][: choices.integer(0, 1)]
     clients += [reader.model_copy(update={"isolation": "read_committed"}) for reader in readers]
     shared = choices.integer(0, 3) == 3
-    clients += [_copier(choices, "shared" if shared and number < 2 else "") for number in range(choices.integer(2, 4))]
+    offers = choices.one_of(EAGER)
+    copiers = [
+        _copier(choices, offers, "shared" if shared and number < 2 else "") for number in range(choices.integer(2, 4))
+    ]
+    clients += [*copiers[:-1], _mortal(choices, copiers[-1], schedule.duration_ms)]
     roles: tuple[Coordinator, ...] = ("coordinator", "transaction-coordinator")
     strikes = [_at_coordinator(choices, schedule, choices.one_of(roles)) for _ in range(choices.integer(0, 2))]
     faults = sorted((*_bearable(schedule), *strikes), key=lambda fault: fault.at_ms)
@@ -153,9 +200,15 @@ def _with_copies(choices: Choices, schedule: Schedule) -> Schedule:
     return schedule.model_copy(update=changed)
 
 
-def _copier(choices: Choices, id: str) -> Copier:
-    member = _member(choices, "copiers").model_dump(exclude={"kind"})
-    return Copier(**member, id=id, aborts_percent=choices.one_of((10, 0, 40)), version=choices.one_of((2, 1)))
+def _copier(choices: Choices, offers: Sequence[tuple[str, ...]], id: str) -> Copier:
+    member = _member(choices, "copiers").model_dump(exclude={"kind", "assignors"})
+    return Copier(
+        **member,
+        assignors=choices.one_of(offers),
+        id=id,
+        aborts_percent=choices.one_of((10, 0, 40)),
+        version=choices.one_of((2, 1)),
+    )
 
 
 def _at_coordinator(choices: Choices, schedule: Schedule, role: Coordinator = "coordinator") -> Fault:

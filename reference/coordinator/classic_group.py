@@ -220,8 +220,7 @@ class ClassicGroup:
             self.remove(gone)
         self.protocol_type = value.protocol_type or None
         for each in value.members:
-            if each.member_id not in self.members:
-                self.add(replayed(each, value))
+            self._learn(replayed(each, value))
             self.members[each.member_id].assignment = bytes(each.assignment)
         self.generation = value.generation
         self.protocol = value.protocol
@@ -231,6 +230,14 @@ class ClassicGroup:
         if state is not self.state:
             self.previous_state, self.state = self.state, state
         self.state_since = value.current_state_timestamp
+
+    def _learn(self, told: Member) -> None:
+        """A record tells of a member: somebody new, or one of whom an earlier record said something else."""
+        known = self.members.get(told.id)
+        if known is None:
+            self.add(told)
+        elif not known.agrees_with(told.terms):
+            self.update(known, told.terms)
 
     def tombstones(self) -> list[KeyValue]:
         return [group_tombstone(self.id)]

@@ -440,6 +440,27 @@ def test_members_go_on_with_another_coordinator() -> None:
     assert len(room.group.members) == 0
 
 
+def test_another_coordinator_knows_of_members_what_the_last_generation_says() -> None:
+    """One that stayed while the group changed its protocol is not taken for what it was in the generation before."""
+    room = Room()
+    room.join("a1", protocols=("sticky", "range"), metadata=b"before", session_timeout_ms=10_000)
+    first = room.joined("a1").member_id
+    room.sync("s1", first, 1, {first: b"A"})
+    room.join("b1", protocols=("range",))
+    room.join("a2", first, protocols=("sticky", "range"), metadata=b"after", session_timeout_ms=20_000)
+    second = room.joined("b1").member_id
+    room.sync("s2", first, 2, {first: b"A", second: b"B"})
+    room.crash()
+    room.join("c1", protocols=("range",))
+    room.join("a3", first, protocols=("range",), metadata=b"again")
+    room.join("b2", second, protocols=("range",))
+    assert room.joined("c1").protocol_name == "range"
+    room.crash()
+    room.advance(10_000)
+    assert [*room.group.members] == [first], "its session is as long as it said last"
+    assert room.group.members[first].metadata_for("range") == b"after"
+
+
 def test_who_waits_is_told_that_another_node_coordinates() -> None:
     room = Room()
     leader, follower, generation = room.two_members()

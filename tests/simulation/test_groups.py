@@ -5,12 +5,13 @@ from collections import Counter
 import pytest
 
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.grouping import dealt, decode_assignment, encode_assignment
 from linearizability.simulation.life import Outcome, live
 from linearizability.simulation.schedule import Fault, Member, Producer, Schedule, Topic
+from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_rebalances import Rebalances
 from reference.node.coordination import Coordination
+from reference.protocol.messages.join_group import JoinGroupResponse
 
 ORDERS = Topic(name="orders", partitions=3)
 WRITER = Producer(batches=60, pause_ms=20)
@@ -36,10 +37,16 @@ def quiet(**changes: int) -> Member:
     return Member(misfortunes_percent=0, pause_ms=10).model_copy(update=changes)
 
 
-def test_partitions_are_dealt_out_whole_and_evenly():
-    shares = dealt(["b", "a"], [("t", 2), ("t", 0), ("t", 1)])
-    assert shares == {"a": [("t", 0), ("t", 2)], "b": [("t", 1)]}
-    assert decode_assignment(encode_assignment(shares["a"])) == shares["a"]
+def test_the_leaders_assignor_is_told_what_members_want_and_had():
+    had = {"a": [("t", 1)], "b": [("t", 0), ("t", 2)], "c": []}
+    members = [
+        JoinGroupResponse.JoinGroupResponseMember(member_id=id, metadata=encode_subscription(["t"], owned, 4))
+        for id, owned in had.items()
+    ]
+    assert shares("sticky", members, {"t": 3}) == {"a": [("t", 1)], "b": [("t", 0)], "c": [("t", 2)]}
+    assert shares("cooperative-sticky", members, {"t": 3}) == {"a": [("t", 1)], "b": [("t", 0)], "c": []}
+    assert shares("range", members, {"t": 3}) == {"a": [("t", 0)], "b": [("t", 1)], "c": [("t", 2)]}
+    assert decode_assignment(encode_assignment([("t", 0), ("u", 2)])) == [("t", 0), ("u", 2)]
     assert decode_assignment(b"") == []
 
 
@@ -53,6 +60,33 @@ def test_members_that_die_leave_and_stall_are_replaced():
     assert counts["member's death"] and counts["member's departure"] and counts["member's stall"]
     assert counts["answer OffsetCommit UNKNOWN_MEMBER_ID"], "who stood still was given up, and commits before it knows"
     assert counts["assignments"] > 6
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_each_assignor_shares_out_what_comes_and_goes(assignor: str):
+    unlucky = Member(assignors=(assignor,), misfortunes_percent=15, session_timeout_ms=200, pause_ms=5)  # type: ignore[arg-type]
+    counts = lived(unlucky, unlucky, unlucky, duration_ms=2_000)
+    assert counts[f"assignments by {assignor}"] > 6
+    assert bool(counts["incremental revocations"]) == (assignor == "cooperative-sticky")
+
+
+def test_members_vote_for_the_assignor():
+    wants = [("sticky", "range"), ("range", "roundrobin"), ("range",)]
+    counts = lived(*(quiet().model_copy(update={"assignors": each}) for each in wants))
+    assert counts["assignments by range"] and not counts["assignments by roundrobin"]
+
+
+def test_others_take_over_what_a_member_had_that_is_dead_for_good():
+    counts = lived(quiet(), quiet(dies_after_ms=600))
+    assert counts["members dead for good"] == 1
+
+
+def test_a_static_member_that_stands_still_is_kept_or_replaced_and_fenced():
+    static = Member(misfortunes_percent=25, session_timeout_ms=1_000, rebalance_timeout_ms=250, pause_ms=5)
+    members = [static.model_copy(update={"instance": name}) for name in ("one", "two", "three")]
+    counts = lived(*members, duration_ms=4_000)
+    assert counts["member's replacement"] and counts["answer OffsetCommit FENCED_INSTANCE_ID"]
+    assert counts["members dead for good"], "who was fenced does not come back"
 
 
 def test_a_killed_coordinator_knows_generations_and_offsets_again():

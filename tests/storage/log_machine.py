@@ -63,7 +63,8 @@ BATCH = st.tuples(
 """Records, their size, codec, producer (-1: none), whether in a transaction, how their timestamps jump."""
 
 
-TOMBSTONES_STAY_MS = 30
+TOMBSTONES_STAY_MS = 1_000
+"""Longer than a life without a long tick, shorter than a long tick."""
 
 
 class Stored(NamedTuple):
@@ -94,7 +95,7 @@ class LogMachine(RuleBasedStateMachine):
         index_bytes=st.sampled_from([64, 160, 4096]),
         policy=st.sampled_from(["delete", "compact,delete", "compact,delete"]),
         keeps=st.booleans(),
-        keys=st.sampled_from([1, 3, 20]),
+        keys=st.sampled_from([1, 3, 20, 1000]),
     )
     def open_first(
         self, segment_bytes: int, interval: int, index_bytes: int, policy: str, keeps: bool, keys: int
@@ -116,6 +117,8 @@ class LogMachine(RuleBasedStateMachine):
         """The same as they were written, with those that compaction took."""
         self.keys = keys
         self.job: tuple[Cleaning, Iterator[int]] | None = None
+        self.met: dict[int, int] = {}
+        """When a compaction first met each tombstone: its delete horizon is counted from no earlier."""
         self.clean_to = self.compacted_below = 0
         """Up to where a compaction came to its end, and how far one ever looked."""
         self.start = self.end = 0
@@ -304,6 +307,14 @@ class LogMachine(RuleBasedStateMachine):
             self.job = None
         self.adopt()
 
+    @precondition(lambda self: self.config.compacts)
+    @rule(written=st.lists(BATCH, min_size=1, max_size=3))
+    def compact_again_and_again(self, written: list[tuple[int, int, Codec, int, bool, int]]) -> None:
+        """What the first compaction has met, the second one meets again."""
+        for _ in range(2):
+            self.append(written)
+            self.compact(1000, 0, True)
+
     def go_on_compacting(self, batches: int) -> None:
         if self.job is not None:
             cleaning, steps = self.job
@@ -326,8 +337,15 @@ class LogMachine(RuleBasedStateMachine):
         if section.dirty_bytes and not self.disk_is_full():
             log.write_checkpoint()
             self.compacted_below = max(self.compacted_below, section.end)
+            self.meet_tombstones(section.end)
             cleaning = Cleaning(log, section, self.now, 600)
             self.job = cleaning, cleaning.steps()
+
+    def meet_tombstones(self, end: int) -> None:
+        for stored in self.history:
+            for record in stored.records:
+                if record.value is None and record.offset < end:
+                    self.met.setdefault(record.offset, self.now)
 
     def adopt(self) -> None:
         """What a compaction left is a part of what was written, and of what is missing each has a reason."""
@@ -376,7 +394,7 @@ class LogMachine(RuleBasedStateMachine):
             for later in other.records
             if record.offset < later.offset < self.compacted_below
         )
-        is_old_tombstone = record.value is None and self.now >= record.timestamp + TOMBSTONES_STAY_MS - 100
+        is_old_tombstone = record.offset in self.met and self.now >= self.met[record.offset] + TOMBSTONES_STAY_MS
         return is_superseded or is_old_tombstone
 
     def was_aborted(self, stored: Stored) -> bool:
@@ -438,6 +456,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.truncate_fully_and_start_at(offset, self.now)
         self.history, self.written, self.sequences, self.started_over = [], [], {}, False
         self.clean_to = self.compacted_below = offset
+        self.met = {}
         self.start = self.end = offset
         self.reloaded()
 
@@ -467,6 +486,7 @@ class LogMachine(RuleBasedStateMachine):
     def forget_from(self, end: int) -> None:
         while self.written and self.written[-1].last >= end:
             self.written.pop()
+        self.met = {offset: at for offset, at in self.met.items() if offset < end}
 
     def reopened(self) -> None:
         """All batches are there. An end in a gap is forgotten, and so is a start that was not in the checkpoint."""

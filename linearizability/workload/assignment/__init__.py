@@ -1,18 +1,22 @@
-"""How the leader of a classic group shares out partitions: the three assignors of Kafka's consumers.
+"""How the leader of a classic group shares out partitions: the assignors of Kafka's consumers.
 
 - `subscription`   what an assignor is told, and what it answers
-- `range`, `round_robin`, `sticky`   one assignor each: a pure function from a group to an assignment
+- `range`, `round_robin`, `sticky`   one eager assignor each: a pure function from a group to an assignment
+- `cooperative_sticky`   the sticky one, for members that keep their partitions while they join again (KIP-429)
 - `comparison`     the three on one example, as the table of the page
 
 Each member of a group offers the assignors that it knows, by name; the coordinator chooses one that all know (GRP-07).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from linearizability.workload.assignment import range, round_robin, sticky
+from linearizability.workload.assignment import cooperative_sticky, range, round_robin, sticky
 from linearizability.workload.assignment.subscription import Assignment, Group
 
-ASSIGNORS: Mapping[str, Callable[[Group], Assignment]] = {
+ASSIGNORS: dict[str, Callable[[Group], Assignment]] = {
     module.NAME: module.assign for module in (range, round_robin, sticky)
 }
-"""By the name that a JoinGroup offers."""
+"""The eager ones, by the name that a JoinGroup offers."""
+
+COOPERATIVE: dict[str, Callable[[Group], Assignment]] = {cooperative_sticky.NAME: cooperative_sticky.assign}
+"""Those whose members give nothing up before they know what they are to lose."""

@@ -1,0 +1,53 @@
+"""Whether groups have come to rest: one generation, every partition owned once, all of it read and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from linearizability.simulation.client import Key
+from linearizability.simulation.consuming import name_of
+from linearizability.simulation.grouping import SimulatedMember
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+
+def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:
+    """What a group still lacks: to be stable, to own everything once, to have read and committed it all; empty for nothing.
+
+    Who is dead for good is missed by nobody: the others must have taken over what it had.
+    """
+    groups: dict[str, list[SimulatedMember]] = {}
+    for member in members:
+        if not member.finished:
+            groups.setdefault(member.member.group, []).append(member)
+    ends = _ends(cluster)
+    return next((reason for name, group in groups.items() if (reason := _lacks(name, group, ends))), "")
+
+
+def _lacks(name: str, members: Sequence[SimulatedMember], ends: Mapping[Key, int]) -> str:
+    if not all(member.is_settled for member in members) or len({member.generation for member in members}) > 1:
+        states = ", ".join(f"{member.name} in {member.generation}" for member in members)
+        return f"group {name} is not stable: {states}"
+    owned = sorted(key for member in members for key in member.places)
+    if owned != sorted(ends):
+        return f"group {name} owns {owned} of {sorted(ends)}"
+    for member in members:
+        for key, place in member.places.items():
+            if place.position < ends[key]:
+                return f"group {name} has read {name_of(key)} up to {place.position} of {ends[key]}"
+        if not member.has_committed_all:
+            return f"{member.name} has not committed all that it has read"
+    return ""
+
+
+def _ends(cluster: Cluster) -> dict[Key, int]:
+    """The high watermark of every partition that groups read, as its leader knows it."""
+    ends = dict.fromkeys(cluster.inputs(), 0)
+    for machine in cluster.machines:
+        for partition in machine.node.partitions.values() if machine.node is not None else ():
+            key = (partition.topic, partition.index)
+            if partition.is_leader and key in ends:
+                ends[key] = max(ends[key], partition.high_watermark)
+    return ends

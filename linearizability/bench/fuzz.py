@@ -177,15 +177,22 @@ def rows(mutants: Iterable[str], trials: dict[str, Trial]) -> list[Row]:
 def table(found: Iterable[Row]) -> str:
     """The rows as a Markdown table."""
     lines = [
-        "| mutant | found by | trials | found | schedules: median | most | CPU seconds: median | broken promises |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
+        "| mutant | lives of | found by | trials | found | schedules: median | most | CPU seconds: median | broken promises |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for row in found:
         said = row.to_json()
         numbers = [said[name] for name in ("trials", "found", "median_schedules", "most_schedules", "median_seconds")]
         told = " | ".join("–" if number is None else f"{number:g}" for number in numbers)
-        lines.append(f"| `{row.mutant}` | {row.by} | {told} | {', '.join(said['rules'])} |")
+        lines.append(f"| `{row.mutant}` | {_lives_of(row.mutant)} | {row.by} | {told} | {', '.join(said['rules'])} |")
     return "\n".join(lines)
+
+
+def _lives_of(name: str) -> str:
+    from linearizability.mutants.registry import MUTANTS
+
+    mutant = MUTANTS[name]
+    return f"{mutant.workload}, {mutant.nodes} node{'s' if mutant.nodes > 1 else ''}"
 
 
 def write_table(text: str) -> None:
@@ -208,6 +215,10 @@ def fuzz(
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Begin no trial after this time.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what is stored, and run what is missing.")] = False,
     clusters: Annotated[bool, typer.Option("--clusters", help="Only mutants that need several nodes.")] = False,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(help="Only mutants that this workload finds; may repeat (groups, transactions, copy)."),
+    ] = None,
     store: Annotated[Path, typer.Option(help="Where trials are kept.")] = STORE,
     record: Annotated[
         bool, typer.Option("--record", help="Write the table into linearizability/mutants/README.md.")
@@ -220,13 +231,17 @@ def fuzz(
     unknown = [name for name in mutant or () if name not in MUTANTS]
     if unknown:
         raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(MUTANTS)}", param_hint="--mutant")
-    chosen = mutant or [name for name, each in MUTANTS.items() if each.fuzz and (each.nodes > 1 or not clusters)]
+    chosen = mutant or [
+        name
+        for name, each in MUTANTS.items()
+        if each.fuzz and (each.nodes > 1 or not clusters) and (not workload or each.workload in workload)
+    ]
     kept = read_store(store) if resume else {}
     trials = {name: trial for name, trial in kept.items() if name.split("/")[0] in MUTANTS}
     interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store)
     text = table(rows(chosen, trials))
     if record:
-        write_table(table(rows([name for name in MUTANTS if name in chosen], trials)))
+        write_table(table(rows(MUTANTS, trials)))
     print(text)
     if json_:
         said = [row.to_json() for row in rows(chosen, trials)]

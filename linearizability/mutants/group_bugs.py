@@ -1,7 +1,4 @@
-"""Bugs of groups: of who owns what in which generation, of members that are gone, of offsets that were committed.
-
-Those of the KIP-848 protocol are found by the state machine of consumer groups, for no simulated client speaks it yet.
-"""
+"""Bugs of groups: of who owns what in which generation, of members that are gone, of offsets that were committed."""
 
 from __future__ import annotations
 
@@ -78,6 +75,8 @@ def generation_without_stragglers(original: Any, group: Any) -> bool:
     "reference.coordinator.classic_rebalances:Rebalances._member_expired",
     "A member that died keeps its partitions for ever: sessions do not end.",
     caught_by=("GRP-13",),
+    fuzz=True,
+    workload="groups",
 )
 def session_never_ends(original: Any, rebalances: Any, group: Any, member_id: str, now: int) -> None:
     return
@@ -88,6 +87,8 @@ def session_never_ends(original: Any, rebalances: Any, group: Any, member_id: st
     "reference.coordinator.classic_group:ClassicGroup.check_member",
     "The former member of an instance id goes on beside the one that has taken its place.",
     caught_by=("GRP-21",),
+    fuzz=True,
+    workload="groups",
 )
 def static_member_not_fenced(original: Any, group: Any, id: str, instance_id: str | None) -> Any:
     current = group.static_members.get(instance_id)
@@ -171,6 +172,8 @@ def offsets_of_a_live_group_expire(original: Any, group: Any, offsets: Any, rete
     "reference.coordinator.reconciliation:_still_owns",
     "KIP-848: a partition that a member is to give up is given to another before the member says that it has.",
     caught_by=("CGH-09",),
+    fuzz=True,
+    workload="groups",
     machine=CONSUMER_GROUPS,
 )
 def revoked_partitions_given_at_once(original: Any, owned: Any, revoked: Any) -> bool:
@@ -182,6 +185,8 @@ def revoked_partitions_given_at_once(original: Any, owned: Any, revoked: Any) ->
     "reference.coordinator.reconciliation:reconcile",
     "KIP-848: a member gets all of its target at once, whoever holds it.",
     caught_by=("CGH-09",),
+    fuzz=True,
+    workload="groups",
     machine=CONSUMER_GROUPS,
 )
 def held_partitions_called_free(original: Any, member: Any, target: Any, owned: Any, subscription_changed: bool) -> Any:

@@ -19,6 +19,8 @@ GREATEST_EPOCH = 2**15 - 1
     "reference.coordinator.transaction_state:Transaction.begun_again",
     "InitProducerId gives the epoch of the session before: nobody is fenced.",
     caught_by=("TXN-02", "TXN-06", "TXV-12"),
+    fuzz=True,
+    workload="copy",
 )
 def epoch_kept_by_next_session(original: Any, transaction: Any, timeout_ms: int, expected: Any, now: int) -> Any:
     begun = original(transaction, timeout_ms, expected, now)
@@ -50,6 +52,8 @@ def epoch_given_out_that_is_for_fencing(original: Any, transaction: Any) -> bool
     "reference.node.verification:Verification.is_enabled",
     "A transactional batch is appended although its partition was not added to the transaction.",
     caught_by=("TXN-16", "TXN-34", "TXN-36"),
+    fuzz=True,
+    workload="transactions",
 )
 def partitions_unverified(original: Any, verification: Any) -> bool:
     return False
@@ -60,6 +64,8 @@ def partitions_unverified(original: Any, verification: Any) -> bool:
     "reference.coordinator.transaction_endings:ending_before_kip_890",
     "EndTxn does not look at the producer's epoch.",
     caught_by=("TXN-02", "TXN-08"),
+    fuzz=True,
+    workload="copy",
 )
 def zombie_ends_transaction(original: Any, transaction: Any, identity: Any, committed: bool) -> Any:
     return original(transaction, identity._replace(epoch=transaction.epoch), committed)
@@ -70,6 +76,8 @@ def zombie_ends_transaction(original: Any, transaction: Any, identity: Any, comm
     "reference.coordinator.transaction_state:Transaction.prepared",
     "EndTxn of KIP-890 leaves the epoch as it is: a late batch gets into the next transaction.",
     caught_by=("TXN-14", "TXN-28", "TXV-05"),
+    fuzz=True,
+    workload="transactions",
 )
 def epoch_kept_by_end(
     original: Any, transaction: Any, committed: bool, version: int, now: int, next_producer_id: int
@@ -82,6 +90,8 @@ def epoch_kept_by_end(
     "reference.coordinator.transaction_endings:ending",
     "EndTxn of KIP-890 that is sent again, for its answer was lost, is fenced.",
     caught_by=("TXN-14",),
+    fuzz=True,
+    workload="copy",
 )
 def repeated_end_fenced(original: Any, transaction: Any, identity: Any, committed: bool) -> Any:
     if identity.epoch != transaction.epoch:
@@ -94,6 +104,8 @@ def repeated_end_fenced(original: Any, transaction: Any, identity: Any, committe
     "reference.coordinator.transaction_coordinator:TransactionCoordinator.timed_out",
     "A transaction whose producer is gone stays open for ever, and holds up every reader.",
     caught_by=("TXN-20", "TXN-23"),
+    fuzz=True,
+    workload="copy",
 )
 def never_timed_out(original: Any, coordinator: Any, now: int) -> list[str]:
     return []
@@ -104,6 +116,8 @@ def never_timed_out(original: Any, coordinator: Any, now: int) -> list[str]:
     "reference.coordinator.transaction_coordinator:TransactionCoordinator.loaded",
     "A coordinator that loads its partition forgets the transactional ids whose transactions are open.",
     caught_by=("TXV-15",),
+    fuzz=True,
+    workload="copy",
 )
 def open_transactions_forgotten(original: Any, coordinator: Any, now: int) -> None:
     for id in coordinator.timed_out(1 << 62):
@@ -151,6 +165,8 @@ def marker_written_twice(original: Any, markers: Any, work: Any, partitions: Any
     "reference.protocol.records.control:EndTransaction.__new__",
     "The marker of an abort says that the transaction was committed.",
     caught_by=("TXV-02", "TXV-05", "TXV-07"),
+    fuzz=True,
+    workload="copy",
 )
 def aborted_marked_as_committed(original: Any, kind: Any, committed: bool, coordinator_epoch: int) -> Any:
     return original(kind, True, coordinator_epoch)
@@ -161,6 +177,8 @@ def aborted_marked_as_committed(original: Any, kind: Any, committed: bool, coord
     "reference.storage.producer_state:ProducerState.first_unstable_offset",
     "Open transactions do not hold back the last stable offset.",
     caught_by=("TXV-01", "TXV-06", "FET-19"),
+    fuzz=True,
+    workload="copy",
 )
 def stable_up_to_high_watermark(original: Any, state: Any, high_watermark: int) -> int:
     return NOTHING_OPEN
@@ -171,6 +189,8 @@ def stable_up_to_high_watermark(original: Any, state: Any, high_watermark: int) 
     "reference.storage.producer_state:ProducerState.first_unstable_offset",
     "Of several open transactions the last one holds back the last stable offset, not the first.",
     caught_by=("TXV-06",),
+    fuzz=True,
+    workload="copy",
 )
 def stable_up_to_the_last_open(original: Any, state: Any, high_watermark: int) -> Any:
     return max(state._ongoing, default=original(state, high_watermark))
@@ -181,6 +201,8 @@ def stable_up_to_the_last_open(original: Any, state: Any, high_watermark: int) -
     "reference.storage.log:Log.aborted_transactions",
     "read_committed answers list no aborted transactions.",
     caught_by=("TXV-02", "FET-14"),
+    fuzz=True,
+    workload="copy",
 )
 def aborted_unlisted(original: Any, log: Any, start: int, end: int) -> list[Any]:
     return []
@@ -191,6 +213,8 @@ def aborted_unlisted(original: Any, log: Any, start: int, end: int) -> list[Any]
     "reference.storage.log:Log.aborted_transactions",
     "Aborted transactions are listed only if they end in the segment that is read.",
     caught_by=("TXV-13",),
+    fuzz=True,
+    workload="copy",
 )
 def aborted_of_one_segment(original: Any, log: Any, start: int, end: int) -> list[Any]:
     segment = max((each for each in log._segments if each.base_offset <= start), key=lambda each: each.base_offset)
@@ -202,6 +226,8 @@ def aborted_of_one_segment(original: Any, log: Any, start: int, end: int) -> lis
     "reference.coordinator.offsets:Offsets.end_transaction",
     "Offsets of an aborted transaction count.",
     caught_by=("TXV-08", "TXV-17"),
+    fuzz=True,
+    workload="copy",
 )
 def aborted_offsets_count(original: Any, offsets: Any, producer_id: int, committed: bool) -> None:
     original(offsets, producer_id, True)
@@ -212,6 +238,8 @@ def aborted_offsets_count(original: Any, offsets: Any, producer_id: int, committ
     "reference.coordinator.offsets:Offsets.is_unstable",
     "OffsetFetch with require_stable tells the offset of before while a transaction has another one pending.",
     caught_by=("TXV-09", "TXV-18"),
+    fuzz=True,
+    workload="copy",
 )
 def pending_offsets_called_stable(original: Any, offsets: Any, group: str, place: Any) -> bool:
     return False
@@ -222,6 +250,8 @@ def pending_offsets_called_stable(original: Any, offsets: Any, group: str, place
     "reference.coordinator.offsets:Offsets.end_transaction",
     "A transaction's offset counts with its marker, also over an offset that was committed later.",
     caught_by=("TXV-18",),
+    fuzz=True,
+    workload="copy",
 )
 def last_marker_wins(original: Any, offsets: Any, producer_id: int, committed: bool) -> None:
     for (group, place), _ in offsets._pending.get(producer_id, {}).items():

@@ -142,6 +142,9 @@ class Transactor(Value):
     """transaction.version as the client speaks it (KIP-890)."""
 
 
+Assignor = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
+
+
 class Member(Value):
     """A consumer of a group that commits what it has processed, and now and then meets with a misfortune."""
 
@@ -149,7 +152,7 @@ class Member(Value):
     group: str = "readers"
     protocol: Literal["classic", "consumer"] = "classic"
     """The second is that of KIP-848, in which the brokers' settings say how long a session lasts."""
-    assignors: tuple[Literal["range", "roundrobin", "sticky", "cooperative-sticky"], ...] = ("roundrobin",)
+    assignors: tuple[Assignor, ...] = ("roundrobin",)
     """Of the classic protocol: the assignors that it offers, the best first; one must be common to the group. Who offers the
     cooperative one alone rebalances incrementally."""
     instance: str = ""

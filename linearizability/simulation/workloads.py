@@ -7,6 +7,7 @@ from typing import Literal
 
 from linearizability.simulation.choices import Choices
 from linearizability.simulation.schedule import (
+    Assignor,
     Client,
     Consumer,
     Copier,
@@ -125,8 +126,11 @@ def _with_groups(choices: Choices, schedule: Schedule) -> Schedule:
     return schedule.model_copy(update=changed)
 
 
-COOPERATIVE = (("cooperative-sticky",),)
-EAGER = (
+Offer = tuple[Assignor, ...]
+"""The assignors that a member knows, the best first."""
+
+COOPERATIVE: tuple[Offer, ...] = (("cooperative-sticky",),)
+EAGER: tuple[tuple[Offer, ...], ...] = (
     (("range", "roundrobin"), ("roundrobin", "range")),
     (("sticky", "range"), ("sticky",)),
     (("roundrobin", "sticky"), ("sticky", "roundrobin")),
@@ -200,7 +204,7 @@ def _with_copies(choices: Choices, schedule: Schedule) -> Schedule:
     return schedule.model_copy(update=changed)
 
 
-def _copier(choices: Choices, offers: Sequence[tuple[str, ...]], id: str) -> Copier:
+def _copier(choices: Choices, offers: Sequence[Offer], id: str) -> Copier:
     member = _member(choices, "copiers").model_dump(exclude={"kind", "assignors"})
     return Copier(
         **member,

@@ -60,7 +60,9 @@ def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch
 def test_the_table_names_median_and_worst():
     trials = {f"kip-497/everything/{index}": Trial(n, 1.0, n, "logs-differ", "x") for index, n in enumerate((1, 9, 2))}
     trials["kip-497/everything/3"] = Trial(None, 8.0, 50, "", "x")
-    assert "| `kip-497` | everything | 4 | 3 | 2 | 9 | 1 | logs-differ |" in table(rows(["kip-497"], trials))
+    assert "| `kip-497` | records, 3 nodes | everything | 4 | 3 | 2 | 9 | 1 | logs-differ |" in table(
+        rows(["kip-497"], trials)
+    )
 
 
 def test_an_unknown_mutant_is_wrong_usage():

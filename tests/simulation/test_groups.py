@@ -81,12 +81,13 @@ def test_others_take_over_what_a_member_had_that_is_dead_for_good():
     assert counts["members dead for good"] == 1
 
 
-def test_a_static_member_that_stands_still_is_kept_or_replaced_and_fenced():
+def test_a_static_member_that_stands_still_is_replaced_and_the_one_that_was_fenced_ends():
     static = Member(misfortunes_percent=25, session_timeout_ms=1_000, rebalance_timeout_ms=250, pause_ms=5)
     members = [static.model_copy(update={"instance": name}) for name in ("one", "two", "three")]
-    counts = lived(*members, duration_ms=4_000)
-    assert counts["member's replacement"] and counts["answer OffsetCommit FENCED_INSTANCE_ID"]
-    assert counts["members dead for good"], "who was fenced does not come back"
+    outcome = outcome_of(*members, duration_ms=4_000)
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+    assert outcome.counts["member's replacement"] and outcome.counts["answer OffsetCommit FENCED_INSTANCE_ID"]
+    assert outcome.counts["members dead for good"]
 
 
 def test_a_killed_coordinator_knows_generations_and_offsets_again():

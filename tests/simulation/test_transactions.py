@@ -57,6 +57,20 @@ def test_a_transaction_that_nobody_decides_hangs(monkeypatch):
     assert outcome.rule == "hanging-transaction"
 
 
+def test_what_is_left_behind_before_a_restart_with_the_clock_set_back_times_out_so_much_later():
+    deserters = (Transactor(aborts_percent=0), *(Transactor(transactions=1, aborts_percent=100) for _ in range(6)))
+    back = Fault(at_ms=600, kind="clock-jump", amount=-100_000)
+    restart = Fault(at_ms=610, kind="crash", for_ms=20)
+    assert lived(*deserters, faults=(back, restart)).virtual_ms > 100_000
+
+
+def test_a_life_in_which_nothing_was_acknowledged_is_given_a_last_word():
+    outage = Fault(at_ms=1, kind="stop", for_ms=1_500)
+    outcome = lived(Transactor(transactions=1), faults=(outage,))
+    assert outcome.counts["lives in which nothing was acknowledged before the end"] == 1
+    assert outcome.acknowledged
+
+
 def test_the_same_transactions_leave_the_same_trace():
     first, again = (lived(Transactor(transactions=8, pause_ms=20)) for _ in range(2))
     assert first.digest == again.digest

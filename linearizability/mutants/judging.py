@@ -50,9 +50,13 @@ def judge(names: list[str]) -> int:
 
 
 def judged() -> list[str]:
-    """The mutants of this table: what needs several nodes is in that of `tidegauge bench fuzz`; those of groups and of
-    compaction, which have other finders too, are in one of their own."""
-    return [name for name, mutant in MUTANTS.items() if mutant.nodes == 1 and not _has_its_own_table(mutant)]
+    """The mutants of this table: what needs several nodes, or lives of groups and transactions alone, is in that of
+    `tidegauge bench fuzz`; those of groups and of compaction, which have other finders too, are there or in one of their own."""
+    return [
+        name
+        for name, mutant in MUTANTS.items()
+        if mutant.nodes == 1 and not _has_its_own_table(mutant) and (mutant.caught_by or is_fuzzed(mutant))
+    ]
 
 
 def _has_its_own_table(mutant: Mutant) -> bool:

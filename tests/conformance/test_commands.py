@@ -70,7 +70,14 @@ def test_a_broken_target_exits_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     "arguments",
-    [("run", "XYZ-99"), ("run", "--level", "perhaps"), ("list", "NOPE"), ("report", "/nowhere"), ("run", "--confirm")],
+    [
+        ("run", "XYZ-99"),
+        ("run", "--level", "perhaps"),
+        ("list", "NOPE"),
+        ("report", "/nowhere"),
+        ("run", "--confirm"),
+        ("run", "--backend", "netns", "--target", "addr:127.0.0.1:1"),
+    ],
 )
 def test_wrong_usage_is_told_in_a_sentence(arguments: tuple[str, ...]) -> None:
     result = command(*arguments)

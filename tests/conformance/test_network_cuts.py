@@ -1,0 +1,39 @@
+"""Requirements that cut the network: `run` gives the cluster one of its own, or they are skipped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linearizability.faults.sandbox import obstacle
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def judged(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """ELE-10 on three nodes: the exit code, and the requirement's own line."""
+    command = [sys.executable, "-m", "tidegauge", "run", "--target", "reference:3", "ELE-10", *arguments]
+    done = subprocess.run(
+        [*command, "--json", "--results", str(folder)], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    return done.returncode, json.loads(done.stdout.splitlines()[0])
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_is_cut_off(tmp_path: Path) -> None:
+    if reason := obstacle():
+        pytest.skip(reason)
+    code, line = judged(tmp_path)
+    assert (code, line["verdict"]) == (0, "pass"), line
+
+
+@pytest.mark.timeout(300)
+def test_without_a_network_it_is_skipped(tmp_path: Path) -> None:
+    code, line = judged(tmp_path, "--backend", "plain")
+    assert (code, line["verdict"]) == (2, "skipped"), line
+    assert "partition and heal" in line["reason"]

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 BLOWS: tuple[tuple[str, Literal["leader", "follower", "controller", "any"], float], ...] = (
     ("kill", "leader", 1.0),
+    ("isolate", "leader", 9.0),
     ("pause", "leader", 4.0),
     ("stop", "any", 0.5),
     ("kill", "follower", 3.0),
     ("pause", "controller", 2.0),
     ("storm", "leader", 0.5),
 )
-"""What is done, to whom, for how many seconds; one after the other, each when the target is whole again."""
+"""What is done, to whom, for how many seconds; one after the other, each when the target is whole again. What the target has
+no hooks for is left out."""
 QUIET_S = 4.0
 """Peace between two blows: a broker that starts slowly shows something too."""
 MINUTES = 2.0
@@ -100,7 +102,6 @@ def hunted(broker: Broker) -> Hunt:
 
 def _carry_out(broker: Broker) -> Hunt:
     from linearizability.faults import all_faults
-    from linearizability.faults.fault import FAULTS
     from linearizability.faults.hunt import Plan, Round
     from linearizability.faults.schedule import Schedule, Wave
     from linearizability.faults.strike import Strike
@@ -108,7 +109,7 @@ def _carry_out(broker: Broker) -> Hunt:
 
     all_faults()
     target = broker.target
-    blows = [blow for blow in BLOWS if set(FAULTS[blow[0]].hooks) <= set(target.hooks)]
+    blows = [blow for blow in BLOWS if offers(target, blow[0])]
     waves = [
         Wave(strikes=[Strike(at_s=0, fault=fault, who=who, pick=0, seconds=seconds)], quiet_s=QUIET_S)
         for fault, who, seconds in blows
@@ -136,6 +137,17 @@ def _carry_out(broker: Broker) -> Hunt:
     target.keep_data = True
     assert judgement.history is not None, "the local engine keeps what it judges"
     return Hunt(result, judgement, *_without_a_marker(broker, name, hunt.profile.partitions, judgement.history))
+
+
+def offers(target: Any, fault: str) -> bool:
+    """Whether the target can be hurt so."""
+    from linearizability.faults.fault import select
+    from linearizability.targets import TargetError
+
+    try:
+        return bool(select([fault], target, None))
+    except TargetError:
+        return False
 
 
 def _without_a_marker(

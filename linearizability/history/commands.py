@@ -227,7 +227,7 @@ def export(
 
 
 def _publish(folders: list[Path], output: Path) -> int:
-    from linearizability.history.reader import HistoryError
+    from linearizability.history.files import HistoryError
     from linearizability.history.topic import TopicError, publish
 
     topic = _topic(output)
@@ -256,7 +256,8 @@ def _topic(text: Path) -> HistoryTopic:
 def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
     """Convert all histories; what is wrong with one is said, and the exit code is 2."""
     from linearizability.history.exporters import write_edn, write_neutral
-    from linearizability.history.reader import HistoryError, read_histories
+    from linearizability.history.files import HistoryError
+    from linearizability.history.reader import read_histories
     from linearizability.history.store import write_histories
 
     _known_format(form)

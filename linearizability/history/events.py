@@ -11,8 +11,10 @@ from typing import Any
 from pydantic_core import from_json
 
 from linearizability.history.facts import operation_name
+from linearizability.history.files import numbered_lines
+from linearizability.history.native import NativeFile
 from linearizability.history.operations import INVOKE
-from linearizability.history.reader import History, NativeFile, numbered_lines
+from linearizability.history.streams import History
 
 MAX_RECORDS_SHOWN = 8
 """Records of one operation that are written out; the rest is counted."""
@@ -43,7 +45,7 @@ def events_of(history: History) -> Iterator[tuple[int, dict[str, Any]]]:
             yield from _native_events(Path(source))
         return
     open_by_process: dict[Any, int] = {}
-    for index, event in enumerate(history.events):
+    for index, event in enumerate(history.events()):
         if not isinstance(event, dict) or event.get("type") not in (INVOKE, "ok", "fail", "info"):
             continue
         who = event.get("process")

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from linearizability.history.reader import history_files, open_text
+from linearizability.history.files import open_text
+from linearizability.history.native import history_files
 
 Event = dict[str, Any]
 

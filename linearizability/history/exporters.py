@@ -16,7 +16,7 @@ from linearizability.history.edn import write as edn
 from linearizability.history.events import events_of
 from linearizability.history.importers.jepsen import CLIENTS, operation
 from linearizability.history.operations import INVOKE
-from linearizability.history.reader import History
+from linearizability.history.streams import History
 
 LANES = 10_000
 """The first number of a process that stands in for another one's overlapping operations."""

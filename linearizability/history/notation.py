@@ -25,7 +25,8 @@ import re
 from typing import Any
 
 from linearizability.history.operations import COMPLETIONS, MARKS, OPERATIONS
-from linearizability.history.reader import History, derive_events
+from linearizability.history.paired import derive_events
+from linearizability.history.streams import History
 
 _LINE = re.compile(r"(?P<who>\d+|!)\s+(?:\[(?P<start>-?\d+)\s+(?P<end>-|-?\d+)\]\s+)?(?P<f>\w+)\s*(?P<rest>.*)")
 _RECORD = re.compile(r"(?:(?P<key>[^:@=]+):)?(?P<value>[^:@=]+)(?:@(?P<offset>-?\d+))?(?:/(?P<epoch>-?\d+))?")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,8 @@ import pyarrow.parquet as pq
 from linearizability.history.contract import Contract
 from linearizability.history.derivation import Tally
 from linearizability.history.facts import SCHEMA
-from linearizability.history.reader import (
-    Defect,
-    FileSummary,
-    History,
-    HistoryError,
-    NativeFile,
-    merge_defects,
-    unify,
-)
+from linearizability.history.files import Defect, HistoryError
+from linearizability.history.streams import FileSummary, History, Stream, merge_defects, unify
 
 RUNS = "runs.json"
 FORMAT = "tidegauge-facts/1"
@@ -58,6 +51,19 @@ class StoredRun:
         )
 
 
+Source = Callable[[], Iterable[Stream]]
+"""Opens a source of facts where it is read: a file, or the files of another tool."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A run that is not yet in a store: its sources, each read by one worker, and what is wrong with what is left out."""
+
+    name: str
+    sources: tuple[Source, ...]
+    defects: tuple[Defect, ...] = ()
+
+
 def is_store(folder: Path) -> bool:
     return (folder / RUNS).is_file()
 
@@ -70,15 +76,15 @@ def run_folder(store: Path, number: int) -> Path:
     return facts_folder(store) / f"run-{number:04d}"
 
 
-def write_file(path: Path, target: Path, run: str) -> tuple[FileSummary, int]:
-    """One native file to one Parquet file; its facts are written under the name `run`. Memory is bounded."""
-    file, rows = NativeFile(path), 0
+def write_stream(stream: Stream, target: Path, run: str) -> tuple[FileSummary, int]:
+    """One stream to one Parquet file; its facts are written under the name `run`. Memory is bounded."""
+    rows = 0
     target.parent.mkdir(parents=True, exist_ok=True)
     with pq.ParquetWriter(target, SCHEMA, compression="zstd") as writer:
-        for batch in file:
+        for batch in stream:
             writer.write_table(under(run, pa.Table.from_batches([batch])))
             rows += batch.num_rows
-    return file.summary, rows
+    return stream.summary, rows
 
 
 def under(run: str, facts: pa.Table) -> pa.Table:
@@ -88,7 +94,7 @@ def under(run: str, facts: pa.Table) -> pa.Table:
 
 
 def summed_up(results: Iterable[tuple[FileSummary, int]], identifier: str, defects: Iterable[Defect] = ()) -> StoredRun:
-    """The results of `write_file` for all files of a run, and what was wrong with those left out."""
+    """The results of `write_stream` for all streams of a run, and what was wrong with those left out."""
     results = list(results)
     summaries = [summary for summary, _ in results]
     run = StoredRun(identifier, defects=[*defects, *merge_defects(summaries)], facts=sum(rows for _, rows in results))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from linearizability.history.reader import HistoryError, NativeFile, history_files, numbered_lines
+from linearizability.history.files import HistoryError, numbered_lines
+from linearizability.history.native import NativeFile, history_files
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
-from linearizability.history.reader import History, HistoryError, history_files, read_histories
-from linearizability.history.store import is_store, read_runs, read_store
+from linearizability.history.files import HistoryError
+from linearizability.history.importers import IMPORTERS
+from linearizability.history.native import NativeFile, distinct_files, history_files
+from linearizability.history.reader import detect, read_histories
+from linearizability.history.store import Unread, is_store, read_runs, read_store
+from linearizability.history.streams import History, Stream
 from linearizability.history.topic import HistoryTopic, is_topic, read_stretch, stretches, write_files
 from linearizability.pipeline import local
 from linearizability.pipeline.local import AnyRule
@@ -22,6 +27,8 @@ SPARK_FROM_FACTS = 20_000_000
 
 SPARK_FROM_BYTES = 4 << 30
 """With native files of more than this in all, facts are derived by Spark's workers too."""
+FOREIGN_SPARK_FROM_BYTES = 1 << 30
+"""As SPARK_FROM_BYTES, for one file of another tool."""
 
 
 def check(
@@ -39,12 +46,10 @@ def check(
     paths = [path for path in paths if path not in stores]
     for store in stores:
         yield from _check_store(store, engine, master)
-    if form in ("auto", "native"):
-        runs = {path: files for path in paths if path.is_dir() and (files := history_files(path))}
-        size = sum(file.stat().st_size for files in runs.values() for file in files)
-        if runs and (engine == "spark" or (engine == "auto" and size > SPARK_FROM_BYTES)):
-            yield from _check_files(runs, master)
-            paths = [path for path in paths if path not in runs]
+    large = large_runs(paths, form, engine)
+    if large:
+        yield from _check_unread(large, master)
+        paths = [path for path in paths if path not in large]
     if paths:
         yield from _check_others(paths, form, engine, master)
 
@@ -76,12 +81,45 @@ def _check_store(store: Path, engine: str, master: str) -> Iterator[Judgement]:
         yield unreadable(error)
 
 
-def _check_files(runs: dict[Path, list[Path]], master: str) -> Iterator[Judgement]:
-    """Native files by way of a store: neither their lines nor their facts are ever all in memory."""
-    from linearizability.pipeline.spark import check_store, store_of_files
+def large_runs(paths: Iterable[Path], form: str, engine: str) -> dict[Path, Unread]:
+    """What is brought into a store before it is judged: neither its lines nor its facts are ever all in memory."""
+    native = {path: files for path in paths if path.is_dir() and (files := history_files(path))}
+    size = sum(file.stat().st_size for files in native.values() for file in files)
+    large: dict[Path, Unread] = {}
+    if form in ("auto", "native") and (engine == "spark" or (engine == "auto" and size > SPARK_FROM_BYTES)):
+        large |= {path: _native(path, files) for path, files in native.items()}
+    if engine != "local":
+        large |= {path: run for path in paths if path not in native and (run := _large_foreign(path, form))}
+    return large
+
+
+def _native(path: Path, files: list[Path]) -> Unread:
+    chosen, defects = distinct_files(files)
+    sources = tuple(partial(_native_file, file.resolve()) for file in chosen)
+    return Unread(str(path), sources, tuple(defects))
+
+
+def _native_file(file: Path) -> list[Stream]:
+    return [NativeFile(file)]
+
+
+def _large_foreign(path: Path, form: str) -> Unread | None:
+    """A file, or a folder of them, of another tool."""
+    files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
+    if sum(file.stat().st_size for file in files) <= FOREIGN_SPARK_FROM_BYTES:
+        return None
+    try:
+        chosen = detect(path) if form == "auto" else form
+    except (HistoryError, OSError):
+        return None  # said by who reads it
+    return Unread(path.stem, (partial(IMPORTERS[chosen], path.resolve()),)) if chosen in IMPORTERS else None
+
+
+def _check_unread(runs: dict[Path, Unread], master: str) -> Iterator[Judgement]:
+    from linearizability.pipeline.spark import check_store, store_of
 
     with tempfile.TemporaryDirectory(prefix="tidegauge-store-") as folder:
-        store_of_files({str(path): files for path, files in runs.items()}, Path(folder), master)
+        store_of(list(runs.values()), Path(folder), master)
         yield from check_store(Path(folder), master)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from linearizability.history.events import Operation, diagram, operations_of, text_of
 from linearizability.history.facts import join_key
-from linearizability.history.reader import History
+from linearizability.history.streams import History
 from linearizability.pipeline.series import picture, series
 from linearizability.pipeline.verdict import Judgement, worst
 from linearizability.rules import RULES

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -24,16 +24,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linearizability.history.facts import Flag, Kind, Outcome, empty_facts
-from linearizability.history.reader import FileSummary, History, HistoryError, distinct_files
+from linearizability.history.files import HistoryError
 from linearizability.history.store import (
+    Source,
     StoredRun,
+    Unread,
     read_runs,
     run_folder,
     summed_up,
-    write_file,
     write_histories,
     write_runs,
+    write_stream,
 )
+from linearizability.history.streams import FileSummary, History
 from linearizability.pipeline.blocks import (
     BLOCK_DDL,
     Key,
@@ -144,23 +147,25 @@ def check_store(store: Path, master: str = "local[*]", rules: Iterable[str] | No
         yield judgement
 
 
-def store_of_files(groups: Mapping[str, list[Path]], store: Path, master: str = "local[*]") -> list[StoredRun]:
-    """Native files to a store, many at once: each of Spark's workers derives the facts of whole files."""
-    chosen = {name: distinct_files(paths) for name, paths in groups.items()}
+def store_of(unread: Sequence[Unread], store: Path, master: str = "local[*]") -> list[StoredRun]:
+    """Runs to a store, their sources many at once: Spark's workers derive the facts, in bounded memory."""
     tasks = [
-        (number, path.resolve(), run_folder(store.resolve(), number) / f"part-{part:04d}.parquet")
-        for number, (paths, _) in enumerate(chosen.values())
-        for part, path in enumerate(paths)
+        (number, source, run_folder(store.resolve(), number) / f"part-{part:04d}")
+        for number, run in enumerate(unread)
+        for part, source in enumerate(run.sources)
     ]
 
-    def derive(task: tuple[int, Path, Path]) -> tuple[int, tuple[FileSummary, int]]:
-        number, path, target = task
-        return number, write_file(path, target, str(number))
+    def derive(task: tuple[int, Source, Path]) -> list[tuple[int, tuple[FileSummary, int]]]:
+        number, source, target = task
+        return [
+            (number, write_stream(stream, target.with_name(f"{target.name}-{each:04d}.parquet"), str(number)))
+            for each, stream in enumerate(source())
+        ]
 
-    results = session(master).sparkContext.parallelize(tasks, len(tasks)).map(derive).collect() if tasks else []
+    results = session(master).sparkContext.parallelize(tasks, len(tasks)).flatMap(derive).collect() if tasks else []
     runs = [
-        summed_up((result for which, result in results if which == number), name, defects)
-        for number, (name, (_, defects)) in enumerate(chosen.items())
+        summed_up((result for which, result in results if which == number), run.name, run.defects)
+        for number, run in enumerate(unread)
     ]
     write_runs(store, runs)
     return runs

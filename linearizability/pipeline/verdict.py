@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from linearizability.history.derivation import Tally
-from linearizability.history.reader import CLOCK, MISSING, Defect, History
+from linearizability.history.files import CLOCK, MISSING, Defect
+from linearizability.history.streams import History
 from linearizability.rules import RULES
 from linearizability.rules.rule import Anomaly, Found, Weight
 

@@ -14,8 +14,8 @@ from linearizability.history.contract import Contract
 from linearizability.history.derivation import Derivation
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.operations import FAIL, INFO, INVOKE, OK, MicroOperation
-from linearizability.history.reader import History, unify
 from linearizability.history.recorder import FORMAT
+from linearizability.history.streams import History, unify
 from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import Judgement
 from linearizability.simulation.world import World

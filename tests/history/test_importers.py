@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from linearizability.history.edn import EdnError, Keyword, read, read_all, write
+from linearizability.history.files import HistoryError
 from linearizability.history.importers.jepsen import event, operation
-from linearizability.history.reader import HistoryError, derive_events, read_histories
+from linearizability.history.paired import derive_events
+from linearizability.history.reader import read_histories
 from linearizability.pipeline.engine import check, judge_history
 from tests.rules.test_labelled import documents
 
@@ -103,12 +105,13 @@ def verifiable(folder: Path, consumed: list[int]) -> Path:
         line(at=10 + v, name="producer_send_success", key=None, value=str(v), topic="t", partition=0, offset=v)
         for v in range(4)
     ]
-    (folder / "producer.json").write_text(line(at=0, name="startup_complete") + "".join(sent))
+    ended = line(at=99, name="shutdown_complete")
+    (folder / "producer.json").write_text(line(at=0, name="startup_complete") + "".join(sent) + ended)
     read = [
         line(at=50 + v, name="record_data", key=None, value=str(v), topic="t", partition=0, offset=v) for v in consumed
     ]
     assigned = line(at=40, name="partitions_assigned", partitions=[{"topic": "t", "partition": 0}])
-    (folder / "consumer.json").write_text(line(at=30, name="startup_complete") + assigned + "".join(read))
+    (folder / "consumer.json").write_text(line(at=30, name="startup_complete") + assigned + "".join(read) + ended)
     return folder
 
 

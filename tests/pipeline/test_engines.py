@@ -12,9 +12,13 @@ import pyarrow as pa
 import pytest
 
 from linearizability.history.facts import COLUMNS, SCHEMA
+from linearizability.history.files import HistoryError
+from linearizability.history.native import read_run
 from linearizability.history.notation import history
-from linearizability.history.reader import History, HistoryError, derive_events, read_histories, read_run
+from linearizability.history.paired import derive_events
+from linearizability.history.reader import read_histories
 from linearizability.history.store import write_histories
+from linearizability.history.streams import History
 from linearizability.pipeline.engine import check, judge_history
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES

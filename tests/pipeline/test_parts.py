@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from linearizability.history.contract import Contract
 from linearizability.history.facts import COLUMNS, NEVER, Flag, Kind, Outcome
-from linearizability.history.reader import derive_events
+from linearizability.history.paired import derive_events
 from linearizability.pipeline.blocks import Key
 from linearizability.pipeline.local import context_of, judge_partition, partitions
 from linearizability.pipeline.parts import LocalParts, NotCut, Plan, judge_parts, merged, runs, shared, union

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from linearizability.history.notation import history, parse
-from linearizability.history.reader import derive_events
+from linearizability.history.paired import derive_events
 from linearizability.pipeline.engine import judge_history
 
 LOST = """

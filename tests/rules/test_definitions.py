@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linearizability.history.reader import derive_events
+from linearizability.history.paired import derive_events
 from linearizability.pipeline.engine import judge_history
 from tests.rules.definitions import COMPARED, anomalies
 from tests.rules.random_histories import random_history

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from linearizability.history.reader import derive_events
+from linearizability.history.paired import derive_events
 from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import Judgement
 from tests.rules.definitions import COMPARED, Plain, anomalies, plain

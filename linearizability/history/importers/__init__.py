@@ -1,26 +1,26 @@
 """Histories of other tools, each module one form. `IMPORTERS` names them; `detect_foreign` knows them by their first line."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from linearizability.history.reader import History
+    from linearizability.history.paired import EventStream
+
+Importer = Callable[[Path], "list[EventStream]"]
+"""The streams of a file's, or a folder's, one history."""
 
 
-def _importer(module: str, function: str) -> Callable[[Path], "Iterator[History]"]:
-    def read(path: Path) -> "Iterator[History]":
-        yield from getattr(import_module(f"{__name__}.{module}"), function)(path)
-
-    return read
+def _importer(module: str, function: str) -> Importer:
+    return lambda path: getattr(import_module(f"{__name__}.{module}"), function)(path)
 
 
-IMPORTERS: dict[str, Callable[[Path], "Iterator[History]"]] = {
-    "jepsen": _importer("jepsen", "read"),
-    "knossos": _importer("registers", "read_edn"),
-    "jepsen-log": _importer("registers", "read_log"),
-    "verifiable": _importer("verifiable", "read"),
+IMPORTERS: dict[str, Importer] = {
+    "jepsen": _importer("jepsen", "streams"),
+    "knossos": _importer("registers", "edn_streams"),
+    "jepsen-log": _importer("registers", "log_streams"),
+    "verifiable": _importer("verifiable", "streams"),
 }
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.history.edn import EdnError, Keyword, read_all
-from linearizability.history.reader import History, HistoryError, derive_events, numbered_lines
+from linearizability.history.files import HistoryError, numbered_lines
+from linearizability.history.paired import NEMESIS, EventStream
 
 CLIENTS = {"send", "poll", "txn", "assign", "subscribe"}
 
@@ -35,26 +36,31 @@ def forms(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _documents(path: Path) -> Iterator[tuple[int, str]]:
     """A line a document, or the whole file where the first line does not close what it opens."""
-    lines = [(number, line.decode(errors="replace")) for number, line, _ in numbered_lines(path)]
-    first = next((text for _, text in lines if text.strip()), "")
-    if first.count("{") + first.count("[") > first.count("}") + first.count("]"):
-        yield 1, "".join(text for _, text in lines)
-    else:
-        yield from lines
+    lines = ((number, line.decode(errors="replace")) for number, line, _ in numbered_lines(path))
+    for number, text in lines:
+        if text.count("{") + text.count("[") > text.count("}") + text.count("]"):
+            yield number, text + "".join(more for _, more in lines)
+            return
+        yield number, text
+        if text.strip():
+            break
+    yield from lines
 
 
-def read(path: Path) -> Iterator[History]:
-    """The history of a file."""
-    events = []
+def streams(path: Path) -> list[EventStream]:
+    """The history of a file, line by line where each operation has a line of its own."""
+    return [EventStream(path.stem, lambda: _events(path), file=str(path))]
+
+
+def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, form in forms(path):
         if form.get("f") in CLIENTS and isinstance(form.get("process"), int):
             try:
-                events.append(event(form))
+                yield line, event(form)
             except (TypeError, ValueError, IndexError, AttributeError) as error:
                 raise HistoryError(path, line, f"not an operation of the Kafka workload: {error}") from error
-        elif form.get("process") == "nemesis":
-            events.append({"process": "nemesis", "f": "note", "type": "mark", "time": form.get("time", 0)})
-    yield derive_events(path.stem, events, file=str(path))
+        elif form.get("process") == NEMESIS:
+            yield line, {"process": NEMESIS, "f": "note", "type": "mark", "time": form.get("time", 0)}
 
 
 def event(form: dict[str, Any]) -> dict[str, Any]:

@@ -14,25 +14,31 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.history.edn import EdnError, read
+from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.importers.jepsen import forms
-from linearizability.history.reader import History, HistoryError, derive_events, numbered_lines
+from linearizability.history.paired import EventStream
 
 FUNCTIONS = {"read": "read", "write": "write", "cas": "cas", "get": "read", "put": "write"}
 LOG_LINE = re.compile(rb"INFO\s+jepsen\.util - (\S+)\s+:(invoke|ok|fail|info)\s+:(\S+)\s+(.*?)\s*")
 
 
-def read_edn(path: Path) -> Iterator[History]:
+def edn_streams(path: Path) -> list[EventStream]:
     """Maps, one a line or in one vector."""
-    events = []
+    return [EventStream(path.stem, lambda: _edn_events(path), file=str(path))]
+
+
+def log_streams(path: Path) -> list[EventStream]:
+    """Lines of a log; other lines are left out."""
+    return [EventStream(path.stem, lambda: _log_events(path), file=str(path))]
+
+
+def _edn_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, form in forms(path):
         if isinstance(form.get("process"), int):
-            events.append(event(path, line, form["process"], form["type"], form["f"], form.get("value"), form))
-    yield derive_events(path.stem, events, file=str(path))
+            yield line, event(path, line, form["process"], form["type"], form["f"], form.get("value"), form)
 
 
-def read_log(path: Path) -> Iterator[History]:
-    """Lines of a log; other lines are left out."""
-    events = []
+def _log_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line, _ in numbered_lines(path):
         match = LOG_LINE.fullmatch(line.rstrip(b"\n"))
         if match is None or not match[1].isdigit():
@@ -41,8 +47,7 @@ def read_log(path: Path) -> Iterator[History]:
             value = read(match[4].decode())
         except (EdnError, UnicodeDecodeError) as error:
             raise HistoryError(path, number, str(error)) from error
-        events.append(event(path, number, int(match[1]), match[2].decode(), match[3].decode(), value, {}))
-    yield derive_events(path.stem, events, file=str(path))
+        yield number, event(path, number, int(match[1]), match[2].decode(), match[3].decode(), value, {})
 
 
 def event(

@@ -5,17 +5,24 @@
 
 One file holds the lines of one tool, or a folder those of many. The producer does not say when a send began, so each is
 taken to have begun when the tool started: rules that compare with the clock see overlapping sends and stay silent. A send
-error is `info`, because the tool does not tell which errors are definite. Values must be unique (--value-prefix).
+error is `info` in every partition, because the tool does not tell which errors are definite, nor where the record was meant
+to go. Values must be unique (--value-prefix). A tool that was killed does not say `shutdown_complete`: what it had sent last
+is then missing, and the verdict is no longer valid.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from linearizability.history.reader import History, HistoryError, derive_events, numbered_lines
+from pydantic_core import from_json
+
+from linearizability.history.files import HistoryError, numbered_lines, reason
+from linearizability.history.paired import EventStream
 
 NAMES = frozenset(
     (
@@ -26,43 +33,86 @@ NAMES = frozenset(
 """The events of the two tools."""
 
 
-def read(path: Path) -> Iterator[History]:
-    """One history of all the files."""
+def streams(path: Path) -> list[EventStream]:
+    """One history of all the files, each a process of its own."""
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-    events: list[dict[str, Any]] = []
-    for process, file in enumerate(files):
-        events += _events(file, process, len(events))
-    events.sort(key=lambda event: event["time"])
-    yield derive_events(path.stem, events, file=str(path))
+    if not files:
+        raise HistoryError(path, 0, "holds no files")
+    keys = cache(lambda: sorted(set().union(*map(_keys, files))))
+    return [
+        EventStream(path.stem, partial(_events, file, process, keys), file=str(file), timed=("ok",))
+        for process, file in enumerate(files)
+    ]
 
 
-def _events(file: Path, process: int, first: int) -> Iterator[dict[str, Any]]:
-    started = None
-    number = first
+def _events(file: Path, process: int, keys: Callable[[], list[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """An invocation and a completion for each record. Of a send's invocation the tool does not tell the time."""
+    started, line, name = None, 0, ""
+    operations = count()
+    for line, said in _said(file):
+        time, name = int(said["timestamp"]) * 1_000_000, said["name"]
+        started = time if started is None else started
+        begun = time
+        if name == "producer_send_success":
+            begun, operation = started, _send(_key(said), said["value"], said["offset"])
+        elif name == "record_data":
+            operation = _poll(_key(said), said["value"], said["offset"])
+        elif name == "partitions_assigned":
+            assigned = {"f": "assign", "keys": [_key(each) for each in said["partitions"]]}
+            operation = (assigned, assigned)
+        elif name == "producer_send_error":
+            # It may be stored after all, and the tool does not say for which partition it was meant.
+            for key in keys():
+                if key.startswith(f"{said['topic']}-"):
+                    yield from _pair(line, process, next(operations), started, time, "info", _send(key, said["value"]))
+            continue
+        else:
+            continue
+        yield from _pair(line, process, next(operations), begun, time, "ok", operation)
+    if name != "shutdown_complete":
+        raise HistoryError(file, line, "the tool did not say shutdown_complete: what it did last is not known")
+
+
+def _said(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, text, _ in numbered_lines(file):
         try:
-            said = json.loads(text)
-            time, name = int(said["timestamp"]) * 1_000_000, said["name"]
+            said = from_json(text)
+            _ = int(said["timestamp"]), said["name"]
         except (ValueError, KeyError, TypeError) as error:
-            raise HistoryError(file, line, f"not a line of Kafka's verifiable tools: {error}") from error
-        started = time if started is None else started
-        common = {"process": process, "operation": process << 20 | number}
-        key = f"{said.get('topic')}-{said.get('partition')}"
-        if name in ("producer_send_success", "producer_send_error"):
-            asked = {"op": "send", "key": key, "value": said["value"]}
-            if name == "producer_send_error":
-                asked["key"] = f"{said.get('topic')}-0"  # the tool does not say for which partition it was meant
-            yield common | {"type": "invoke", "f": "send", "time": started, "mops": [asked]}
-            kind = "ok" if name == "producer_send_success" else "info"
-            yield common | {"type": kind, "f": "send", "time": time, "mops": [asked | {"offset": said.get("offset")}]}
-            number += 1
-        elif name == "record_data":
-            record = {"key": key, "offset": said["offset"], "value": said["value"]}
-            yield common | {"type": "invoke", "f": "poll", "time": time, "mops": [{"op": "poll"}]}
-            yield common | {"type": "ok", "f": "poll", "time": time, "mops": [{"op": "poll", "records": [record]}]}
-            number += 1
-        elif name == "partitions_assigned":
-            keys = [f"{item['topic']}-{item['partition']}" for item in said["partitions"]]
-            for kind in ("invoke", "ok"):
-                yield common | {"type": kind, "f": "assign", "time": time, "keys": keys}
-            number += 1
+            raise HistoryError(file, line, f"not a line of Kafka's verifiable tools: {reason(error)}") from error
+        yield line, said
+
+
+def _keys(file: Path) -> set[str]:
+    """All partitions of which a file speaks."""
+    keys: set[str] = set()
+    with suppress(HistoryError):  # said by who reads the file's events
+        for _, said in _said(file):
+            keys.update(_key(each) for each in [said, *said.get("partitions", ())] if "partition" in each)
+    return keys
+
+
+def _key(said: dict[str, Any]) -> str:
+    return f"{said['topic']}-{said['partition']}"
+
+
+Asked = tuple[dict[str, Any], dict[str, Any]]
+"""An operation when it begins and when it ends."""
+
+
+def _send(key: str, value: Any, offset: int | None = None) -> Asked:
+    asked = {"op": "send", "key": key, "value": value}
+    return {"f": "send", "mops": [asked]}, {"f": "send", "mops": [asked | {"offset": offset}]}
+
+
+def _poll(key: str, value: Any, offset: int) -> Asked:
+    record = {"key": key, "offset": offset, "value": value}
+    return {"f": "poll", "mops": [{"op": "poll"}]}, {"f": "poll", "mops": [{"op": "poll", "records": [record]}]}
+
+
+def _pair(
+    line: int, process: int, number: int, begun: int, ended: int, outcome: str, asked: Asked
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    common = {"process": process, "operation": number}
+    yield line, common | asked[0] | {"type": "invoke", "time": begun}
+    yield line, common | asked[1] | {"type": outcome, "time": ended}

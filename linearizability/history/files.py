@@ -1,0 +1,81 @@
+"""History files as numbered lines, and what can be wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pydantic import ValidationError
+
+MAX_LINE_BYTES = 256 << 20
+"""A longer line is no event of ours."""
+
+MISSING, CLOCK, CONTRACT = "missing", "clock", "contract"
+
+UNREADABLE = (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError)
+"""What a line raises that is no event."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """Something wrong with the record, not with the broker.
+
+    `kind`: `missing` (facts are gone: a torn, cut or damaged file), `clock` (times cannot be trusted), `contract` (files
+    of one run declare different clusters).
+    """
+
+    kind: str
+    text: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return place + self.text
+
+
+class HistoryError(Exception):
+    """A file that is no history at all. Names the file, and the line where there is one."""
+
+    def __init__(self, file: Path | str, line: int, text: str) -> None:
+        super().__init__(f"{file}:{line}: {text}" if line else f"{file}: {text}")
+        self.defect = Defect(MISSING, text, str(file), line)
+
+
+def open_text(path: Path) -> IO[bytes]:
+    """A file's bytes, unpacked where they are gzip."""
+    stream = path.open("rb")
+    if stream.read(2) == b"\x1f\x8b":
+        stream.close()
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    stream.seek(0)
+    return stream
+
+
+def numbered_lines(path: Path) -> Generator[tuple[int, bytes, bool], None, None]:
+    """Each line's number, bytes and whether it ended with a newline (a torn last line does not)."""
+    with open_text(path) as stream:
+        number = 0
+        while True:
+            number += 1
+            try:
+                line = stream.readline(MAX_LINE_BYTES)
+            except (EOFError, OSError, gzip.BadGzipFile) as error:
+                raise HistoryError(path, number, f"cannot be read: {error}") from error
+            if not line:
+                return
+            if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                raise HistoryError(path, number, f"a line of more than {MAX_LINE_BYTES >> 20} MB")
+            yield number, line, line.endswith(b"\n")
+
+
+def reason(error: Exception) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing"
+    return str(error) or type(error).__name__

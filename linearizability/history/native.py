@@ -1,0 +1,145 @@
+"""The native form: what `recorder` writes, one file a process. Lines are numbered, so a missing, doubled or reordered one
+shows.
+
+Reading stops at the first line of a file that cannot be right. What was read before stands as evidence: an anomaly that
+rests on what *is there* stays one. What rests on what is *missing* is no longer proven, and nothing is "valid" any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic_core import from_json
+
+from linearizability.history.contract import Contract
+from linearizability.history.derivation import BadEvent, Derivation
+from linearizability.history.facts import FactsBuilder
+from linearizability.history.files import CLOCK, MISSING, UNREADABLE, Defect, HistoryError, numbered_lines, reason
+from linearizability.history.operations import INVOKE
+from linearizability.history.recorder import FILE_PATTERN, FORMAT
+from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, history_of
+
+
+def history_files(folder: Path) -> list[Path]:
+    """A run's files: those in the folder, or in its `history` folder (a result folder)."""
+    for home in (folder, folder / "history"):
+        files = sorted([*home.glob(FILE_PATTERN), *home.glob(FILE_PATTERN + ".gz")])
+        if files:
+            return files
+    return []
+
+
+class NativeFile:
+    """One process file, read once: iterate for record batches; `summary` is complete when the iteration ends."""
+
+    def __init__(self, path: Path, run: str = "") -> None:
+        self.path = path
+        self._lines = numbered_lines(path)
+        self.summary = FileSummary(str(path), run)
+        self._header()
+        self._builder = FactsBuilder(run or self.summary.run)
+        self._derivation = Derivation(self._builder, self.summary.contract, self.summary.process << 32)
+        self._last_time: int | None = None
+
+    def _header(self) -> None:
+        for number, line, whole in self._lines:
+            try:
+                header = from_json(line)
+                if not whole or header["type"] != "header" or header["format"] != FORMAT:
+                    raise ValueError(f"not the header of a {FORMAT} file")
+                self.summary.run = self.summary.run or str(header.get("run") or "")
+                self.summary.process = int(header["process"])
+                self.summary.contract = Contract.from_json(header.get("contract"))
+            except (ValueError, KeyError, TypeError) as error:
+                raise HistoryError(self.path, number, reason(error)) from error
+            return
+        raise HistoryError(self.path, 1, "the file is empty")
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        complete = False
+        expected = 1
+        number = 1
+        try:
+            for number, line, whole in self._lines:
+                if complete:
+                    raise BadEvent("lines follow the end of the history")
+                if not whole:
+                    raise BadEvent("the last line is torn")
+                event = from_json(line)
+                if not isinstance(event, dict):
+                    raise BadEvent("not an event")
+                if event.get("n") != expected:
+                    raise BadEvent(
+                        f"line number {event.get('n')} where {expected} must be: lines are missing or doubled"
+                    )
+                expected += 1
+                complete = self._event(event, number)
+                if len(self._builder) >= ROWS_A_BATCH:
+                    yield self._builder.take()
+        except UNREADABLE as error:
+            self.summary.defects.append(Defect(MISSING, reason(error), str(self.path), number))
+            complete = False
+        except HistoryError as error:
+            self.summary.defects.append(error.defect)
+            complete = False
+        else:
+            if not complete:
+                text = "the file ends without its closing line: what came after is not known"
+                self.summary.defects.append(Defect(MISSING, text, str(self.path), number))
+        self._derivation.finish(complete)
+        self.summary.tally = self._derivation.tally
+        self.summary.names = self._derivation.names
+        if len(self._builder):
+            yield self._builder.take()
+
+    def _event(self, event: dict[str, Any], line: int) -> bool:
+        kind = event["type"]
+        if kind == "end":
+            return True
+        time = event.get("time")
+        if self._last_time is not None and isinstance(time, int) and time < self._last_time:
+            text = f"the clock steps back by {self._last_time - time} ns"
+            if not any(defect.kind == CLOCK for defect in self.summary.defects):
+                self.summary.defects.append(Defect(CLOCK, text, str(self.path), line))
+        self._last_time = time
+        if kind == "mark":
+            self.summary.mark(event)
+        elif kind == INVOKE:
+            self._derivation.invoke(event["operation"], event["process"], event)
+        elif kind in ("ok", "fail", "info"):
+            self._derivation.complete(event["operation"], event["process"], event)
+        else:
+            raise BadEvent(f"{kind!r} is no type of event")
+        return False
+
+
+def read_run(paths: Iterable[Path], run: str = "") -> History:
+    """The files of one run as one history in memory. Errors: HistoryError where none of them is a history."""
+    chosen, defects = distinct_files(paths)
+    if not chosen:
+        first = defects[0] if defects else Defect(MISSING, "empty", run)
+        raise HistoryError(first.file, first.line, first.text)
+    streams = [NativeFile(path, run) for path in chosen]
+    history = history_of(run or streams[0].summary.run or chosen[0].stem, streams)
+    history.defects = [*defects, *history.defects]
+    return history
+
+
+def distinct_files(paths: Iterable[Path]) -> tuple[list[Path], list[Defect]]:
+    """The files that are histories, one a process, and what is wrong with the others. Reads headers only."""
+    chosen: dict[int, Path] = {}
+    defects: list[Defect] = []
+    for path in paths:
+        try:
+            process = NativeFile(path).summary.process
+        except HistoryError as error:
+            defects.append(error.defect)
+            continue
+        twin = chosen.setdefault(process, path)
+        if twin is not path:
+            text = f"process {process} is already in {twin}; this file is left out"
+            defects.append(Defect(MISSING, text, str(path), 1))
+    return list(chosen.values()), defects

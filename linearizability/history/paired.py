@@ -1,0 +1,169 @@
+"""Foreign histories: events without numbered lines, whose operations are paired by process, one at a time each.
+
+Other tools' files come here by way of `importers/`. The *neutral* form is read here: one whole history a line,
+`{"id": …, "history": [event, …], "options": {…}}`; a line is one JSON document, so a history of this form has to fit into
+memory, and a file of any number of them does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from linearizability.history.contract import Contract
+from linearizability.history.derivation import BadEvent, Derivation
+from linearizability.history.facts import FactsBuilder
+from linearizability.history.files import (
+    CLOCK,
+    CONTRACT,
+    MISSING,
+    UNREADABLE,
+    Defect,
+    HistoryError,
+    numbered_lines,
+    reason,
+)
+from linearizability.history.operations import COMPLETIONS, INVOKE, MARKS
+from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, history_of
+
+Lines = Callable[[], Iterable[tuple[int, Event]]]
+"""Gives a file's events anew each time it is called, each with the number of its line (0 where it has none)."""
+
+NEMESIS = "nemesis"
+FOREIGN_PROCESSES = 1 << 30
+"""Processes that are no small numbers in a foreign history are numbered from here."""
+EVERY_TYPE = frozenset((INVOKE, *COMPLETIONS))
+
+
+class EventStream:
+    """One file's events, folded into facts once: iterate for record batches; `summary` is complete when that ends.
+
+    `timed` are the types of events whose time was read from the clock, in the order of the file: of these it may not step
+    back. What is not there stays missing: the stream stops at the first event that cannot be right.
+    """
+
+    def __init__(
+        self,
+        identifier: str,
+        lines: Lines,
+        contract: Any = None,
+        file: str = "",
+        line: int = 0,
+        timed: Collection[str] = EVERY_TYPE,
+    ) -> None:
+        self.summary = FileSummary(file, identifier)
+        self._lines, self._timed = lines, timed
+        try:
+            self.summary.contract = Contract.from_json(contract)
+        except ValidationError as error:
+            self.summary.defects.append(Defect(CONTRACT, reason(error), file, line))
+        self._builder = FactsBuilder(identifier)
+        self._derivation = Derivation(self._builder, self.summary.contract)
+        self._open: dict[Any, int] = {}
+        self._processes: dict[Any, int] = {}
+        self._last_time: int | None = None
+
+    def events(self) -> Iterator[Event]:
+        """The events once more, as far as they can be read; what is wrong behind them the facts' reader has said."""
+        try:
+            for _, event in self._lines():
+                yield event
+        except (HistoryError, *UNREADABLE):
+            return
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        index = line = 0
+        complete = False
+        try:
+            for index, (line, event) in enumerate(self._lines()):
+                self._event(event, index, line)
+                if len(self._builder) >= ROWS_A_BATCH:
+                    yield self._builder.take()
+            complete = True
+        except UNREADABLE as error:
+            self._defect(MISSING, f"event {index}: {reason(error)}", line)
+        except HistoryError as error:
+            self.summary.defects.append(error.defect)
+        self._derivation.finish(complete)
+        self.summary.tally, self.summary.names = self._derivation.tally, self._derivation.names
+        yield self._builder.take()
+
+    def _event(self, event: Event, index: int, line: int) -> None:
+        event = event | {"time": event["time"] if event.get("time") is not None else index}
+        who, kind = event.get("process"), event.get("type")
+        if kind in self._timed or kind not in EVERY_TYPE:
+            self._look_at_clock(event["time"], index, line)
+        if event.get("f") in MARKS or who == NEMESIS:
+            self.summary.mark(event)
+            return
+        process = self._processes.setdefault(who, process_number(who, len(self._processes)))
+        if kind not in EVERY_TYPE:
+            raise BadEvent(f"{kind!r} is no type of event")
+        act = self._derivation.invoke if kind == INVOKE else self._derivation.complete
+        act(self._number(event, who, process, index), process, event)
+
+    def _number(self, event: Event, who: Any, process: int, index: int) -> int:
+        """The operation's number: the event's own, for a process may have several open at once, or its process' open one."""
+        named = event.get("operation")
+        if named is not None:
+            return process << 32 | int(named)
+        if event["type"] != INVOKE:
+            if who not in self._open:
+                raise BadEvent(f"process {who} completes an operation that it did not invoke")
+            return self._open.pop(who)
+        if who in self._open:
+            raise BadEvent(f"process {who} invokes while its last operation is open")
+        self._open[who] = process << 32 | (event["index"] if type(event.get("index")) is int else index)
+        return self._open[who]
+
+    def _look_at_clock(self, time: Any, index: int, line: int) -> None:
+        back = 0 if self._last_time is None else self._last_time - time
+        if back > 0 and not any(defect.kind == CLOCK for defect in self.summary.defects):
+            self._defect(CLOCK, f"event {index}: the clock steps back by {back} ns", line)
+        self._last_time = time
+
+    def _defect(self, kind: str, text: str, line: int) -> None:
+        self.summary.defects.append(Defect(kind, text, self.summary.file, line))
+
+
+def process_number(who: Any, known: int) -> int:
+    """The number of a process that a foreign history names `who`, after `known` others."""
+    return who if isinstance(who, int) and 0 <= who < FOREIGN_PROCESSES else FOREIGN_PROCESSES + known
+
+
+def derive_events(
+    identifier: str, events: Iterable[Event], contract: Any = None, file: str = "", line: int = 0
+) -> History:
+    """A history in memory from events in memory."""
+    kept = list(events)
+    return from_streams(identifier, [EventStream(identifier, lambda: ((line, e) for e in kept), contract, file, line)])
+
+
+def from_streams(identifier: str, streams: list[EventStream]) -> History:
+    """A history in memory whose events can be read again, by time."""
+    history = history_of(identifier, streams)
+    history.events = lambda: (event for stream in streams for event in stream.events())
+    return history
+
+
+def read_neutral(path: Path) -> Iterator[History]:
+    """The histories of a neutral file, one a line."""
+    with closing(numbered_lines(path)) as lines:
+        for number, line, _ in lines:
+            if not line.strip():
+                continue
+            try:
+                document = from_json(line)
+                identifier, events = str(document["id"]), document["history"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise HistoryError(path, number, reason(error)) from error
+            options = document.get("options") or {}
+            history = derive_events(identifier, events, options.get("contract"), str(path), number)
+            history.labels = document.get("anomalies")
+            yield history

@@ -1,0 +1,116 @@
+"""A history as streams of facts, one a file: each is read once, in bounded memory, and says at its end what it saw.
+
+`history_of` takes all facts of a history's streams into memory, for the local engine; `store.write_stream` takes them to
+a file, batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from linearizability.history.contract import Contract
+from linearizability.history.derivation import Tally
+from linearizability.history.facts import empty_facts
+from linearizability.history.files import CONTRACT, Defect
+
+ROWS_A_BATCH = 65_536
+"""Facts a record batch; with the open operations this is all that reading holds in memory."""
+MAX_MARKS = 100_000
+"""Faults and notes kept a file; a run has hundreds."""
+CLUSTER_TERMS = ("replication_factor", "min_isr", "unclean_election", "replicas_losing_unflushed_data", "cleanup")
+
+Event = dict[str, Any]
+Events = Callable[[], Iterator[Event]]
+"""Gives a history's events anew each time it is called."""
+
+
+@dataclass
+class FileSummary:
+    """All that is known of one file besides its facts."""
+
+    file: str
+    run: str = ""
+    process: int = 0
+    contract: Contract = field(default_factory=Contract)
+    tally: Tally = field(default_factory=Tally)
+    defects: list[Defect] = field(default_factory=list)
+    marks: list[dict[str, Any]] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def mark(self, event: Event) -> None:
+        """Keep a fault or a note."""
+        if len(self.marks) < MAX_MARKS:
+            self.marks.append(event)
+
+
+class Stream(Protocol):
+    """One file, read once: iterate for record batches; `summary` is complete when the iteration ends."""
+
+    summary: FileSummary
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+
+@dataclass
+class History:
+    """One history in memory: facts and all that a verdict needs."""
+
+    id: str
+    contract: Contract = field(default_factory=Contract)
+    facts: pa.Table = field(default_factory=empty_facts)
+    tally: Tally = field(default_factory=Tally)
+    defects: list[Defect] = field(default_factory=list)
+    marks: list[dict[str, Any]] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+    events: Events | None = None
+    """Its events, where `sources` are no native files; see `events.events_of`."""
+    labels: list[str] | None = None
+    """The anomalies that somebody else found in it (the neutral form's `anomalies`)."""
+
+
+def history_of(identifier: str, streams: Iterable[Stream]) -> History:
+    """All that the streams of one history hold."""
+    batches: list[pa.RecordBatch] = []
+    summaries: list[FileSummary] = []
+    for stream in streams:
+        batches.extend(stream)
+        summaries.append(stream.summary)
+    history = History(
+        identifier,
+        summaries[0].contract,
+        unify(batches),
+        defects=merge_defects(summaries),
+        sources=[summary.file for summary in summaries if summary.file],
+    )
+    for summary in summaries:
+        history.tally.add(summary.tally)
+        history.marks.extend(summary.marks)
+        history.names.update(summary.names)
+    history.marks.sort(key=lambda mark: mark["time"])
+    return history
+
+
+def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Record batches as one table with one dictionary of topics."""
+    batches = list(batches)
+    return pa.Table.from_batches(batches).unify_dictionaries() if batches else empty_facts()
+
+
+def merge_defects(summaries: list[FileSummary]) -> list[Defect]:
+    """The files' own defects, and those that only show when the files of a run are held side by side."""
+    defects = [defect for summary in summaries for defect in summary.defects]
+    for summary in summaries:
+        if summary.run != summaries[0].run:
+            text = f"belongs to run {summary.run!r}, {summaries[0].file} to {summaries[0].run!r}"
+            defects.append(Defect(CONTRACT, text, summary.file, 1))
+        for term in CLUSTER_TERMS:
+            mine, theirs = getattr(summary.contract, term), getattr(summaries[0].contract, term)
+            if mine != theirs:
+                text = f"declares {term}={mine}, {summaries[0].file} {theirs}"
+                defects.append(Defect(CONTRACT, text, summary.file, 1))
+    return defects

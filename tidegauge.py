@@ -5,6 +5,7 @@ Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown or nothing but skips, 
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 
 import typer
@@ -78,6 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = ENGINE_ERROR
     except (typer.Abort, KeyboardInterrupt):
         code = 130
+    except Exception:
+        traceback.print_exc()  # a mistake of ours is no verdict on anybody: Python itself would exit 1, which is "invalid"
+        code = ENGINE_ERROR
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -137,7 +137,7 @@ def hunt(
     as_json: Json = False,
 ) -> int:
     """Hurt a real broker while clients work on it, and judge what they saw: valid (exit 0), invalid (1), unknown (2)."""
-    from linearizability.faults.hunt import Plan
+    from linearizability.faults.plan import Plan
     from linearizability.results import new_run_folder
 
     plan = Plan(
@@ -198,8 +198,8 @@ def replay(
 
 
 def _judge_again(stored: Any, engine: str, as_json: bool) -> int:
-    from linearizability.faults.hunt import EnginesDisagree
     from linearizability.faults.replay import judge_again
+    from linearizability.faults.summary import EnginesDisagree
 
     try:
         summary = judge_again(stored, engine)
@@ -219,7 +219,7 @@ def _judge_again(stored: Any, engine: str, as_json: bool) -> int:
 
 def _on_backend(plan: Any, backend: Backend) -> Any:
     """The plan with a backend chosen. Errors: typer.BadParameter where the wanted one cannot be had."""
-    from linearizability.faults.hunt import planned_target
+    from linearizability.faults.backend import planned_target
     from linearizability.faults.sandbox import obstacle
     from linearizability.targets import WrongTarget, docker
     from linearizability.targets.cluster import Cluster
@@ -246,8 +246,8 @@ def _on_backend(plan: Any, backend: Backend) -> Any:
 
 
 def _carry_out(plan: Any, folder: Path, schedules: Any, as_json: bool) -> int:
-    from linearizability.faults.hunt import EnginesDisagree
     from linearizability.faults.hunt import hunt as carry_out
+    from linearizability.faults.summary import EnginesDisagree
     from linearizability.targets import TargetError, WrongTarget
 
     try:
@@ -273,8 +273,8 @@ def _carry_out(plan: Any, folder: Path, schedules: Any, as_json: bool) -> int:
 
 def _carry_out_in_sandbox(plan: Any, folder: Path, schedules: Any) -> Any:
     """Fetch what the sandbox cannot, then run the plan in it. Errors: TargetError."""
-    from linearizability.faults.hunt import keep_given_schedules, planned_target
-    from linearizability.faults.sandbox import run_in_sandbox
+    from linearizability.faults.backend import planned_target
+    from linearizability.faults.sandbox import keep_given_schedules, run_in_sandbox
     from linearizability.targets import TargetError
 
     _progress(f"preparing {plan.target}")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from linearizability.faults.hunt import FAST_FAILOVER
+from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.targets import Target, TargetError, open_target
 from linearizability.workload.cluster import ClusterView, create_topic, look
 

@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from linearizability.faults import all_faults
-from linearizability.faults.hunt import EnginesDisagree, Plan
+from linearizability.faults.plan import Plan
 from linearizability.faults.schedule import Schedule
+from linearizability.faults.summary import EnginesDisagree
 
 PLAN, SCHEDULE = "plan.json", "schedule.json"
 

@@ -4,6 +4,8 @@ The parent has written `FOLDER/plan.json` (and schedules to be carried out, if a
 outside, because the sandbox has no way out. The child writes `FOLDER/summary.json`; its exit code says whether it could.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import signal
@@ -11,8 +13,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from linearizability.targets import leash
+
+if TYPE_CHECKING:
+    from linearizability.faults.schedule import Schedule
 
 SELF_TEST_WITHIN_S = 20
 INSIDE = "TIDEGAUGE_SANDBOX"
@@ -73,11 +79,28 @@ def _await(command: Sequence[str], environment: Mapping[str, str]) -> int:
             leash.kill_group(child.pid, signal.SIGINT if interrupted < 3 else signal.SIGKILL)
 
 
+def keep_given_schedules(folder: Path, schedules: Sequence[Schedule]) -> None:
+    """Leave schedules for a hunt that runs in another process."""
+    for number, schedule in enumerate(schedules, start=1):
+        schedule.save(folder / f"given-{number}.json")
+
+
+def load_given_schedules(folder: Path) -> list[Schedule]:
+    """What `keep_given_schedules` left."""
+    from linearizability.faults import all_faults
+    from linearizability.faults.schedule import Schedule
+
+    all_faults()  # registers them, so that the schedules' are known
+    paths = [folder / f"given-{number}.json" for number in range(1, 1 + len(list(folder.glob("given-*.json"))))]
+    return [Schedule.load(path) for path in paths]
+
+
 def main(arguments: list[str]) -> int:
     """Inside the sandbox."""
     import json
 
-    from linearizability.faults.hunt import Plan, hunt, load_given_schedules
+    from linearizability.faults.hunt import hunt
+    from linearizability.faults.plan import Plan
 
     folder = Path(arguments[0])
     plan = Plan.model_validate_json((folder / "plan.json").read_text())

@@ -81,6 +81,8 @@ RUN_RULES: tuple[RunRule, ...] = (
     transactions.G0_PROCESS,
     transactions.G0_REALTIME,
     transactions.G1C,
+    transactions.G1C_PROCESS,
+    transactions.G1C_REALTIME,
 )
 """Rules that join what the partitions of a run know."""
 

@@ -115,6 +115,7 @@ def add_precedence(graph: Graph, operation: Array, invoked: Array, completed: Ar
     began, ended = np.full(len(names), np.iinfo(np.int64).max), np.full(len(names), np.iinfo(np.int64).min)
     np.minimum.at(began, place, invoked)
     np.maximum.at(ended, place, completed)
+    ended = np.maximum(ended, began)  # also where the clock stepped back
     events = [(int(time), 0, i) for i, time in enumerate(began)] + [(int(time), 1, i) for i, time in enumerate(ended)]
     events.sort()
     frontier: dict[int, set[int]] = {}

@@ -57,5 +57,6 @@ RULE = Rule(
     """,
     kernel=kernel,
     rests_on_absence=True,
+    rests_on_time=True,  # a final read must return what was acknowledged before it began
     cut=CUT,
 )

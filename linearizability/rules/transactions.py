@@ -66,7 +66,7 @@ def emit_dependencies(partition: Partition, context: Context) -> Array:
     written = _edges(owner[chain[:-1]], owner[chain[1:]], WW)
     # Only a transaction that also sends can be read in turn, so other polls close no cycle.
     reading = (partition.writer >= 0) & (observations.transaction >= 0) & (observations.outcome == Outcome.OK)
-    known = np.flatnonzero(reading)
+    known = np.flatnonzero(reading & observations.flag(Flag.READ_COMMITTED))
     read = _edges(owner[partition.writer[known]], observations.transaction[known], WR)
     named = np.concatenate([chain, partition.writer[known]])
     began, places = np.unique(owner[named], return_index=True)
@@ -74,7 +74,17 @@ def emit_dependencies(partition: Partition, context: Context) -> Array:
     # What nobody answered may take effect at any time after, so its end comes before nothing.
     ended = np.where(appends.outcome[places] == Outcome.OK, appends.completed[places], NEVER)
     times = np.stack([began, appends.invoked[places], np.full(len(began), NODE), ended], axis=1)
-    return np.concatenate([written, read, times])
+    return np.concatenate([written, read, times, _times_of_reading(partition, known)])
+
+
+def _times_of_reading(partition: Partition, rows: Array) -> Array:
+    """When a transaction read: it lasts until its last poll, however early it sent."""
+    observations = partition.observations
+    owner, place = np.unique(observations.transaction[rows], return_inverse=True)
+    began, ended = np.full(len(owner), NEVER), np.full(len(owner), -NEVER)
+    np.minimum.at(began, place, observations.invoked[rows])
+    np.maximum.at(ended, place, observations.completed[rows])
+    return np.stack([owner, began, np.full(len(owner), NODE), ended], axis=1)
 
 
 def _may_close_a_cycle(partition: Partition, owner: Array, chain: Array) -> Mask:
@@ -146,6 +156,7 @@ TORN = RunRule(
     kernel=torn,
     emit=emit_parts,
     rests_on_absence=True,
+    rests_on_time=True,  # as lost-write
 )
 
 
@@ -205,15 +216,45 @@ G0_REALTIME = _cycle_rule(
         1 send t-0:2@0
     """,
 )
+_COMMITTED = (
+    "Violation: what a read_committed consumer is given had committed before. Polls of read_uncommitted may be given "
+    "anything, and are left out."
+)
 G1C = _cycle_rule(
     "G1c",
     WR,
     "",
     "Transactions that polled each other's records in a cycle.",
-    "Violation with read_committed: what was read had committed before. Cycles that need the order of writes are G0's.",
+    f"{_COMMITTED} Cycles that need the order of writes are G0's.",
     Weight.VIOLATION,
     """
         0 [0 30] txn send t-0:1@0 poll t-1:2@0
         1 [5 25] txn send t-1:2@0 poll t-0:1@0
+    """,
+)
+G1C_PROCESS = _cycle_rule(
+    "G1c",
+    WR,
+    "process",
+    "As G1c, where the order of one process's transactions closes the cycle: it read what rests on what it sent later.",
+    _COMMITTED,
+    Weight.VIOLATION,
+    """
+        0 [0 10] txn send t-0:1@0 poll t-1:2@0
+        1 [0 40] txn send t-1:2@0 poll t-2:3@0
+        0 [20 30] txn send t-2:3@0
+    """,
+)
+G1C_REALTIME = _cycle_rule(
+    "G1c",
+    WR,
+    "realtime",
+    "As G1c, where the clock closes the cycle: a transaction read what rests on one that began after it had ended.",
+    _COMMITTED,
+    Weight.VIOLATION,
+    """
+        0 [0 10] txn send t-0:1@0 poll t-1:2@0
+        1 [0 40] txn send t-1:2@0 poll t-2:3@0
+        2 [20 30] txn send t-2:3@0
     """,
 )

@@ -4,6 +4,7 @@ It works until SIGTERM, then ends in good order: what is in flight is waited for
 closed. A client that is killed leaves a history file without its last line, which is found out by whoever reads it.
 """
 
+import errno
 import json
 import os
 import random
@@ -17,10 +18,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from linearizability.history.contract import Contract
-from linearizability.history.recorder import Recorder
+from linearizability.history.recorder import Recorder, RecordingError
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Consuming, Producing, Transacting
 
 REPORT_EVERY_S = 1.0
+CANNOT_RECORD = os.EX_IOERR
+"""The exit code of a client that could not write its history, or anything, any more: a disk is full."""
 COUNTED = ("ok", "fail", "info", "read", "commits", "committed", "aborted", "lives")
 """Sends by outcome, records read, accepted commits of a group, transactions by their end, and lives."""
 
@@ -108,8 +111,13 @@ def main(arguments: list[str]) -> None:
             from linearizability.workload.transacting import run
         case Consuming():
             from linearizability.workload.consumer import run
-    run(life)
-    life.say(life.counts)
+    try:
+        run(life)
+        life.say(life.counts)
+    except (RecordingError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOSPC:
+            raise
+        os._exit(CANNOT_RECORD)
     if life.hung:
         os._exit(0)
 

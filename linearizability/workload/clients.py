@@ -1,15 +1,17 @@
 """All clients of a run: started together, watched, ended in good order."""
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from linearizability.history.recorder import RecordingError
 from linearizability.targets.hosts import Host
 from linearizability.targets.process import Process
 from linearizability.targets.target import TargetError
-from linearizability.workload.client import ClientTask
+from linearizability.workload.client import CANNOT_RECORD, ClientTask
 from linearizability.workload.profile import Profile
 
 END_WITHIN_S = 45.0
@@ -64,10 +66,15 @@ class Clients:
         return total
 
     def check(self) -> None:
-        """Errors: TargetError when a client ended by itself: our fault, or our library's."""
+        """Errors: TargetError when a client ended by itself: our fault, or our library's; RecordingError on a full disk."""
         for process in self.processes:
+            if process.exit_code() == CANNOT_RECORD:
+                free = shutil.disk_usage(self.history).free
+                raise RecordingError(f"{process.name} could not go on; {free} bytes are free in {self.history}")
             if not process.running:
-                raise TargetError(f"{process.name} ended by itself; its log {process.log} ends:\n{process.tail()}")
+                raise TargetError(
+                    f"{process.name} ended by itself ({process.exit_code()}); its log {process.log} ends:\n{process.tail()}"
+                )
 
     def stop(self) -> list[str]:
         """End all in good order, at once. Gives the names of those that had to be killed."""

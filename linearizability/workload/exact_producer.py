@@ -77,7 +77,9 @@ def run(life: Life) -> None:
     threads = [threading.Thread(target=lane.run, name=f"lane {lane.partition}") for lane in lanes]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
+    at_work = True
+    while at_work:
+        at_work = any(thread.is_alive() for thread in threads)
         life.report()
         broken = next((lane.broken for lane in lanes if lane.broken), None)
         if broken is not None:

@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from linearizability.faults.hunt import FAST_FAILOVER
+from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.targets import Target, open_target
 from linearizability.workload.cluster import create_topic, look
 from tests.clients.client import CannotDo, StreamingClient

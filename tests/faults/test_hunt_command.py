@@ -9,7 +9,7 @@ from linearizability import commands
     ("target", "nodes"), [("kafka:4.3.1", 3), ("kafka:0.10.2.2", 3), ("reference", 3), ("reference:1", 1)]
 )
 def test_a_hunt_without_a_number_of_nodes_is_for_three(target, nodes, monkeypatch, tmp_path):
-    from linearizability.faults.hunt import planned_target
+    from linearizability.faults.backend import planned_target
 
     carried_out = []
     monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from linearizability.faults import all_faults
+from linearizability.faults.backend import interpose
 from linearizability.faults.fault import FAULTS, World, select
-from linearizability.faults.hunt import Plan, interpose
 from linearizability.faults.machine import SKEW_S
+from linearizability.faults.plan import Plan
 from linearizability.faults.strike import Strike
 from linearizability.targets import open_target
 from linearizability.targets.cluster import Cluster

@@ -128,6 +128,20 @@ def test_a_clock_that_steps_back(tmp_path: Path) -> None:
     assert any("clock cannot be trusted" in reason for reason in judgement.reasons)
 
 
+def test_a_clock_that_steps_back_within_an_operation(tmp_path: Path) -> None:
+    """An operation that ends before it began stops no rule, and condemns nobody."""
+    clock = Clock()
+    paths = record(tmp_path, clock)
+    with Recorder.open(tmp_path, process=3, run="r", clock=clock) as late:
+        for value in range(100, 104):
+            operation = late.invoke("send", [send("t-0", value), send("t-1", value)])
+            clock.now -= 50_000
+            late.ok(operation, [send("t-0", value, offset=value - 90), send("t-1", value, offset=value - 100)])
+    judgement = judge(tmp_path)
+    assert len(paths) == 2 and judgement.verdict == "unknown", judgement.to_json()
+    assert any("history-00003.jsonl:3: the clock steps back" in reason for reason in judgement.reasons)
+
+
 def test_processes_that_never_answer_leave_the_verdict_to_the_others(tmp_path: Path) -> None:
     clock = Clock()
     record(tmp_path, clock)

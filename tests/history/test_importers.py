@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from linearizability.history import paired
 from linearizability.history.edn import EdnError, Keyword, read, read_all, write
 from linearizability.history.files import HistoryError
+from linearizability.history.importers import IMPORTERS
 from linearizability.history.importers.jepsen import event, operation
 from linearizability.history.paired import derive_events
 from linearizability.history.reader import read_histories
@@ -139,3 +141,95 @@ def test_what_is_not_theirs_is_refused(tmp_path: Path, text: str, form: str, rea
     path.write_text(text)
     (judgement,) = check([path], form)
     assert judgement.verdict == "unknown" and any(reason in text for text in judgement.reasons), judgement.reasons
+
+
+def test_what_stands_before_a_torn_line_is_evidence(tmp_path: Path) -> None:
+    path = tmp_path / "history.edn"
+    path.write_text(JEPSEN.replace("[1 10]]}]", "[1 10] [1 11]]}]") + "{:type :in")
+    (judgement,) = check([path])
+    assert judgement.verdict == "invalid" and "inconsistent-offsets" in judgement.anomalies
+    assert any(f"{path}:8:" in reason for reason in judgement.reasons)
+
+
+@pytest.mark.parametrize("form", ["jepsen", "jepsen-log", "verifiable"])
+def test_files_are_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Facts leave long before the file ends, so it may be of any length."""
+    monkeypatch.setattr(paired, "ROWS_A_BATCH", 50)
+    path = tmp_path / "history"
+    read = {"topic": "t", "partition": 0, "name": "record_data", "timestamp": 1}
+    lines = {
+        "jepsen": lambda n: (
+            "{:type :invoke, :f :poll, :value [[:poll]], :process 1}\n"
+            f"{{:type :ok, :f :poll, :value [[:poll {{0 [[{n} {n}]]}}]], :process 1}}\n"
+        ),
+        "jepsen-log": lambda n: (
+            f"INFO  jepsen.util - 0\t:invoke\t:write\t{n}\nINFO  jepsen.util - 0\t:ok\t:write\t{n}\n"
+        ),
+        "verifiable": lambda n: json.dumps(read | {"value": str(n), "offset": n}) + "\n",
+    }[form]
+    path.write_text("".join(map(lines, range(3000))))
+    (stream,) = IMPORTERS[form](path)
+    batches = iter(stream)
+    rows, seen = next(batches).num_rows, open_file_position(path)
+    assert rows == 50 and seen < path.stat().st_size / 2
+    assert rows + sum(batch.num_rows for batch in batches) == 3000
+
+
+def open_file_position(path: Path) -> int:
+    """How far this process has come in a file that it has open."""
+    for link in Path("/proc/self/fd").iterdir():
+        if link.exists() and link.resolve() == path:
+            return int((Path("/proc/self/fdinfo") / link.name).read_text().split()[1])
+    raise AssertionError(f"{path} is not open")
+
+
+def events_of_tool(folder: Path, **files: list[dict[str, Any]]) -> Path:
+    """Files of the verifiable tools; each event names its time `at`, in milliseconds."""
+    folder.mkdir()
+    for name, events in files.items():
+        said = ({"timestamp": event["at"], "topic": "t", "partition": 0} | event for event in events)
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in said))
+    return folder
+
+
+def acked(at: int, value: int, **more: Any) -> dict[str, Any]:
+    return {"at": at, "name": "producer_send_success", "value": str(value), "offset": value} | more
+
+
+def consumed(at: int, value: int, **more: Any) -> dict[str, Any]:
+    return {"at": at, "name": "record_data", "value": str(value), "offset": value} | more
+
+
+def test_a_send_that_failed_may_be_read_in_any_partition(tmp_path: Path) -> None:
+    """The tool does not say for which partition a record was meant whose send failed."""
+    failed = {"at": 12, "name": "producer_send_error", "topic": "t", "value": "7"}
+    ended = {"at": 90, "name": "shutdown_complete"}
+    sent = [acked(10, 0), failed, acked(13, 1), ended]
+    read = [consumed(50, 0), consumed(51, 1), consumed(52, 7, partition=3, offset=0), ended]
+    (judgement,) = check([events_of_tool(tmp_path / "v", producer=sent, consumer=read)], "verifiable")
+    assert (judgement.verdict, judgement.anomalies) == ("valid", {}), judgement.to_json()
+
+
+def test_a_tool_that_was_killed_leaves_something_unsaid(tmp_path: Path) -> None:
+    """The record that nobody sent may be its last one."""
+    ended = {"at": 90, "name": "shutdown_complete"}
+    read = [consumed(50, 0), consumed(51, 1), ended]
+    folder = events_of_tool(tmp_path / "v", producer=[acked(10, 0)], consumer=read)
+    (judgement,) = check([folder], "verifiable")
+    assert judgement.verdict == "unknown" and judgement.anomalies == {"phantom-read": 1}
+    assert any("producer:1: " in reason and "shutdown_complete" in reason for reason in judgement.reasons)
+
+
+def test_a_tool_whose_clock_steps_back(tmp_path: Path) -> None:
+    ended = {"at": 90, "name": "shutdown_complete"}
+    sent = [acked(10, 0), acked(9, 1), ended]
+    folder = events_of_tool(tmp_path / "v", producer=sent, consumer=[consumed(50, 0), consumed(51, 1), ended])
+    (judgement,) = check([folder], "verifiable")
+    assert judgement.verdict == "unknown" and any("steps back" in reason for reason in judgement.reasons)
+
+
+def test_the_operations_of_the_tools_are_apart_however_many_there_are(tmp_path: Path) -> None:
+    sent, read = ([event(10 + n, n) for n in range(3)] for event in (acked, consumed))
+    (history,) = read_histories([events_of_tool(tmp_path / "v", consumer=read, producer=sent)], "verifiable")
+    assert not isinstance(history, HistoryError)
+    assert history.facts.column("operation").to_pylist() == [0, 1, 2, 1 << 32, (1 << 32) + 1, (1 << 32) + 2]

@@ -9,6 +9,7 @@ import pytest
 from linearizability.history.notation import history, parse
 from linearizability.history.paired import derive_events
 from linearizability.pipeline.engine import judge_history
+from linearizability.rules import RULES
 
 LOST = """
     0 send t-0:1@0
@@ -132,3 +133,30 @@ def test_what_vanished_after_it_was_read_is_lost() -> None:
     judgement = judge_history(history(gone))
     assert judgement.anomalies == {"lost-write": 2}  # process 2 itself polled nothing
     assert judgement.verdict == "invalid"
+
+
+G1C = {"G1c", "G1c-process", "G1c-realtime"}
+
+
+@pytest.mark.parametrize("rule", sorted(G1C))
+def test_cycles_of_reads_are_those_of_committed_reads(rule: str) -> None:
+    """A consumer of uncommitted records may be given what commits later, or never."""
+    careless = history(RULES[rule].example, {"isolation": "read_uncommitted"})
+    assert not G1C & set(judge_history(careless).anomalies)
+
+
+def test_a_transaction_lasts_until_its_last_poll() -> None:
+    """It sent before the other one began, and read the other's record after that had committed: no cycle."""
+    stepwise = history(
+        """
+        0 [0 1] begin txn=a
+        0 [2 3] send t-0:1@0 txn=a
+        1 [10 11] begin txn=b
+        1 [12 13] send t-1:2@0 txn=b
+        1 [14 20] end txn=b commit=true
+        0 [30 31] poll t-1:2@0 txn=a
+        0 [32 40] end txn=a commit=true
+        """
+    )
+    judgement = judge_history(stepwise)
+    assert not G1C & set(judgement.anomalies) and not stepwise.defects, judgement.to_json()

@@ -1,0 +1,67 @@
+"""Where a hunt's target runs: processes side by side, network namespaces or containers; with disks and clocks to hurt."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from linearizability.faults import all_faults
+from linearizability.faults.docker_network import DockerNetwork
+from linearizability.faults.network import Links, Network
+from linearizability.faults.plan import FAST_FAILOVER, Plan
+from linearizability.faults.schedule import Schedule
+from linearizability.targets import Target, TargetError, open_target
+from linearizability.targets.cluster import INTERPOSED, Cluster
+from linearizability.targets.docker import open_image
+from linearizability.targets.hosts import Host
+from linearizability.targets.interposer.building import obstacle
+from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster
+from linearizability.workload.profile import promised_copies
+
+Listener = Callable[[str], None]
+"""Is told how far a hunt has come."""
+
+
+def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None) -> Target:
+    """The target, not yet started, in the configuration that hunts use. Errors: WrongTarget."""
+    config = FAST_FAILOVER | plan.config if plan.target.startswith(("kafka", "reference")) else plan.config
+    return open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts)
+
+
+def open_on_backend(
+    plan: Plan, folder: Path, stack: ExitStack, say: Listener, schedules: Sequence[Schedule]
+) -> tuple[Target, Links | None]:
+    """Start the target where the plan wants it. Errors: TargetError."""
+    if plan.backend == "plain":
+        target = planned_target(plan, folder)
+        interpose(target, plan, schedules, say)
+        return stack.enter_context(target), None
+    sketch = planned_target(plan, folder)
+    if not isinstance(sketch, Cluster):
+        raise TargetError(f"{plan.target} brings its own processes: they cannot be put on a network of ours")
+    places = sketch.size + int(isinstance(sketch, ZooKeeperKafkaCluster))
+    made = DockerNetwork(places, open_image(plan.image)) if plan.backend == "docker" else Network(places)
+    network = stack.enter_context(made)
+    target = planned_target(plan, folder, network.hosts)
+    interpose(target, plan, schedules, say)
+    return stack.enter_context(target), network
+
+
+def interpose(target: Target, plan: Plan, schedules: Sequence[Schedule], say: Listener) -> None:
+    """Give the nodes disks and clocks that can be hurt, where a fault of this hunt asks for it.
+
+    Internal topics then promise as much as the hunt's own: a loss of power must not take what only one replica had.
+    Errors: TargetError where a fault that was asked for by name cannot be had.
+    """
+    named = {*plan.faults, *(strike.fault for each in schedules for wave in each.waves for strike in wave.strikes)}
+    needing = [name for name, fault in all_faults().items() if {*fault.hooks} & {*INTERPOSED}]
+    wanted = [name for name in needing if name in named or not named]
+    if not isinstance(target, Cluster) or not wanted:
+        return
+    reason = obstacle()
+    if reason and named:
+        raise TargetError(f"without {', '.join(wanted)}: {reason}")
+    if reason:
+        say(f"without {', '.join(wanted)}: {reason}")
+        return
+    target.interpose()
+    target.given.setdefault("min.insync.replicas", str(promised_copies(target.size)))

@@ -1,0 +1,246 @@
+"""One round of a hunt: clients work on a topic, a schedule hurts the target, all is healed, read once more, and judged."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from linearizability.faults.backend import Listener
+from linearizability.faults.fault import FAULTS, World, least_doubted, select
+from linearizability.faults.nemesis import Nemesis
+from linearizability.faults.network import Links
+from linearizability.faults.plan import Plan
+from linearizability.faults.schedule import Schedule, draw
+from linearizability.history.recorder import Recorder, RecordingError
+from linearizability.targets import Target
+from linearizability.workload.clients import Clients
+from linearizability.workload.cluster import create_topic, knows_idempotence
+from linearizability.workload.drain import drain_topic
+from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, standard_profile
+from linearizability.workload.replicas import record_replicas
+
+AT_WORK_WITHIN_S = 10.0
+"""How long the first blow waits for the clients, unless said: what was never at work shows nothing when it is hurt."""
+AFTER_HEALING_S = 6.0
+"""The clients go on for a while, so that it shows whether they can."""
+LOOK_AT_CLIENTS_S = 0.2
+REPORT_EVERY_S = 5.0
+DRAIN_WITHIN_S = 120.0
+LOWEST_SHARE = 0.05
+"""Acknowledged sends, as a share of those that were to be sent, below which a run shows nothing."""
+NEMESIS_PROCESS = 0
+"""The process number of the nemesis; clients are numbered from PROCESSES_A_CLIENT on."""
+
+
+class RoundResult(BaseModel):
+    """One round, told."""
+
+    verdict: str
+    folder: str
+    topic: str
+    anomalies: dict[str, int] = {}
+    permitted: dict[str, dict[str, int]] = {}
+    reasons: list[str] = []
+    acknowledged: int = 0
+    unknown: int = 0
+    refused: int = 0
+    read: int = 0
+    committed: int = Field(default=0, description="transactions")
+    aborted: int = Field(default=0, description="transactions")
+    faults: dict[str, int] = {}
+    leader_changes: int = 0
+    facts: int = 0
+    engines: dict[str, str] = Field(default={}, description="engine -> its verdict")
+    seconds: float = 0
+
+
+class Round:
+    """One topic's life under attack."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        network: Links | None,
+        folder: Path,
+        seed: int,
+        topic: str,
+        schedule: Schedule | None,
+        *,
+        at_work_within_s: float = AT_WORK_WITHIN_S,
+    ) -> None:
+        self.plan = plan
+        self.at_work_within_s = at_work_within_s
+        self.network = network
+        self.target = target
+        self.folder = folder
+        self.topic = topic
+        self.run_id = f"{plan.target} {topic}"
+        self.interrupted = False
+        self.attacked_s = 0.0
+        faults = select(plan.faults, target, network)
+        nodes = len(target.nodes)
+        self.schedule = schedule or draw(seed, plan.round_s, faults, nodes)
+        struck = {strike.fault for wave in self.schedule.waves for strike in wave.strikes}
+        robbed = max((FAULTS[name].robs(nodes) for name in struck), default=0)
+        self.schedule.save(folder / "schedule.json")
+        self.profile: Profile = standard_profile(
+            nodes,
+            acks=plan.acks,
+            idempotence=knows_idempotence(target.nodes),
+            unclean_election=plan.unclean_election,
+            replicas_losing_unflushed_data=robbed,
+            rate_per_s=plan.rate_per_s,
+            transactions=plan.transactions,
+        )
+
+    def __str__(self) -> str:
+        kinds = sorted({strike.fault for wave in self.schedule.waves for strike in wave.strikes})
+        return f"{self.schedule.seconds:.0f} s of {', '.join(kinds) or 'no faults'}"
+
+    def run(self, say: Listener) -> RoundResult:
+        """Work, hurt, heal, drain, judge. Errors: TargetError."""
+        profile = self.profile
+        create_topic(
+            self.target.nodes,
+            self.topic,
+            partitions=profile.partitions,
+            replication_factor=profile.replication_factor,
+            configs=profile.topic_configs(),
+        )
+        began = time.monotonic()
+        clients = Clients(
+            profile,
+            run=self.run_id,
+            bootstrap=self.target.bootstrap,
+            topic=self.topic,
+            seed=self.schedule.seed,
+            folder=self.folder,
+        )
+        robbed = profile.replicas_losing_unflushed_data
+        world = World(self.target, self.topic, self.network, least_doubted(robbed, profile.min_isr))
+        recorder = Recorder.open(clients.history, process=NEMESIS_PROCESS, contract=profile.contract(), run=self.run_id)
+        nemesis = Nemesis(world, recorder, profile.partitions)
+        reasons: list[str] = []
+        try:
+            with recorder:
+                reasons += self._attack(clients, nemesis, say)
+            say("reading everything once more")
+            reasons += self._read_once_more(clients)
+        except RecordingError as error:
+            reasons.append(f"the history could not be written: {error}")
+        reasons += self._too_little(clients.counts())
+        return self._judge(nemesis, clients.counts(), reasons, time.monotonic() - began)
+
+    def _attack(self, clients: Clients, nemesis: Nemesis, say: Listener) -> list[str]:
+        """Clients work while the schedule is carried out, and on after the healing. Gives what went wrong with them."""
+        began = time.monotonic()
+        try:
+            clients.start()
+            try:
+                self._until_at_work(clients)
+                nemesis.carry_out(self.schedule, self._watcher(clients, nemesis, say))
+            except KeyboardInterrupt:
+                say("interrupted: healing, and judging what was recorded")
+                self.interrupted = True
+            finally:
+                self.attacked_s = time.monotonic() - began
+            say("healing")
+            failed = nemesis.heal_all()
+            time.sleep(AFTER_HEALING_S)
+            clients.check()
+            return failed + [f"{name} did not end in time and was killed" for name in clients.stop()]
+        finally:
+            clients.kill()
+
+    def _read_once_more(self, clients: Clients) -> list[str]:
+        """The final reads: what consumers are given, and what the replicas hold. Gives what could not be read."""
+        contract, first_free = self.profile.contract(), clients.last_number + 1
+        unread = drain_topic(
+            self.target.bootstrap,
+            self.topic,
+            self.profile.partitions,
+            clients.history,
+            process=first_free * PROCESSES_A_CLIENT,
+            contract=contract,
+            run=self.run_id,
+            within_s=DRAIN_WITHIN_S,
+        )
+        return unread + record_replicas(
+            self.target,
+            self.topic,
+            clients.history,
+            process=(first_free + 1) * PROCESSES_A_CLIENT,
+            contract=contract,
+            run=self.run_id,
+        )
+
+    def _too_little(self, counts: Mapping[str, int]) -> list[str]:
+        """Whether so little was done that nothing could have shown; acks=0 has no answers."""
+        wanted = sum(producer.rate_per_s for producer in self.profile.producers) * self.attacked_s
+        told, became = ("info", "sent") if self.profile.contract().acks == "0" else ("ok", "acknowledged")
+        if counts.get(told, 0) >= LOWEST_SHARE * wanted:
+            return []
+        return [f"only {counts.get(told, 0)} of {wanted:.0f} sends were {became}: too few to show anything"]
+
+    def _judge(self, nemesis: Nemesis, counts: Mapping[str, int], reasons: list[str], seconds: float) -> RoundResult:
+        judgement = judge_locally(self.folder)
+        verdict = "unknown" if reasons and judgement.verdict == "valid" else judgement.verdict
+        result = RoundResult(
+            verdict=verdict,
+            folder=str(self.folder),
+            topic=self.topic,
+            anomalies=judgement.anomalies,
+            permitted=judgement.permitted,
+            reasons=[*reasons, *nemesis.deaths, *judgement.reasons],
+            acknowledged=counts.get("ok", 0),
+            unknown=counts.get("info", 0),
+            refused=counts.get("fail", 0),
+            read=counts.get("read", 0),
+            committed=counts.get("committed", 0),
+            aborted=counts.get("aborted", 0),
+            faults=dict(nemesis.struck),
+            leader_changes=nemesis.leader_changes,
+            facts=judgement.facts,
+            engines={"local": judgement.verdict},
+            seconds=round(seconds, 1),
+        )
+        try:
+            (self.folder / "verdict.json").write_text(result.model_dump_json(indent=1) + "\n")
+        except OSError as error:
+            result.reasons.append(f"{self.folder / 'verdict.json'} could not be written: {error.strerror}")
+        return result
+
+    def _until_at_work(self, clients: Clients) -> None:
+        until = time.monotonic() + self.at_work_within_s
+        while not self.profile.at_work(clients.counts()) and time.monotonic() < until:
+            clients.check()
+            time.sleep(LOOK_AT_CLIENTS_S)
+
+    def _watcher(self, clients: Clients, nemesis: Nemesis, say: Listener) -> Callable[[float], None]:
+        """Once in a while: are the clients alive, and how far are they?"""
+        next_at = REPORT_EVERY_S
+
+        def watch(elapsed: float) -> None:
+            nonlocal next_at
+            if elapsed < next_at:
+                return
+            next_at = elapsed + REPORT_EVERY_S
+            clients.check()
+            counts = clients.counts()
+            say(
+                f"{elapsed:4.0f} s: {counts.get('ok', 0)} acknowledged, {counts.get('info', 0)} unknown, "
+                f"{counts.get('read', 0)} read, {sum(nemesis.struck.values())} blows, "
+                f"{nemesis.leader_changes} leader changes"
+            )
+
+        return watch
+
+
+def judge_locally(folder: Path) -> Any:
+    """The judgement on a round's history by the local engine."""
+    from linearizability.pipeline.engine import check
+
+    return next(iter(check([folder], engine="local")))

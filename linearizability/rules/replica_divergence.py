@@ -42,7 +42,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"offset {offsets[index]} differs between replicas: {', '.join(said)}"
         return offsets[index], held.value[at][0], last, text
 
-    reason = context.contract.permits_loss("all") or (WATERMARK_UNKNOWN if watermark < 0 else "")
+    reason = context.contract.permits_divergence() or (WATERMARK_UNKNOWN if watermark < 0 else "")
     if context.contract.cleanup == "compact":
         reason = reason or "replicas compact at different times"
     yield from found(RULE.id, partition, wrong, witness, reason)
@@ -70,7 +70,8 @@ def _disagreements(
 RULE = Rule(
     id="replica-divergence",
     definition="Two replicas hold different records at one offset below the high watermark, or one lacks what both reach.",
-    promise="Violation, unless the contract permits loss. Above the high watermark replicas may differ.",
+    promise="Violation, also after an unclean election, for followers truncate what their leader lacks; permitted when "
+    "min.insync.replicas replicas lost unflushed data at once. Above the high watermark replicas may differ.",
     source="KIP-101, KIP-279; Kafka documentation, replication",
     needs="digests of replicas with their high watermarks, taken after healing",
     cost="linear in the records of the replicas",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 READ, WRITE, CAS = 0, 1, 2
 MAX_STEPS = 1_000_000
-"""Steps after which the search gives up: some seconds of Python."""
+"""Steps after which the search gives up, beyond those that every history of its length needs: some seconds of Python."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RegisterOperation:
     """One operation on a register. `completed` is None if nobody knows whether it happened."""
 
@@ -29,7 +29,7 @@ class RegisterOperation:
     """Whether a read's value is known."""
 
 
-def linearizable(operations: Sequence[RegisterOperation], initial: int, max_steps: int = MAX_STEPS) -> bool | None:
+def linearizable(operations: Sequence[RegisterOperation], initial: int, max_steps: int | None = None) -> bool | None:
     """Whether the operations can be ordered within their durations so that a register explains them; None: not decided."""
     chosen = [op for op in operations if op.completed is not None or op.function != READ]
     events: list[tuple[int, int, int]] = []
@@ -38,7 +38,8 @@ def linearizable(operations: Sequence[RegisterOperation], initial: int, max_step
         if op.completed is not None:
             events.append((op.completed, 1, number))
     events.sort()  # at equal times invocations come first: such operations may overlap
-    return _search(chosen, [(kind, number) for _, kind, number in events], initial, max_steps)
+    limit = MAX_STEPS + 2 * len(events) if max_steps is None else max_steps
+    return _search(chosen, [(kind, number) for _, kind, number in events], initial, limit)
 
 
 def _search(

@@ -72,9 +72,8 @@ class Clients:
                 free = shutil.disk_usage(self.history).free
                 raise RecordingError(f"{process.name} could not go on; {free} bytes are free in {self.history}")
             if not process.running:
-                raise TargetError(
-                    f"{process.name} ended by itself ({process.exit_code()}); its log {process.log} ends:\n{process.tail()}"
-                )
+                ended = f"{process.name} ended by itself ({process.exit_code()})"
+                raise TargetError(f"{ended}; its log {process.log} ends:\n{process.tail()}")
 
     def stop(self) -> list[str]:
         """End all in good order, at once. Gives the names of those that had to be killed."""

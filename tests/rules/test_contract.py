@@ -32,6 +32,12 @@ STEPPED_BACK = """
     0 send t-0:2@4
     1 poll t-0:2@4 t-0:1@5
 """
+DIVERGED = """
+    0 send t-0:1@0
+    1 poll t-0:1@0
+    9 replica t-0 node=1 high_watermark=2 1@0/0 2@1/0
+    9 replica t-0 node=2 high_watermark=2 1@0/0 3@1/1
+"""
 DIRTY = """
     0 txn send t-0:1 fail
     0 send t-0:2@1
@@ -51,6 +57,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("duplicate", DOUBLE, {"idempotence": False}, "valid"),
     ("inconsistent-offsets", OVERWRITTEN, {}, "invalid"),
     ("inconsistent-offsets", OVERWRITTEN, {"acks": "1", "idempotence": False, "max_in_flight": 5}, "valid"),
+    ("replica-divergence", DIVERGED, {"unclean_election": True}, "invalid"),
+    ("replica-divergence", DIVERGED, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "valid"),
     ("G1a", DIRTY, {}, "invalid"),
     ("G1a", DIRTY, {"isolation": "read_uncommitted"}, "valid"),
     ("G1a", DIRTY, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "valid"),

@@ -150,7 +150,8 @@ def open_image(name: str = "") -> Image:
         if done.returncode:
             raise TargetError(f"docker import: {done.stderr.decode(errors='replace').strip()}")
     present = [path for path in _MOUNTED if Path(path).exists()]
-    own = [str(path) for path in dict.fromkeys((PROJECT, Path(sys.prefix), Path(sys.base_prefix)))]
+    prefix = Path(sys.prefix)  # which may be a link, whose end must be seen inside as well
+    own = [str(path) for path in dict.fromkeys((PROJECT, prefix, prefix.resolve(), Path(sys.base_prefix)))]
     outside = [path for path in own if not path.startswith("/usr/")]
     return Image(LOCAL_IMAGE, (*present, *_outermost(outside)), sys.executable)
 

@@ -28,12 +28,6 @@ COUNTED = ("ok", "fail", "info", "read", "commits", "committed", "aborted", "liv
 """Sends by outcome, records read, accepted commits of a group, transactions by their end, and lives."""
 
 
-def log_settings() -> dict[str, str | int]:
-    """librdkafka's own log goes to the client's: errors only, or the contexts that TIDEGAUGE_CLIENT_DEBUG names (`eos,msg`)."""
-    contexts = os.environ.get("TIDEGAUGE_CLIENT_DEBUG", "")
-    return {"debug": contexts} if contexts else {"log_level": 3}
-
-
 class ClientTask(BaseModel):
     """All that a client needs to know."""
 

@@ -9,7 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from linearizability.history.operations import Key, Value, commit, committed, poll
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import Life, log_settings
+from linearizability.workload.client import Life
+from linearizability.workload.librdkafka import connection_settings
 from linearizability.workload.outcomes import proves_nothing_committed
 from linearizability.workload.profile import Consuming
 
@@ -248,9 +249,7 @@ def read_record(message: Message) -> tuple[Value, ...]:
 
 def consumer_settings(bootstrap: str, client_id: str, group: str, isolation: str) -> dict[str, Any]:
     """Settings for a consumer that never jumps by itself: where its place is lost it says so."""
-    return {
-        "bootstrap.servers": bootstrap,
-        "client.id": client_id,
+    return connection_settings(bootstrap, client_id) | {
         "group.id": group or client_id,
         "isolation.level": isolation,
         "auto.offset.reset": "error",
@@ -261,10 +260,4 @@ def consumer_settings(bootstrap: str, client_id: str, group: str, isolation: str
         "max.poll.interval.ms": 60_000,
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,
-        "socket.timeout.ms": 5_000,
-        "socket.connection.setup.timeout.ms": 3_000,
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 500,
-        "topic.metadata.refresh.interval.ms": 1_000,
-        **log_settings(),
     }

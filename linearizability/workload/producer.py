@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import Life, log_settings
+from linearizability.workload.client import Life
+from linearizability.workload.librdkafka import producer_settings
 from linearizability.workload.outcomes import proves_nothing_appended
 from linearizability.workload.profile import Producing
 
@@ -44,25 +45,14 @@ class OneLife:
         self.fatal = False
         self.period_s = 1 / does.rate_per_s
         self.producer = Producer(
-            {
-                "bootstrap.servers": task.bootstrap,
-                "client.id": task.client_id,
+            producer_settings(task.bootstrap, task.client_id)
+            | {
                 "acks": does.acks,
                 "enable.idempotence": does.idempotence,
                 "max.in.flight.requests.per.connection": does.max_in_flight,
                 "compression.type": does.compression,
                 "delivery.timeout.ms": IDEMPOTENT_DELIVERY_TIMEOUT_MS if does.idempotence else DELIVERY_TIMEOUT_MS,
-                "request.timeout.ms": 3_000,
-                "socket.connection.setup.timeout.ms": 3_000,
-                "socket.timeout.ms": 5_000,
-                "linger.ms": 2,
-                "retry.backoff.ms": 50,
-                "retry.backoff.max.ms": 500,
-                "reconnect.backoff.ms": 50,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 1_000,
                 "error_cb": self._on_error,
-                **log_settings(),
             }
         )
 

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import Life, log_settings
+from linearizability.workload.client import Life
+from linearizability.workload.librdkafka import producer_settings
 from linearizability.workload.outcomes import proves_nothing_appended
 from linearizability.workload.profile import Transacting
 
@@ -55,22 +56,11 @@ class OneLife:
         self.values = 0
         self.stop_by = 0.0
         self.producer = Producer(
-            {
-                "bootstrap.servers": task.bootstrap,
-                "client.id": task.client_id,
+            producer_settings(task.bootstrap, task.client_id)
+            | {
                 "transactional.id": self.id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "delivery.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                "request.timeout.ms": 3_000,
-                "socket.connection.setup.timeout.ms": 3_000,
-                "socket.timeout.ms": 5_000,
-                "linger.ms": 2,
-                "retry.backoff.ms": 50,
-                "retry.backoff.max.ms": 500,
-                "reconnect.backoff.ms": 50,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 1_000,
-                **log_settings(),
             }
         )
 

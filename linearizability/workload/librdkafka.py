@@ -1,0 +1,37 @@
+"""What all clients made of librdkafka are given: they connect, look for a new leader and try again in a hurry.
+
+Its own patience is made for outages of minutes; a hunt's faults last for seconds. Source: librdkafka's CONFIGURATION.md.
+"""
+
+import os
+from typing import Any
+
+
+def connection_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
+    """Of every client."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "socket.connection.setup.timeout.ms": 3_000,
+        "socket.timeout.ms": 5_000,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 500,
+        "topic.metadata.refresh.interval.ms": 1_000,
+        **log_settings(),
+    }
+
+
+def producer_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
+    """Of every producer."""
+    return connection_settings(bootstrap, client_id) | {
+        "request.timeout.ms": 3_000,
+        "linger.ms": 2,
+        "retry.backoff.ms": 50,
+        "retry.backoff.max.ms": 500,
+    }
+
+
+def log_settings() -> dict[str, str | int]:
+    """librdkafka's own log goes to the client's: errors only, or the contexts that TIDEGAUGE_CLIENT_DEBUG names (`eos,msg`)."""
+    contexts = os.environ.get("TIDEGAUGE_CLIENT_DEBUG", "")
+    return {"debug": contexts} if contexts else {"log_level": 3}

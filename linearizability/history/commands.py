@@ -62,6 +62,8 @@ def check(
     try:
         for judgement in judgements(files, form, engine.value, master):
             done.append(judgement)
+            if report is None and output is None:
+                judgement.history = None  # so that a file may hold any number of histories
             if as_json:
                 print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
             else:

@@ -19,10 +19,12 @@ from linearizability.history.paired import derive_events
 from linearizability.history.reader import read_histories
 from linearizability.history.store import write_histories
 from linearizability.history.streams import History
+from linearizability.pipeline import engine
 from linearizability.pipeline.engine import check, judge_history
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
 from tests.history.test_bad_input import record
+from tests.history.test_importers import JEPSEN, acked, consumed, events_of_tool
 from tests.pipeline.test_parts import random_facts
 from tests.rules.random_histories import random_history
 from tests.rules.test_labelled import LABELLED
@@ -70,8 +72,8 @@ def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
     assert told(spark) == told(local)
 
     write_histories(tmp_path / "store", [read_run(files)])
-    for engine in ("local", "spark"):
-        (stored,) = check([tmp_path / "store"], engine=engine, master=MASTER)
+    for name in ("local", "spark"):
+        (stored,) = check([tmp_path / "store"], engine=name, master=MASTER)
         assert told(stored) == told(local)
 
 
@@ -108,6 +110,23 @@ def test_a_damaged_file_is_named_by_both(tmp_path: Path) -> None:
     (spark,) = check([tmp_path / "run"], engine="spark", master=MASTER)
     assert local.verdict == "unknown" and len(local.reasons) >= 2
     assert told(spark) == told(local)
+
+
+@pytest.mark.spark
+def test_large_files_of_other_tools_are_judged_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's workers read them into a store, file by file; neither lines nor facts come together in one place."""
+    folder, text = tmp_path / "tools", tmp_path / "history.edn"
+    ended = {"at": 90, "name": "shutdown_complete"}
+    read = [consumed(50, 0), consumed(51, 2), ended]
+    events_of_tool(folder, producer=[*(acked(10 + n, n) for n in range(3)), ended], consumer=read)
+    text.write_text(JEPSEN + "{:type :in")
+    local = [judgement for path, form in ((folder, "verifiable"), (text, "auto")) for judgement in check([path], form)]
+    assert [judgement.verdict for judgement in local] == ["invalid", "unknown"]
+    monkeypatch.setattr(engine, "FOREIGN_SPARK_FROM_BYTES", 0)
+    (tools,) = check([folder], "verifiable", "auto", MASTER)
+    (torn,) = check([text], "auto", "spark", MASTER)
+    assert [told(tools), told(torn)] == [told(judgement) for judgement in local]
+    assert (tools.engine, torn.engine) == ("spark", "spark")
 
 
 def test_partition_numbers_may_be_anything() -> None:

@@ -5,6 +5,7 @@ A client here is configured as little as possible, and never for this broker: wh
 
 from __future__ import annotations
 
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,28 @@ class Stream(ABC):
         """Wait until all is acknowledged. Errors: whatever the client raises where something was not."""
 
 
+class PipeStream(Stream):
+    """A command that sends each line of its standard input, and ends when that does."""
+
+    def __init__(self, command: Sequence[str], *, failure: str) -> None:
+        """`failure` is what it says of a record that was not delivered."""
+        self._failure = failure
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def send(self, value: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(value + "\n")
+        self._process.stdin.flush()
+
+    def finish(self) -> None:
+        try:
+            _, errors = self._process.communicate(timeout=TIMEOUT_S)
+        finally:
+            self._process.kill()
+        assert self._process.returncode == 0, errors
+        assert self._failure not in errors, errors
+
+
 class Client(ABC):
     """One client library or tool."""
 
@@ -70,14 +93,14 @@ class Client(ABC):
     def read_since(self, topic: str, timestamp_ms: int, count: int) -> list[Message]:
         """Seek to the time, and read `count` records. Errors: CannotDo."""
 
+    def stream(self, topic: str) -> Stream:
+        """An idempotent producer with acks=all that retries as long as it takes. Errors: CannotDo."""
+        raise CannotDo(f"{type(self).__name__} sends what it is given at once")
+
 
 class StreamingClient(Client):
-    """A client that can be given records one after another."""
+    """A client whose consumer stays, too, while the broker is hurt."""
 
     @abstractmethod
     def read_on(self, topic: str, count: int, began: Event) -> list[Message]:
         """As `read`; `began` is set when the first record has come, after which the consumer must outlive restarts."""
-
-    @abstractmethod
-    def stream(self, topic: str) -> Stream:
-        """An idempotent producer with acks=all that retries as long as it takes."""

@@ -20,6 +20,15 @@ CLIENTS = [*STREAMING, pytest.param("java", marks=pytest.mark.java)]
 _numbers = itertools.count(1)
 
 
+def can_stream() -> list[str]:
+    """The clients on this machine whose producers stay while a cluster is hurt."""
+    try:
+        find_kcat()
+    except CannotDo:
+        return [*(name for name in STREAMING if name != "kcat"), "java"]
+    return [*STREAMING, "java"]
+
+
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with open_target("reference:1", folder=tmp_path_factory.mktemp("clients")) as target:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.clients.client import Client, Message
-from tests.tools.jvm import Tools
+from tests.clients.client import Client, Message, PipeStream, Stream
+from tests.tools.jvm import TOOLS, Tools, java_command
 
 NULL = "<null>"
 PRODUCER = {"parse.key": "true", "parse.headers": "true", "null.marker": NULL}
+MANY = 2**31 - 1
+"""The console producer tries three times unless told."""
 CONSUMER = {"print.key": "true", "print.headers": "true", "null.literal": NULL}
 
 
@@ -48,6 +50,19 @@ class JavaConsole(Client):
         where = ("--bootstrap-server", self.bootstrap, "--topic", topic, "--time", timestamp_ms)
         offset = self._tools.run("kafka-get-offsets", *where).well().strip().rsplit(":", 1)[1]
         return self._read(count, "--topic", topic, "--partition", "0", "--offset", offset)
+
+    def stream(self, topic: str) -> Stream:
+        """An idempotent producer with acks=all that retries as long as it takes; in a JVM of its own."""
+        properties = (
+            "acks=all",
+            "enable.idempotence=true",
+            f"retries={MANY}",
+            "delivery.timeout.ms=240000",
+            "linger.ms=5",
+        )
+        given = [part for setting in properties for part in ("--command-property", setting)]
+        command = [*java_command(), TOOLS["kafka-console-producer"], "--bootstrap-server", self.bootstrap]
+        return PipeStream([*command, "--topic", topic, *given], failure="Error when sending")
 
     def _read(self, count: int, *arguments: str) -> list[Message]:
         formatting = [part for name, value in CONSUMER.items() for part in ("--formatter-property", f"{name}={value}")]

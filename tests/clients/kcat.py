@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from threading import Event
 
-from tests.clients.client import TIMEOUT_S, CannotDo, Message, Stream, StreamingClient
+from tests.clients.client import TIMEOUT_S, CannotDo, Message, PipeStream, Stream, StreamingClient
 
 KEY_ENDS = "|"
 
@@ -62,7 +62,7 @@ class Kcat(StreamingClient):
 
     def stream(self, topic: str) -> Stream:
         arguments = ["-P", "-E", "-t", topic, "-p", "0", "-X", "enable.idempotence=true", "-X", "linger.ms=5"]
-        return KcatStream([str(self._program), "-b", self.bootstrap, *arguments])
+        return PipeStream([str(self._program), "-b", self.bootstrap, *arguments], failure="Delivery failed")
 
     def _messages(self, *arguments: str) -> list[Message]:
         return [_message(line) for line in self._run("-J", "-q", *arguments).splitlines()]
@@ -72,26 +72,6 @@ class Kcat(StreamingClient):
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}: {done.stderr}"
         return done.stdout
-
-
-class KcatStream(Stream):
-    """kcat reads lines as long as they come, and ends badly when one was not delivered."""
-
-    def __init__(self, command: list[str]) -> None:
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def send(self, value: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(value + "\n")
-        self._process.stdin.flush()
-
-    def finish(self) -> None:
-        try:
-            _, errors = self._process.communicate(timeout=TIMEOUT_S)
-        finally:
-            self._process.kill()
-        assert self._process.returncode == 0, errors
-        assert "Delivery failed" not in errors, errors
 
 
 def find_kcat() -> Path:

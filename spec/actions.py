@@ -89,6 +89,27 @@ ACTIONS: tuple[Action, ...] = (
         "No eligible replica is alive and unclean election is allowed: any live replica leads, alone in the ISR.",
     ),
     Action(
+        "Reassign",
+        "Controller",
+        "controller",
+        ("replicas",),
+        "The partition is to have these replicas: new ones are added at once, others go when the new ones are in sync.",
+    ),
+    Action(
+        "CallOffReassignment",
+        "Controller",
+        "controller",
+        ("replicas",),
+        "Back to the replicas that there were before a reassignment.",
+    ),
+    Action(
+        "ChangeMinIsr",
+        "Controller",
+        "controller",
+        ("minIsr",),
+        "min.insync.replicas is set for the topic; the eligible leader replicas are forgotten.",
+    ),
+    Action(
         "BecomeLeader",
         "Replica",
         "broker",
@@ -108,6 +129,20 @@ ACTIONS: tuple[Action, ...] = (
         "leader",
         ("leader", "partitionEpoch"),
         "The leader learns the ISR that the controller wrote, by the answer to its request or by replay; nothing is pending.",
+    ),
+    Action(
+        "LearnMinIsr",
+        "Replica",
+        "leader",
+        ("leader", "minIsr"),
+        "The leader replays another min.insync.replicas.",
+    ),
+    Action(
+        "GiveUpReplica",
+        "Replica",
+        "broker",
+        ("broker",),
+        "The partition has other replicas now: the broker deletes its log.",
     ),
     Action(
         "AnswerFetch",

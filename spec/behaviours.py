@@ -79,8 +79,8 @@ def trace_events(behaviour: Sequence[TraceStep], min_isr: int = 2) -> list[dict[
             "partition": _partition(initial["partition"], numbers),
         }
     ]
-    leader = initial["partition"]["leader"]
-    for name in numbers:
+    leader, replicas = initial["partition"]["leader"], initial["partition"]["replicas"]
+    for name in sorted(replicas):
         action = "BecomeLeader" if name == leader else "BecomeFollower"
         step = {"action": action, "broker": name, "leaderEpoch": 1, "partitionEpoch": 1}
         events.append(_event(step, initial, numbers))
@@ -93,9 +93,8 @@ def _partition(record: Any, numbers: dict[Any, int]) -> dict[str, Any]:
         "leader": numbers.get(record["leader"], -1),
         "leaderEpoch": record["leaderEpoch"] - 1,
         "partitionEpoch": record["partitionEpoch"] - 1,
-        "isr": [numbers[b] for b in record["isr"]],
-        "elr": [numbers[b] for b in record["elr"]],
-    }
+        "minIsr": record["minIsr"],
+    } | {name: [numbers[b] for b in record[name]] for name in ("isr", "elr", "replicas", "adding", "removing")}
 
 
 def _event(step: Any, state: Any, numbers: dict[Any, int]) -> dict[str, Any]:
@@ -104,6 +103,8 @@ def _event(step: Any, state: Any, numbers: dict[Any, int]) -> dict[str, Any]:
     for name, value in step.items():
         if name in ("broker", "leader", "follower"):
             arguments[name] = numbers[value]
+        elif name == "replicas":
+            arguments[name] = [numbers[b] for b in value]
         elif name in ("leaderEpoch", "partitionEpoch"):
             arguments[name] = value - 1
         elif name not in ("action", "isr", "number", "offset"):
@@ -126,7 +127,7 @@ def _event(step: Any, state: Any, numbers: dict[Any, int]) -> dict[str, Any]:
         "leaderEpoch": state["metadata"][actor]["leaderEpoch"] - 1,
     }
     if state["metadata"][actor]["leader"] == actor:
-        event["isr"] = [numbers[b] for b in state["metadata"][actor]["isr"]]
+        event |= {"isr": [numbers[b] for b in state["metadata"][actor]["isr"]], "minIsr": state["metadata"][actor]["minIsr"]}
     return event
 
 

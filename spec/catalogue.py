@@ -146,8 +146,37 @@ MODELS: tuple[Model, ...] = (
         ),
     ),
     Model("MCUnclean", "replication"),
+    Model(
+        "MCReassignment",
+        "replication",
+        switches=(
+            Switch(
+                "KeepDroppedEligible",
+                "EligibleAreComplete",
+                "KIP-455 beside KIP-966",
+                "A reassignment takes a replica away while the ISR is smaller than min.insync.replicas, and the replica stays in "
+                "the ELR. With fewer replicas fewer are required: what is committed now it does not get, and when it is "
+                "given back, it may be elected.",
+            ),
+        ),
+    ),
+    Model(
+        "MCReconfiguration",
+        "replication",
+        switches=(
+            Switch(
+                "CommitBeforeMinIsr",
+                "EligibleAreComplete",
+                "KIP-966; found with this specification",
+                "min.insync.replicas is raised while a leader's proposal to shrink the ISR is on its way. The controller keeps "
+                "the member that leaves eligible, for so small an ISR commits nothing any more; the leader, who has the new ISR "
+                "from the answer and not yet the new setting, commits with it.",
+            ),
+        ),
+    ),
     Model("MCLarge", "replication", budget_s=1800, covered=False),
     Model("SIMReplication", "replication", behaviours=1000),
+    Model("SIMReassignment", "replication", behaviours=1000),
     Model("MCLiveness", "replication"),
     Model("MCMessages", "replication"),
     Model(

@@ -11,8 +11,9 @@ an order in which no row stands before what caused it: that of a simulated world
   to matter when it is registered. So the end of a life and the recovery of the log (`Restart`, with the log that the new
   life then turns out to have) stand before the new life's registration, wherever they happened in between. A decision
   that is made for a life that is over by then is thus made in time.
-- A trace ends where something is made of the partition that the specification does not know (`End`), and where a log
-  is taken up twice in one life, which is the disk's doing.
+- A trace ends where the partition is deleted, or something is made of it that the specification does not know (`End`), and
+  where a log is taken up twice in one life without having been given up in between, which is the disk's doing.
+- Its brokers are all that ever have a replica.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ OF_BROKERS = {action.name for action in ACTIONS if action.actor == "controller" 
 OF_BROKERS -= {"ElectLeader", "ElectUncleanLeader"}
 """Decisions about a broker: they stand in the traces of all its partitions."""
 
-RECORD = ("leader", "leaderEpoch", "partitionEpoch", "isr", "elr")
+RECORD = ("leader", "leaderEpoch", "partitionEpoch", "isr", "elr", "replicas", "adding", "removing")
 
 
 def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
@@ -45,8 +46,15 @@ def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
         if row["action"] == "Begin":
             for name, first in row["partitions"].items():
                 title = name if name not in found else f"{name}~{sum(each.startswith(name) for each in found)}"
-                found[title] = [*Share(name, first, lives).events(happened, place)]
+                brokers = replicas_ever(name, happened[place:])
+                found[title] = [*Share(name, first, brokers, lives).events(happened, place)]
     return found
+
+
+def replicas_ever(name: str, rows: Iterable[Row]) -> list[int]:
+    """All brokers that a partition is assigned to, from its beginning on."""
+    records = (row["partitions"].get(name) for row in rows if "partitions" in row)
+    return sorted({broker for record in records if record is not None for broker in record["replicas"]})
 
 
 # ---- what was committed
@@ -122,12 +130,13 @@ def begins_life(row: Row) -> bool:
 class Share:
     """What of all rows is one partition's."""
 
-    def __init__(self, name: str, first: Row, lives: Lives) -> None:
+    def __init__(self, name: str, first: Row, brokers: Sequence[int], lives: Lives) -> None:
         self._name = name
         self._first = first
         self._lives = lives
-        self._brokers = sorted(first["replicas"])
-        self._record = _record(first)
+        self._brokers = brokers
+        self._min_isr: int = first["minIsr"]
+        self._record = self._filled(first)
         self._now: dict[int, tuple[int, int]] = dict.fromkeys(self._brokers, (0, 0))
         """Each replica's log end offset and high watermark, as it said last."""
         self._life: dict[int, int] = {}
@@ -136,6 +145,8 @@ class Share:
         """The life that began last."""
         self._taken_up: set[tuple[int, int]] = set()
         """Lives in which the log was taken up."""
+        self._given_up: set[tuple[int, int]] = set()
+        """Lives in which the log was given up."""
 
     def events(self, rows: Sequence[Row], begin: int) -> Iterator[Event]:
         """The trace, from the row that begins it."""
@@ -145,7 +156,7 @@ class Share:
         yield {
             "action": "Begin",
             "brokers": self._brokers,
-            "minIsr": min(self._first["minIsr"], len(self._brokers)),
+            "minIsr": self._min_isr,
             "partition": self._record,
             "fenced": [broker for broker in self._first["fenced"] if broker in self._now],
         }
@@ -163,6 +174,8 @@ class Share:
             return True
         if row["action"] != "Restart" or row.get("partition") != self._name or row["node"] not in self._now:
             return row.get("partition") == self._name and row["node"] not in self._now
+        if self._is_new(row, number):
+            return False
         found = self._lives.recovered(row["node"], self._lives.numbers[number], self._name)
         return self._is_second(row, number) or found != (row["leo"], row["hw"])
 
@@ -173,6 +186,10 @@ class Share:
         self._taken_up.add(key)
         return is_second
 
+    def _is_new(self, row: Row, number: int) -> bool:
+        """A log that is made again, after it was given up in this life."""
+        return (row["node"], self._lives.numbers[number]) in self._given_up and (row["leo"], row["hw"]) == (0, 0)
+
     def _told(self, row: Row, number: int) -> Iterator[Event]:
         action, node = row["action"], row["node"]
         if begins_life(row):
@@ -181,14 +198,18 @@ class Share:
             yield from self._decided(row)
         elif row.get("partition") == self._name and action not in ("Restart", "ShutDown"):
             self._now[node] = row["leo"], row["hw"]
+            if action == "GiveUpReplica":
+                self._given_up.add((node, self._lives.numbers[number]))
             yield {key: value for key, value in row.items() if key not in ("partition", "partitionEpoch")}
 
     def _decided(self, row: Row) -> Iterator[Event]:
         action, record = row["action"], row["partitions"].get(self._name)
         if record is None and (action not in OF_BROKERS or row["args"]["broker"] not in self._now):
             return
+        if action == "ChangeMinIsr":
+            self._min_isr = row["args"]["minIsr"]
         if record is not None:
-            self._record = _record(record)
+            self._record = self._filled(record)
         if action == "RegisterBroker":
             yield from self._new_life(row["args"]["broker"])
         yield {"node": row["node"], "action": action, "args": row["args"], "partition": self._record}
@@ -211,6 +232,5 @@ class Share:
         state = {"leo": now[0], "hw": now[1], "leaderEpoch": -1}
         return {"node": broker, "action": action, "args": arguments} | state
 
-
-def _record(row: Row) -> Row:
-    return {name: row[name] for name in RECORD}
+    def _filled(self, row: Row) -> Row:
+        return {name: row[name] for name in RECORD} | {"minIsr": self._min_isr}

@@ -432,7 +432,7 @@ def _write_behaviours(case, kind: str, drawn, out: str, faults: str, seed: int) 
     from pathlib import Path
 
     from spec.behaviours import schedule
-    from spec.fault_schedules import fault_schedule
+    from spec.fault_schedules import NoSchedule, fault_schedule
 
     made = steps = 0
     with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
@@ -443,5 +443,8 @@ def _write_behaviours(case, kind: str, drawn, out: str, faults: str, seed: int) 
             if faults:
                 target = Path(faults) / f"{case.name}-{kind}-{number}.json"
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
+                try:
+                    target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
+                except NoSchedule as error:
+                    raise typer.BadParameter(f"{case.name}: {error}") from error
     return made, steps

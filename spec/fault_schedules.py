@@ -39,6 +39,7 @@ MUTANT_OF: dict[str, str] = {
     "ForgetSequences": "duplicate-appended",
     "IgnoreMinIsr": "min-isr-ignored",
     "IgnoreProposedIsr": "kip-497",
+    "KeepDroppedEligible": "dropped-kept-eligible",
     "LastReplicaStanding": "kip-966",
     "RollBackCommittedIsr": "stale-proposal-rolled-back",
     "ServeBeforeReplay": "replay-skipped",
@@ -48,15 +49,31 @@ MUTANT_OF: dict[str, str] = {
 }
 """Switch -> the mutant with the same bug (linearizability/mutants)."""
 
+WITHOUT_MUTANT = {
+    "CommitBeforeMinIsr": "the reference does as Apache Kafka does, and has it: it is the specification that is stricter",
+}
+"""Switches of the atomic grain without a mutant, and why."""
+
+NOT_LED = frozenset({"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr", "GiveUpReplica"})
+"""Steps that a cluster cannot be led through."""
+
+
+class NoSchedule(ValueError):
+    """A behaviour has a step that a cluster cannot be led through; the message names it."""
+
+
 Event = Mapping[str, Any]
 Cue = dict[str, Any]
 
 
 def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The schedule of one line of `tidegauge spec behaviours`."""
+    """The schedule of one line of `tidegauge spec behaviours`. Errors: NoSchedule."""
     begin, *events = behaviour["events"]
+    beyond = next((event["action"] for event in events if event["action"] in NOT_LED), None)
+    if beyond is not None:
+        raise NoSchedule(f"a cluster cannot be led through {beyond}")
     steps = [event for event in events if not _is_of_the_first_reign(event)]
-    brokers = sorted(begin["brokers"], key=lambda broker: broker != begin["partition"]["leader"])
+    brokers = sorted(_replicas_ever(begin, steps), key=lambda broker: broker != begin["partition"]["leader"])
     controller = max(brokers) + 1
     unclean = any(step["action"] == "ElectUncleanLeader" for step in steps)
     configs = {"min.insync.replicas": str(begin["minIsr"]), "unclean.leader.election.enable": str(unclean).lower()}
@@ -78,6 +95,15 @@ def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
     }
 
 
+def _replicas_ever(begin: Event, steps: Sequence[Event]) -> set[int]:
+    """All of them are there from the beginning. Errors: NoSchedule where the partition begins with fewer."""
+    records = [begin["partition"], *(step["partition"] for step in steps if "partition" in step)]
+    found = {broker for record in records for broker in record["replicas"]}
+    if found != {*begin["partition"]["replicas"]}:
+        raise NoSchedule("a cluster cannot be led to replicas that it did not begin with")
+    return found
+
+
 def _is_of_the_first_reign(event: Event) -> bool:
     """Every trace begins with the first reign, and so does every cluster."""
     return event["action"] in ("BecomeLeader", "BecomeFollower") and event["args"]["partitionEpoch"] == 0
@@ -89,6 +115,8 @@ def _cue(place: int, steps: Sequence[Event]) -> Cue:
     cue: Cue = {"action": step["action"]}
     if "partition" in step:
         cue |= {"broker": named.get("broker", named.get("leader", NOBODY)), "leader": step["partition"]["leader"]}
+        if step["action"] == "Reassign":
+            cue["replicas"] = named["replicas"]
         return cue | {"decision": step["partition"]["partitionEpoch"]}
     cue["broker"] = step["node"]
     other = next((named[name] for name in SECOND_BROKERS if named.get(name, step["node"]) != step["node"]), NOBODY)

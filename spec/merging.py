@@ -53,6 +53,10 @@ class Known:
         """Partition, leader, and the partition epoch that a proposal builds on."""
         self._proposals_judged_by: dict[tuple[str, int], int] = {}
         """So many decisions about brokers there had been when a leader proposed."""
+        self._written: set[tuple[str, int]] = set()
+        """Partition, and what its min.insync.replicas was set to."""
+        self._without: set[tuple[str, int]] = set()
+        """Partition, and a broker that at some time was no replica of it."""
         self._about_brokers = 0
         self._lives: dict[int, int] = {}
         self._registered: dict[int, int] = {}
@@ -72,6 +76,8 @@ class Known:
         """Whether everything that the row needs was told."""
         if "controllerEpoch" in row:
             return self._may_decide(row)
+        if "minIsr" in row and (row["partition"], row["minIsr"]) not in self._written:
+            return False
         needs = _NEEDS.get(row["action"])
         return needs is None or row.get("partition") == METADATA or needs(self, row)
 
@@ -128,6 +134,9 @@ class Known:
     def has_reign(self, row: Row) -> bool:
         return _key(row) in self._leader_end
 
+    def has_other_replicas(self, row: Row) -> bool:
+        return (row["partition"], row["node"]) in self._without
+
     def has_refusal(self, row: Row) -> bool:
         return self._about_brokers > self._proposals_judged_by.get((row["partition"], row["node"]), -1)
 
@@ -156,6 +165,10 @@ class Known:
             self._strangers.discard(broker)
             self._fresh.add(broker)
         for name, record in row["partitions"].items():
+            if record is not None:
+                self._without |= {(name, node) for node in self._rows if node not in record["replicas"]}
+            if row["action"] in ("Begin", "ChangeMinIsr"):
+                self._written.add((name, record["minIsr"] if row["action"] == "Begin" else row["args"]["minIsr"]))
             if self._decided.get(name) == sys.maxsize:
                 continue
             # Of a partition that the specification knows no more everything may be decided.
@@ -189,5 +202,6 @@ _NEEDS: dict[str, Callable[[Known, dict[str, Any]], bool]] = {
     "AdoptHighWatermark": Known.has_mark,
     "Truncate": Known.has_reign,
     "RollBackIsr": Known.has_refusal,
+    "GiveUpReplica": Known.has_other_replicas,
 }
 """What a replica's step needs of other nodes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,11 +53,27 @@ def trace_of(rows: Sequence[Event], name: str) -> Trace:
         brokers = tuple(int(broker) for broker in begin["brokers"])
         marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
         fenced = tuple(int(broker) for broker in begin.get("fenced", ()))
-        return Trace(
-            name, brokers, int(begin["minIsr"]), dict(begin["partition"]), tuple(rows[1:]), logs, marks, fenced
-        )
+        filled = _Filling(brokers, int(begin["minIsr"]))
+        first, events = filled.record(begin["partition"]), tuple(filled.events(rows[1:]))
+        return Trace(name, brokers, int(begin["minIsr"]), first, events, logs, marks, fenced)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{name}:1: Begin lacks {error}") from error
+
+
+class _Filling:
+    """A trace without reassignments may leave the replicas out, one without changes of settings min.insync.replicas."""
+
+    def __init__(self, brokers: Sequence[int], min_isr: int) -> None:
+        self._left_out = {"replicas": list(brokers), "minIsr": min_isr}
+
+    def record(self, partition: dict[str, Any]) -> dict[str, Any]:
+        return self._left_out | partition
+
+    def events(self, rows: Iterable[Event]) -> Iterator[Event]:
+        for row in rows:
+            if row["action"] == "ChangeMinIsr":
+                self._left_out["minIsr"] = int(row["args"]["minIsr"])
+            yield row | {"partition": self.record(row["partition"])} if row["action"] in CONTROLLERS else row
 
 
 def _check_event(event: Event, where: str) -> None:
@@ -106,9 +122,9 @@ def _partition(record: dict[str, Any]) -> str:
             "leader": "None" if leader in (-1, None) else _broker(leader),
             "leaderEpoch": str(record["leaderEpoch"] + 1),
             "partitionEpoch": str(record["partitionEpoch"] + 1),
-            "isr": _brokers(record["isr"]),
-            "elr": _brokers(record.get("elr") or []),
+            "minIsr": str(record["minIsr"]),
         }
+        | {name: _brokers(record.get(name) or []) for name in ("isr", "elr", "replicas", "adding", "removing")}
     )
 
 
@@ -119,6 +135,8 @@ PEOPLE = {"broker", "leader", "follower"}
 def _argument(name: str, value: Any) -> str:
     if name in PEOPLE:
         return _broker(value)
+    if name == "replicas":
+        return _brokers(value)
     return _tla(value + 1 if name in EPOCHS else value)
 
 
@@ -133,6 +151,8 @@ def _event(event: Event) -> str:
         fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "reign": str(event["leaderEpoch"] + 1)}
         if "isr" in event:
             fields["members"] = _brokers(event["isr"])
+        if "minIsr" in event:
+            fields["minIsr"] = str(event["minIsr"])
     return _record(fields)
 
 
@@ -191,6 +211,7 @@ CONSTANTS
   Spend <- Free
   MayLose <- TraceMayLose
   HasReplayed <- TraceHasReplayed
+  Learnt <- TraceLearnt
   EndOffset <- RunEndOffset
   Prefix <- RunPrefix
   LastEpoch <- RunLastEpoch

@@ -39,9 +39,14 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "AlterPartition": ("REP-13", "REP-14"),
     "ElectLeader": ("ELE-04", "EPO-08"),
     "ElectUncleanLeader": ("ELE-02", "ELE-03", "ELE-06"),
+    "Reassign": (),
+    "CallOffReassignment": (),
+    "ChangeMinIsr": (),
     "BecomeLeader": ("ELE-01", "EPO-08", "EPO-04"),
     "BecomeFollower": ("EPO-08", "ELE-10"),
     "CommitIsr": ("REP-03", "REP-13"),
+    "LearnMinIsr": (),
+    "GiveUpReplica": (),
     "AnswerFetch": ("REP-01", "EPO-01", "EPO-07"),
     "AppendFetched": ("REP-08", "EPO-09"),
     "AdoptHighWatermark": ("REP-12",),
@@ -75,7 +80,7 @@ NOT_IN_THE_BROKER = {
 }
 """Folders without a counterpart in the broker, and why."""
 
-TOLD = r'(tell\(\s*|return |\(|else |action = )"{step}"'
+TOLD = r'(tell\(\s*|return |yield |\(|else |action = )"{step}"'
 """Where a step is told, or where what is told of a decision is read off its records (`controller/telling.py`)."""
 
 COUNTERPARTS = {"TakeOver": ("loaded", "TakeOver")}

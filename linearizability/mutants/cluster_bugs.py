@@ -277,6 +277,25 @@ def kip_966(original: Any, image: Any, configuration: Any, broker: int, was_clea
 
 
 @mutant(
+    "dropped-kept-eligible",
+    "reference.controller.leadership_rules:stays_eligible",
+    "Whom a reassignment takes away stays eligible to lead, as in Apache Kafka 4.3.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def dropped_kept_eligible(
+    original: Any,
+    isr_size: int,
+    min_isr: int,
+    was_in_isr: bool,
+    was_eligible: bool,
+    is_in_isr: bool,
+    lost_its_tail: bool,
+    has_replica: bool,
+) -> bool:
+    return original(isr_size, min_isr, was_in_isr, was_eligible, is_in_isr, lost_its_tail, True)
+
+
+@mutant(
     "unclean-election",
     "reference.controller.elections:is_unclean_allowed",
     "A replica that is neither in the ISR nor eligible is elected, though unclean elections are off.",

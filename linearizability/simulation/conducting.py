@@ -39,7 +39,7 @@ CODA_MS = 3_000
 WITHIN_MS = {
     "FenceBroker": 2_500, "RegisterBroker": 2_000, "UnfenceBroker": 1_000, "ElectLeader": 1_000, "ShrinkIsr": 4_000,
     "ControlledShutdown": 1_000, "ShutDown": 8_000, "ElectUncleanLeader": 1_500, "BecomeLeader": 800,
-    "BecomeFollower": 800,
+    "BecomeFollower": 800, "Reassign": 1_000,
 }  # fmt: skip
 """How long a step may take; broker.session.timeout.ms is 600, replica.lag.time.max.ms 1500, while a score is played."""
 DEFAULT_WITHIN_MS = 300
@@ -49,7 +49,7 @@ OWN_ACCORD = frozenset({"Acknowledge", "Consume", "AdvanceHighWatermark", "Adopt
 """Steps that nobody can be made to take: they come at once, came before already, or are done without."""
 
 BROKERS_STEPS = frozenset({"RegisterBroker", "UnfenceBroker", "FenceBroker", "ControlledShutdown"})
-CONTROLLERS_STEPS = BROKERS_STEPS | {"AlterPartition", "ElectLeader", "ElectUncleanLeader"}
+CONTROLLERS_STEPS = BROKERS_STEPS | {"AlterPartition", "ElectLeader", "ElectUncleanLeader", "Reassign"}
 FOLLOWERS_STEPS = frozenset({"AppendFetched", "AdoptHighWatermark", "Truncate"})
 LEADERS_STEPS = frozenset({"AnswerFetch", "ExpandIsr"})
 FETCHING = frozenset({"fetch", "fetch-answer"})
@@ -271,6 +271,10 @@ class Conductor:
     def _elect_for(self, cue: Cue) -> None:
         self._elect(cue.broker)
 
+    def _reassign(self, cue: Cue) -> None:
+        assert self._cluster.operator is not None
+        self._cluster.operator.take(Fault(at_ms=0, kind="reassign", topic=self._score.topic, others=cue.replicas))
+
     def _crash(self, cue: Cue) -> None:
         machine = self._cluster.machine(cue.broker)
         if cue.loses_tail:
@@ -315,8 +319,12 @@ class Conductor:
         if action == "RegisterBroker" and broker in self._registered:
             self._registered[broker] = row["offset"]
         changed = (row.get("partitions") or {}).get(f"{self._score.topic}-0")
-        if changed is not None and action != "End":
+        if changed is not None and action != "End" and (action != "Reassign" or self._is_reassigning()):
             self._decisions.append(Decision(row["offset"], changed["leader"], frozenset(changed["isr"])))
+
+    def _is_reassigning(self) -> bool:
+        """Whether that is the score's decision: the stage is set by reassignments, too."""
+        return self._cue is not None and self._cue.action == "Reassign"
 
     def _has_come(self, cue: Cue) -> bool:
         return (cue.action, cue.broker) in self._came
@@ -483,6 +491,7 @@ class Conductor:
 Act = Callable[[Conductor, Cue], None]
 ACTS: dict[str, Act] = {
     "ElectLeader": Conductor._elect_for,
+    "Reassign": Conductor._reassign,
     "Crash": Conductor._crash,
     "ShutDown": Conductor._stop,
     "ControlledShutdown": Conductor._stop,
@@ -500,6 +509,7 @@ DONE: dict[str, Callable[[Conductor, Cue], bool]] = {
     "AlterPartition": Conductor._has_come,
     "ElectLeader": Conductor._has_come,
     "ElectUncleanLeader": Conductor._has_come,
+    "Reassign": Conductor._has_come,
     "BecomeLeader": Conductor._has_begun,
     "BecomeFollower": Conductor._has_begun,
     "CommitIsr": Conductor._has_committed,

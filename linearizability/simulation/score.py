@@ -28,6 +28,8 @@ class Cue(BaseModel):
     """How many changes of the partition the controller has made by then; of a replica's step: has heard of."""
     leader: int = -1
     """Who leads after a decision of the controller's."""
+    replicas: tuple[int, ...] = ()
+    """Of a reassignment: who is to have a replica."""
     acks: str = ""
     loses_tail: bool = False
     """Of a crash: what was not fsynced is gone."""

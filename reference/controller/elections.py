@@ -122,7 +122,7 @@ def move_leaders(
     return records
 
 
-def clear_eligible(image: MetadataImage, changes: Iterable[ConfigRecord]) -> list[Message]:
+def change_min_isr(image: MetadataImage, changes: Iterable[ConfigRecord]) -> list[Message]:
     """The records that go along with changed settings: another min.insync.replicas makes the ELRs meaningless (KIP-966)."""
     if not image.has_elr:
         return []

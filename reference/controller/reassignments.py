@@ -69,11 +69,11 @@ def _alter(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{wanted.partition_index}."
         )
     if wanted.replicas is None:
-        return _call_off(image, configuration, topic, wanted.partition_index, partition)
+        return _call_off_reassignment(image, configuration, topic, wanted.partition_index, partition)
     validate_assignment(image, wanted.replicas)
     if not may_change_factor:
         _require_same_factor(partition, wanted.replicas)
-    return _begin(image, configuration, topic, wanted.partition_index, partition, wanted.replicas)
+    return _reassign(image, configuration, topic, wanted.partition_index, partition, wanted.replicas)
 
 
 def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> None:
@@ -85,7 +85,7 @@ def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> N
         )
 
 
-def _begin(
+def _reassign(
     image: MetadataImage,
     configuration: Configuration,
     topic: TopicImage,
@@ -104,7 +104,7 @@ def _begin(
     return change_partition(topic.id, index, partition, target, terms)
 
 
-def _call_off(
+def _call_off_reassignment(
     image: MetadataImage, configuration: Configuration, topic: TopicImage, index: int, partition: PartitionImage
 ) -> PartitionChangeRecord | None:
     """Back to the replicas of before.

@@ -4,7 +4,7 @@ A decision is its records, so what is told is read off them, when they are appen
 A step that concerns a broker is one row, with every partition that it changes; one that concerns a partition is a row of
 that partition alone. Rows say where in the metadata log the decision ends, and in which epoch it was made: what is not
 committed there never happened. The form is that of `spec/cluster_trace.py`. `Begin` is a new partition; `End` says that
-the specification does not know what is made of a partition here. What concerns neither is not told.
+it is deleted, or that the specification does not know what is made of it here. What concerns neither is not told.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from reference.controller.brokers import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE
 from reference.controller.configs import Configuration
-from reference.controller.image import NO_LEADER_CHANGE, MetadataImage, PartitionImage
+from reference.controller.image import NO_LEADER_CHANGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
@@ -52,9 +52,11 @@ class Telling:
         for name, first in self._created(records):
             yield "Begin", {"partitions": {name: first}}
         changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
-        ended = dict.fromkeys([*self._cleared(records), *(self._name_of(each) for each in changes if _is_beyond(each))])
+        ended = dict.fromkeys([*self._deleted(records), *(self._name_of(each) for each in changes if _is_beyond(each))])
         if ended:
             yield "End", {"partitions": ended}
+        for least, partitions in self._reconfigured(records):
+            yield "ChangeMinIsr", {"args": {"minIsr": least}, "partitions": partitions}
         changed = {self._name_of(record): record for record in changes if not _is_beyond(record)}
         moved = next((step for record in records if (step := self._step_of_broker(record)) is not None), None)
         if moved is not None:
@@ -97,11 +99,7 @@ class Telling:
     def _created(self, records: Sequence[Message]) -> Iterator[tuple[str, Row]]:
         """The first records of new partitions: where their traces begin."""
         topics = {record.topic_id: record.name for record in records if isinstance(record, TopicRecord)}
-        settings = {
-            record.resource_name: record.value
-            for record in records
-            if isinstance(record, ConfigRecord) and record.name == MIN_ISR and record.value is not None
-        }
+        settings = _topics_min_isr(records)
         fenced = [broker.id for broker in self._image.brokers.values() if not self._image.is_active(broker.id)]
         for record in records:
             if isinstance(record, PartitionRecord):
@@ -119,35 +117,75 @@ class Telling:
     def _after(self, record: PartitionChangeRecord) -> Row:
         return _row(self._partition_of(record).after(record))
 
-    def _step_of_partition(self, record: PartitionChangeRecord) -> tuple[str, dict[str, NodeId]]:
+    def _step_of_partition(self, record: PartitionChangeRecord) -> tuple[str, Row]:
         """The step that a change of a partition alone is."""
         partition = self._partition_of(record)
-        if record.leader == NO_LEADER_CHANGE:
+        after = partition.after(record)
+        if _reassigns(record) and {*after.isr} <= {*partition.isr}:
+            return self._step_of_assignment(partition, after)
+        # A member that joins may end a reassignment, and with it the leader's reign.
+        if record.leader == NO_LEADER_CHANGE or _reassigns(record):
             return "AlterPartition", {"leader": partition.leader}
         action = "ElectLeader" if record.leader in partition.isr else "ElectUncleanLeader"
         return action, {"broker": record.leader}
 
-    def _cleared(self, records: Sequence[Message]) -> Iterator[str]:
-        """Partitions that are deleted, or lose their ELR for another min.insync.replicas."""
+    def _step_of_assignment(self, partition: PartitionImage, after: PartitionImage) -> tuple[str, Row]:
+        """A wish for other replicas, or its recall: that leaves those of before."""
+        before = {*partition.replicas} - {*partition.adding_replicas}
+        is_called_off = partition.is_reassigning and not after.is_reassigning and {*after.replicas} == before
+        action = "CallOffReassignment" if is_called_off else "Reassign"
+        return action, {"replicas": sorted({*after.replicas} - {*after.removing_replicas})}
+
+    def _reconfigured(self, records: Sequence[Message]) -> Iterator[tuple[int, Row]]:
+        """A topic's min.insync.replicas and its partitions, which lose their ELR for it (KIP-966).
+
+        A default of all topics is told as it is before the decision: what becomes of it is the configuration's matter.
+        """
+        settings = _topics_min_isr(records)
         for record in records:
-            if isinstance(record, ClearElrRecord):
-                names = [record.topic_name] if record.topic_name else [*self._image.topics]
-                found = [self._image.topics[name] for name in names if name in self._image.topics]
-            elif isinstance(record, RemoveTopicRecord):
-                found = [self._image.topics_by_id[record.topic_id]]
-            else:
+            if not isinstance(record, ClearElrRecord):
                 continue
-            yield from (f"{topic.name}-{index}" for topic in found for index in topic.partitions)
+            for name in [record.topic_name] if record.topic_name else [*self._image.topics]:
+                topic = self._image.topics.get(name)
+                if topic is not None:
+                    least = int(str(settings.get(name) or self._configuration.topic(name, MIN_ISR)))
+                    yield least, {f"{name}-{index}": _cleared(each) for index, each in topic.partitions.items()}
+
+    def _deleted(self, records: Sequence[Message]) -> Iterator[str]:
+        for record in records:
+            if isinstance(record, RemoveTopicRecord):
+                topic = self._image.topics_by_id[record.topic_id]
+                yield from (f"{topic.name}-{index}" for index in topic.partitions)
+
+
+def _topics_min_isr(records: Sequence[Message]) -> dict[str, str]:
+    """What topics' min.insync.replicas is set to."""
+    return {
+        record.resource_name: record.value
+        for record in records
+        if isinstance(record, ConfigRecord)
+        and (record.resource_type, record.name) == (TOPIC_RESOURCE, MIN_ISR)
+        and record.value is not None
+    }
+
+
+def _cleared(partition: PartitionImage) -> Row:
+    """A partition whose eligible leader replicas are forgotten: see `image._clear_elr`."""
+    if not partition.eligible_leader_replicas and not partition.last_known_elr:
+        return _row(partition)
+    return _row(partition.after(PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])))
+
+
+def _reassigns(record: PartitionChangeRecord) -> bool:
+    return any(each is not None for each in (record.replicas, record.adding_replicas, record.removing_replicas))
 
 
 def _is_beyond(record: PartitionChangeRecord) -> bool:
-    """Whether a change is one of those that the specification does not know: reassignments, and what is no matter of ISR
-    or leader."""
-    reassigns = (record.replicas, record.adding_replicas, record.removing_replicas)
+    """Whether a change is one of those that the specification does not know: no matter of ISR, leader or replicas."""
     is_known = (
         record.isr is not None or record.leader != NO_LEADER_CHANGE or record.eligible_leader_replicas is not None
     )
-    return any(each is not None for each in reassigns) or not is_known
+    return not is_known and not _reassigns(record)
 
 
 def _broker_epoch(records: Sequence[Message]) -> int:
@@ -162,6 +200,8 @@ def _first(record: PartitionRecord) -> Row:
         "replicas": list(record.replicas),
         "isr": list(record.isr),
         "elr": list(record.eligible_leader_replicas or ()),
+        "adding": list(record.adding_replicas),
+        "removing": list(record.removing_replicas),
     }
 
 
@@ -173,4 +213,6 @@ def _row(partition: PartitionImage) -> Row:
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
         "elr": list(partition.eligible_leader_replicas),
+        "adding": list(partition.adding_replicas),
+        "removing": list(partition.removing_replicas),
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from reference.controller import configs
 from reference.controller.config_table import BROKER
 from reference.controller.configs import Alteration, Setting
-from reference.controller.elections import clear_eligible
+from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from reference.controller.topics import validate_topic_name
@@ -188,7 +188,7 @@ def _alter(
             if resource.resource_type == GROUP_RESOURCE:
                 check_bounds(_after(node, resource.resource_name, records), node.configuration.integer)
             if records and not validate_only:
-                node.commit_metadata([*records, *clear_eligible(node.image, records)], now)
+                node.commit_metadata([*records, *change_min_isr(node.image, records)], now)
             yield resource, ErrorCode.NONE, None
         except KafkaError as error:
             yield resource, error.code, error.message

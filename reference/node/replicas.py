@@ -127,7 +127,7 @@ class Replicas:
             partition = self._make(topic, index, config, min_isr, now)
         elif partition.log.config != config:
             partition.log.config = config
-        partition.min_isr = min_isr
+        partition.learn_min_isr(min_isr)
         before = partition.role, partition.leader_epoch
         returns = self._set_aside.get(key) is partition
         if not partition.take_up(_reign(image), now) and not returns:
@@ -151,10 +151,13 @@ class Replicas:
     def _give_up(self, key: Key, now: TimestampMs) -> None:
         """A topic was deleted, or the replica is elsewhere now: its folder goes, who waits for it is told."""
         partition = self.partitions.pop(key, None)
-        self._set_aside.pop(key, None)
+        aside = self._set_aside.pop(key, None)
         self._logs.delete(*key, now)
+        given_up = partition or aside
         if partition is not None:
             self._listener.on_given_up(partition, now)
+        if given_up is not None and given_up.topic_id in self._image.topics_by_id:
+            given_up.give_up_replica()
 
     def _min_isr(self, topic: TopicName) -> int:
         found = self._configuration.topic(topic, "min.insync.replicas")

@@ -166,6 +166,14 @@ class Leading(Readable):
     def is_under_min_isr(self) -> bool:
         return len(self.reign.isr) < self.effective_min_isr
 
+    def learn_min_isr(self, min_isr: int) -> None:
+        """The topic's min.insync.replicas is replayed; to who leads it makes a difference at once."""
+        if min_isr == self.min_isr:
+            return
+        self.min_isr = min_isr
+        if self.is_leader and self.trace is not None:
+            self.tell("LearnMinIsr", leader=self.node, minIsr=min_isr)
+
     def is_in_maximal_isr(self, broker: NodeId) -> bool:
         """Whether a broker is in sync, or may be so already without this leader knowing."""
         return broker in self.reign.isr or (self.pending is not None and broker in self.pending.isr)

@@ -109,6 +109,13 @@ class Partition(Leading, Following):
             self.reign = reign
         return True
 
+    def give_up_replica(self) -> None:
+        """The partition's replicas are others now: this one's log goes, and it has no role any more."""
+        self._forget_role()
+        if self.trace is not None:
+            gone = {"node": self.node, "partition": self.name, "action": "GiveUpReplica", "args": {"broker": self.node}}
+            self.trace("GiveUpReplica", gone | {"leo": 0, "hw": 0, "leaderEpoch": -1, "partitionEpoch": -1})
+
     # ---- lives
 
     def restart(self, checkpoint: Offset) -> None:
@@ -120,10 +127,13 @@ class Partition(Leading, Following):
 
     def shut_down(self) -> None:
         """The process ends cleanly: the replica has no role any more."""
-        self.role, self.reign = Role.NONE, NO_REIGN
-        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
+        self._forget_role()
         if self.trace is not None:
             self.tell("ShutDown", broker=self.node)
+
+    def _forget_role(self) -> None:
+        self.role, self.reign = Role.NONE, NO_REIGN
+        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
 
     # ---- clients
 

@@ -103,5 +103,5 @@ class Replica:
             "partitionEpoch": self.reign.partition_epoch if acts else -1,
         }
         if self.is_leader:
-            row["isr"] = list(self.reign.isr)
+            row |= {"isr": list(self.reign.isr), "minIsr": self.min_isr}
         self.trace(action, row)

@@ -17,11 +17,13 @@ KnownBugs == {
     "IgnoreProposedIsr",           \* the high watermark waits for the committed ISR only
     "RollBackCommittedIsr",        \* a proposal that was accepted is undone when its retry is refused as stale
     "AcknowledgeBeforeHighWatermark",
+    "CommitBeforeMinIsr",          \* acts by a new ISR before it has replayed the min.insync.replicas it was written under
     "IgnoreMinIsr",                \* min.insync.replicas is checked neither by produce nor by the high watermark
     \* What the controller admits.
     "AdmitStaleBrokerEpoch",       \* before KIP-903: a member's earlier life counts for its present one
     "LastReplicaStanding",         \* before KIP-966: the last member stays in the ISR even if it lost its tail
     "ElectOutsideIsr",             \* unclean election although it is switched off
+    "KeepDroppedEligible",         \* whom a reassignment drops stays in the ELR
     "AdmitFencedBroker",           \* a fenced broker may join the ISR
     "RefusedProposalArrives",      \* a copy of a refused proposal is taken after all (message grain)
     \* What a broker does when it comes back.

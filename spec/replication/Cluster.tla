@@ -13,9 +13,9 @@
 EXTENDS Bugs, Log, TLC
 
 CONSTANTS
-    Brokers,        \* the replicas of the partition
+    Brokers,        \* all brokers that may have a replica of the partition
     None,           \* stands for no broker and for no proposal
-    MinIsr,         \* min.insync.replicas
+    MinIsr,         \* min.insync.replicas, to begin with
     Records,        \* how many records the producer has
     Reads,          \* how many records the consumer reads
     Acks,           \* the acks settings that the producer uses: a subset of {"zero", "one", "all"}
@@ -27,7 +27,7 @@ CONSTANTS
 
 VARIABLES
     \* The controller's.
-    partition,      \* the partition's newest metadata record
+    partition,      \* the partition's newest metadata record, with the min.insync.replicas of its topic
     published,      \* metadata records that some broker may still replay
     registry,       \* each broker's registration: its epoch, and whether it is fenced
     \* Each broker's.
@@ -63,8 +63,10 @@ Spend(kind) ==
     /\ faults' = [faults EXCEPT ![kind] = @ - 1]
 
 -----------------------------------------------------------------------------
-\* A broker that has replayed nothing yet.
-NoMetadata == [leader |-> None, leaderEpoch |-> 0, partitionEpoch |-> 0, isr |-> {}, elr |-> {}]
+\* A broker that has replayed nothing yet may have a replica; one that gave its replica up, or never had one, has none.
+NoMetadata == [leader |-> None, leaderEpoch |-> 0, partitionEpoch |-> 0, isr |-> {}, elr |-> {},
+               replicas |-> Brokers, adding |-> {}, removing |-> {}, minIsr |-> 0]
+NoReplicaSince(partitionEpoch) == [NoMetadata EXCEPT !.replicas = {}, !.partitionEpoch = partitionEpoch]
 UnknownLife == 0
 NoProgress == [broker \in Brokers |-> [end |-> -1, brokerEpoch |-> UnknownLife]]
 
@@ -74,19 +76,26 @@ Leads(b)     == Running(b) /\ metadata[b].leader = b
 \* The leader that the controller means, once it knows of it.
 IsCurrentLeader(b) == Leads(b) /\ metadata[b].leaderEpoch = partition.leaderEpoch
 
+\* More than there are replicas cannot be in sync.
+RequiredIsr(record) == Min(record.minIsr, Cardinality(record.replicas))
+
 \* The proposed members count from the moment of the proposal.
 MaximalIsr(l) == metadata[l].isr \cup (IF pending[l] = None THEN {} ELSE pending[l].isr)
 
+\* The replicas that the partition may begin with.
+FirstAssignments == {Brokers}
+
 Init ==
-    \E leader \in Brokers :
-        LET first == [leader |-> leader, leaderEpoch |-> 1, partitionEpoch |-> 1, isr |-> Brokers, elr |-> {}]
+    \E replicas \in FirstAssignments : \E leader \in replicas :
+        LET first == [leader |-> leader, leaderEpoch |-> 1, partitionEpoch |-> 1, isr |-> replicas, elr |-> {},
+                      replicas |-> replicas, adding |-> {}, removing |-> {}, minIsr |-> MinIsr]
         IN  /\ partition     = first
             /\ published     = {first}
             /\ registry      = [b \in Brokers |-> [brokerEpoch |-> 1, fenced |-> FALSE]]
             /\ status        = [b \in Brokers |-> "running"]
             /\ log           = [b \in Brokers |-> <<>>]
             /\ highWatermark = [b \in Brokers |-> 0]
-            /\ metadata      = [b \in Brokers |-> first]
+            /\ metadata      = [b \in Brokers |-> IF b \in replicas THEN first ELSE NoReplicaSince(0)]
             /\ progress      = [b \in Brokers |-> NoProgress]
             /\ pending       = [b \in Brokers |-> None]
             /\ truncating    = [b \in Brokers |-> FALSE]

@@ -1,9 +1,10 @@
 ---------------------------- MODULE Controller ------------------------------
 (***************************************************************************)
 (* Chapter 3: the controller.  It registers brokers, fences those whose    *)
-(* heartbeats stop, elects leaders and judges the ISRs that leaders        *)
-(* propose.  Each decision is one metadata record: the partition epoch     *)
-(* grows with every record, the leader epoch with every change of leader.  *)
+(* heartbeats stop, elects leaders, judges the ISRs that leaders propose,   *)
+(* and gives the partition other replicas.  Each decision is one metadata  *)
+(* record: the partition epoch grows with every record, the leader epoch   *)
+(* with every change of leader, and where a replica is taken away.         *)
 (*                                                                         *)
 (* Here the controller is one and never fails; how a quorum makes it so is *)
 (* the subject of quorum/Quorum.tla; how it was done with ZooKeeper, of    *)
@@ -14,11 +15,13 @@ EXTENDS Cluster
 Unfenced == {b \in Brokers : ~registry[b].fenced}
 
 \* A running broker replays a record once it is newer than what it acts by.
-\* A follower has no use for records of a reign that it already follows.
+\* A follower has no use for records of a reign that it already follows, nor
+\* who has no replica for records that give it none.
 Replayable(b, record, known, state) ==
     /\ state[b] = "running"
     /\ record.partitionEpoch > known[b].partitionEpoch
-    /\ record.leaderEpoch > known[b].leaderEpoch \/ known[b].leader = b
+    /\ IF b \in record.replicas THEN record.leaderEpoch > known[b].leaderEpoch \/ known[b].leader = b
+       ELSE b \in known[b].replicas
 
 \* Records that nobody can replay any more are forgotten, so that states
 \* which differ only in their past are the same state.
@@ -31,38 +34,59 @@ Publish(record) ==
         /\ published' = Wanted(published \cup {newest}, newest, metadata', status')
 
 -----------------------------------------------------------------------------
+\* KIP-455.  A reassignment is over once all that come are in sync; where
+\* fewer come than go, once all that stay are.  Whoever goes leaves then.
+Completed(record) ==
+    LET staying == record.replicas \ record.removing
+        isr     == record.isr \ record.removing
+        needed  == record.adding \cup
+                   (IF Cardinality(record.adding) < Cardinality(record.removing) THEN staying ELSE {})
+    IN  IF record.adding \cup record.removing = {} \/ isr = {} \/ ~(needed \subseteq isr) THEN record
+        ELSE [record EXCEPT !.isr = isr, !.replicas = staying, !.adding = {}, !.removing = {}]
+
 \* KIP-966.  While the ISR is smaller than min.insync.replicas the high
 \* watermark stands still, so whoever leaves it has every committed record:
-\* it stays eligible to lead, unless it may have lost its tail.
-EligibleAfter(isr, unclean) ==
-    IF Cardinality(isr) >= MinIsr \/ On("LastReplicaStanding")
+\* it stays eligible to lead, unless it may have lost its tail, or has no
+\* replica any more: fewer replicas may commit without it.
+EligibleAfter(record, unclean) ==
+    IF Cardinality(record.isr) >= RequiredIsr(partition) \/ On("LastReplicaStanding")
     THEN {}
-    ELSE (partition.elr \cup partition.isr) \ (isr \cup unclean)
+    ELSE ((partition.elr \cup partition.isr) \cap (IF On("KeepDroppedEligible") THEN Brokers ELSE record.replicas))
+         \ (record.isr \cup unclean)
+
+\* The record that a change comes to, before anybody is elected.
+Changed(record, unclean) ==
+    LET next == Completed(record) IN [next EXCEPT !.elr = EligibleAfter(next, unclean)]
+
+WithIsr(isr, unclean) == Changed([partition EXCEPT !.isr = isr], unclean)
 
 IsrWithout(b) ==
     IF On("LastReplicaStanding") /\ partition.isr = {b} THEN {b} ELSE partition.isr \ {b}
 
-UncleanlyLed(b) == [partition EXCEPT !.leader = b, !.leaderEpoch = @ + 1, !.isr = {b}, !.elr = {}]
+UncleanlyLed(record, b) == [record EXCEPT !.leader = b, !.leaderEpoch = @ + 1, !.isr = {b}, !.elr = {}]
 
-\* The records that the controller may write when ISR, ELR and the unfenced
-\* brokers are these: the leader stays if it can; otherwise any live member
-\* of the ISR leads, or, where the ISR is empty, any live member of the ELR.
-\* Where neither has one nobody leads, or, if that is allowed, anybody alive.
-Elections(isr, elr, unfenced) ==
-    LET eligible  == IF isr = {} THEN elr ELSE isr
-        electable == IF eligible \cap unfenced = {} /\ On("ElectOutsideIsr") THEN unfenced
-                     ELSE eligible \cap unfenced
-        led(b) == [partition EXCEPT !.leader = b, !.leaderEpoch = @ + 1,
-                                    !.isr = IF b \in isr THEN isr ELSE {b}, !.elr = elr \ {b}]
-        uncleanly == IF UncleanElection THEN {UncleanlyLed(b) : b \in unfenced} ELSE {}
-    IN  IF partition.leader \in isr \cap unfenced THEN {[partition EXCEPT !.isr = isr, !.elr = elr]}
+\* The records that the controller may write for a change, with these brokers
+\* unfenced: the leader stays if it can; otherwise any live member of the ISR
+\* leads, or, where the ISR is empty, any live member of the ELR.  Where
+\* neither has one nobody leads, or, if that is allowed, anybody alive.  Who
+\* stays leader where a replica was taken away begins another reign.
+Elections(next, unfenced) ==
+    LET alive     == unfenced \cap next.replicas
+        eligible  == IF next.isr = {} THEN next.elr ELSE next.isr
+        electable == IF eligible \cap alive = {} /\ On("ElectOutsideIsr") THEN alive
+                     ELSE eligible \cap alive
+        led(b) == [next EXCEPT !.leader = b, !.leaderEpoch = @ + 1,
+                               !.isr = IF b \in next.isr THEN @ ELSE {b}, !.elr = @ \ {b}]
+        again == IF partition.replicas \subseteq next.replicas THEN next ELSE [next EXCEPT !.leaderEpoch = @ + 1]
+        uncleanly == IF UncleanElection THEN {UncleanlyLed(next, b) : b \in alive} ELSE {}
+    IN  IF partition.leader \in next.isr \cap alive THEN {again}
         ELSE IF electable # {} THEN {led(b) : b \in electable}
         ELSE uncleanly \cup
-             IF partition.leader = None THEN {[partition EXCEPT !.isr = isr, !.elr = elr]}
-             ELSE {[partition EXCEPT !.leader = None, !.leaderEpoch = @ + 1, !.isr = isr, !.elr = elr]}
+             IF partition.leader = None THEN {again}
+             ELSE {[next EXCEPT !.leader = None, !.leaderEpoch = @ + 1]}
 
-Decide(isr, elr, unfenced) ==
-    \E record \in Elections(isr, elr, unfenced) :
+Decide(next, unfenced) ==
+    \E record \in Elections(next, unfenced) :
         IF record = partition
         THEN /\ partition' = partition
              /\ published' = Wanted(published, partition, metadata', status')
@@ -74,20 +98,19 @@ Decide(isr, elr, unfenced) ==
 \* shut down cleanly may have lost records: it leaves ISR and ELR.
 RegisterBroker(b) ==
     /\ status[b] \in {"recovered", "returned"}
-    /\ LET isr      == IsrWithout(b)
-           elr      == EligibleAfter(isr, IF status[b] = "recovered" THEN {b} ELSE {})
-           affected == partition \notin Elections(isr, elr, Unfenced \ {b})
+    /\ LET next     == WithIsr(IsrWithout(b), IF status[b] = "recovered" THEN {b} ELSE {})
+           affected == partition \notin Elections(next, Unfenced \ {b})
            \* The first record that it may replay is the one that its registration leaves behind.
            known    == [NoMetadata EXCEPT !.partitionEpoch = partition.partitionEpoch - (IF affected THEN 0 ELSE 1)]
        IN  /\ status'   = [status EXCEPT ![b] = "running"]
            /\ registry' = [registry EXCEPT ![b] = [brokerEpoch |-> @.brokerEpoch + 1, fenced |-> TRUE]]
            /\ metadata' = IF On("ServeBeforeReplay") THEN metadata ELSE [metadata EXCEPT ![b] = known]
-           /\ Decide(isr, elr, Unfenced \ {b})
+           /\ Decide(next, Unfenced \ {b})
     /\ Step("RegisterBroker", [broker |-> b])
     /\ UNCHANGED <<log, highWatermark, progress, pending, truncating, clientVars, environmentVars>>
 
 \* Heartbeats say that the broker has caught up with the metadata.
-HasReplayed(b) == metadata[b].leaderEpoch > 0
+HasReplayed(b) == metadata[b].leaderEpoch > 0 \/ b \notin metadata[b].replicas
 
 UnfenceBroker(b) ==
     /\ Running(b)
@@ -95,7 +118,7 @@ UnfenceBroker(b) ==
     /\ HasReplayed(b)
     /\ registry' = [registry EXCEPT ![b].fenced = FALSE]
     /\ UNCHANGED <<replicaVars, clientVars, environmentVars>>
-    /\ Decide(partition.isr, partition.elr, Unfenced \cup {b})
+    /\ Decide(WithIsr(partition.isr, {}), Unfenced \cup {b})
     /\ Step("UnfenceBroker", [broker |-> b])
 
 \* No heartbeat came in time.  The broker may be dead, or merely cut off and
@@ -105,7 +128,7 @@ FenceBroker(b) ==
     /\ IF Running(b) THEN Spend("fence") ELSE UNCHANGED faults
     /\ registry' = [registry EXCEPT ![b].fenced = TRUE]
     /\ UNCHANGED <<replicaVars, clientVars, lostTail>>
-    /\ LET isr == IsrWithout(b) IN Decide(isr, EligibleAfter(isr, {}), Unfenced \ {b})
+    /\ Decide(WithIsr(IsrWithout(b), {}), Unfenced \ {b})
     /\ Step("FenceBroker", [broker |-> b])
 
 \* A broker asks leave to stop: its leadership and its place in the ISR go
@@ -116,7 +139,7 @@ ControlledShutdown(b) ==
     /\ Spend("stop")
     /\ registry' = [registry EXCEPT ![b].fenced = TRUE]
     /\ UNCHANGED <<replicaVars, clientVars, lostTail>>
-    /\ LET isr == IsrWithout(b) IN Decide(isr, EligibleAfter(isr, {}), Unfenced \ {b})
+    /\ Decide(WithIsr(IsrWithout(b), {}), Unfenced \ {b})
     /\ Step("ControlledShutdown", [broker |-> b])
 
 -----------------------------------------------------------------------------
@@ -143,25 +166,67 @@ AlterPartition(l) ==
     /\ Ineligible(pending[l]) = {}
     /\ UNCHANGED <<replicaVars, clientVars, registry, faults>>
     /\ lostTail' = lostTail \ {b \in pending[l].isr \ partition.isr : Running(b)}
-    /\ Publish([partition EXCEPT !.isr = pending[l].isr, !.elr = EligibleAfter(pending[l].isr, {})])
+    /\ Decide(WithIsr(pending[l].isr, {}), Unfenced)
     /\ Step("AlterPartition", [leader |-> l, isr |-> pending[l].isr])
 
 \* Leadership moves to another live member of the ISR without any failure:
 \* the preferred replica, or an administrator's wish.
 ElectLeader(b) ==
     /\ partition.leader # b
-    /\ b \in partition.isr \cap Unfenced
+    /\ b \in Completed(partition).isr \cap Unfenced
     /\ Spend("elect")
     /\ UNCHANGED <<replicaVars, clientVars, registry, lostTail>>
-    /\ Publish([partition EXCEPT !.leader = b, !.leaderEpoch = @ + 1])
+    /\ Publish([Completed(partition) EXCEPT !.leader = b, !.leaderEpoch = @ + 1])
     /\ Step("ElectLeader", [broker |-> b])
 
 \* Availability is preferred: some live replica leads, whatever it lacks.
 ElectUncleanLeader(b) ==
     /\ UncleanElection
     /\ partition.leader = None
-    /\ b \in Unfenced
+    /\ b \in Unfenced \cap partition.replicas
     /\ UNCHANGED <<replicaVars, clientVars, registry, environmentVars>>
-    /\ Publish(UncleanlyLed(b))
+    /\ Publish(UncleanlyLed(partition, b))
     /\ Step("ElectUncleanLeader", [broker |-> b])
+
+-----------------------------------------------------------------------------
+\* An administrator gives the partition other replicas (KIP-455).  Those that
+\* come are added at once and have to catch up; those that go stay until then.
+\* What comes or goes already is kept where the new wish adds or takes nobody.
+\* Only the order of the replicas may be new, so that there is a record always.
+Reassign(replicas) ==
+    /\ replicas # {}
+    /\ Spend("reassign")
+    /\ UNCHANGED <<replicaVars, clientVars, registry, lostTail>>
+    /\ LET going  == partition.replicas \ replicas
+           coming == replicas \ partition.replicas
+           wished == [partition EXCEPT !.replicas = @ \cup replicas,
+                                       !.removing = IF going = {} THEN @ ELSE going,
+                                       !.adding   = IF coming = {} THEN @ ELSE coming]
+       IN  \E record \in Elections(Changed(wished, {}), Unfenced) : Publish(record)
+    /\ Step("Reassign", [replicas |-> replicas])
+
+\* Back to the replicas of before.  Where only new ones are in sync that takes
+\* an unclean election.
+CallOffReassignment ==
+    /\ partition.adding \cup partition.removing # {}
+    /\ Spend("reassign")
+    /\ UNCHANGED <<replicaVars, clientVars, registry, lostTail>>
+    /\ LET staying == partition.replicas \ partition.adding
+           inSync  == partition.isr \ partition.adding
+       IN  \E isr \in IF inSync # {} THEN {inSync} ELSE IF UncleanElection THEN {{b} : b \in staying} ELSE {} :
+               Decide(Changed([partition EXCEPT !.isr = isr, !.replicas = staying, !.adding = {}, !.removing = {}], {}),
+                      Unfenced)
+    /\ Step("CallOffReassignment", [replicas |-> partition'.replicas])
+
+\* min.insync.replicas is set, for all of the topic.  That makes the ELR
+\* meaningless (KIP-966); only where something is forgotten with it (the last
+\* leader, too, where nobody leads) is there a new epoch.
+ChangeMinIsr(minIsr) ==
+    LET set == [partition EXCEPT !.minIsr = minIsr, !.elr = {}]
+    IN  /\ Spend("reconfigure")
+        /\ UNCHANGED <<registry, replicaVars, clientVars, lostTail>>
+        /\ IF partition.elr # {} \/ partition.leader = None THEN Publish(set)
+           ELSE /\ partition' = set
+                /\ published' = Wanted(published \cup {set}, set, metadata, status)
+        /\ Step("ChangeMinIsr", [minIsr |-> minIsr])
 =============================================================================

@@ -5,9 +5,10 @@
 (***************************************************************************)
 EXTENDS Messages
 
-CONSTANTS Crashes, Fences, Shrinks, Elects, Stops
+CONSTANTS Crashes, Fences, Shrinks, Elects, Stops, Reassigns, Reconfigures
 
-Budget == [crash |-> Crashes, fence |-> Fences, shrink |-> Shrinks, elect |-> Elects, stop |-> Stops]
+Budget == [crash |-> Crashes, fence |-> Fences, shrink |-> Shrinks, elect |-> Elects, stop |-> Stops,
+           reassign |-> Reassigns, reconfigure |-> Reconfigures]
 NeverOutlived(f, claim) == FALSE
 Symmetry == Permutations(Brokers)
 =============================================================================

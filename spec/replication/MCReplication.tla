@@ -5,12 +5,16 @@
 (***************************************************************************)
 EXTENDS Replication
 
-CONSTANTS Crashes, Fences, Shrinks, Elects, Stops
+CONSTANTS Crashes, Fences, Shrinks, Elects, Stops, Reassigns, Reconfigures
 
-Budget == [crash |-> Crashes, fence |-> Fences, shrink |-> Shrinks, elect |-> Elects, stop |-> Stops]
+Budget == [crash |-> Crashes, fence |-> Fences, shrink |-> Shrinks, elect |-> Elects, stop |-> Stops,
+           reassign |-> Reassigns, reconfigure |-> Reconfigures]
 
 \* Brokers are interchangeable.
 Symmetry == Permutations(Brokers)
+
+\* Where replicas come and go, the partition begins with two of them.
+Pairs == {replicas \in SUBSET Brokers : Cardinality(replicas) = 2}
 
 \* The step's name is for the reader, not part of the state.
 View == stateVars

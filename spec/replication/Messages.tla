@@ -43,7 +43,7 @@ TakeFetch(l, fetch) ==
                    lastEpoch |-> fetch.lastEpoch, log |-> log[l], highWatermark |-> highWatermark[l]]
         told == [end |-> fetch.end, lastEpoch |-> fetch.lastEpoch, brokerEpoch |-> fetch.brokerEpoch]
         known == [end |-> fetch.end, brokerEpoch |-> fetch.brokerEpoch]
-    IN  /\ Leads(l) /\ fetch.to = l
+    IN  /\ Leads(l) /\ fetch.to = l /\ fetch.from \in metadata[l].replicas
         /\ fetch.leaderEpoch = metadata[l].leaderEpoch \/ On("FetchWithoutFencing")
         /\ answers' = answers \cup {answer}
         /\ IF parts \/ progress[l][fetch.from] = known
@@ -79,7 +79,7 @@ TakeProposal(l, proposal) ==
     /\ Ineligible(proposal) = {}
     /\ UNCHANGED <<replicaVars, clientVars, registry, faults, step>>
     /\ lostTail' = lostTail \ {b \in proposal.isr \ partition.isr : Running(b)}
-    /\ Publish([partition EXCEPT !.isr = proposal.isr, !.elr = EligibleAfter(proposal.isr, {})])
+    /\ Decide(WithIsr(proposal.isr, {}), Unfenced)
     /\ HistoryAfter
     /\ UNCHANGED messageVars
 
@@ -97,7 +97,12 @@ Sent(l) == [leader |-> l, content |-> pending[l]]
 \* Everything else is as in the atomic grain.
 LocalStep ==
     \/ \E b \in Brokers : RegisterBroker(b) \/ UnfenceBroker(b) \/ FenceBroker(b) \/ ElectLeader(b)
-    \/ \E b \in Brokers, r \in published : BecomeLeader(b, r) \/ BecomeFollower(b, r) \/ CommitIsr(b, r)
+    \/ \E replicas \in SUBSET Brokers : Reassign(replicas)
+    \/ CallOffReassignment
+    \/ \E minIsr \in 1..MaxMinIsr : ChangeMinIsr(minIsr)
+    \/ \E l \in Brokers : LearnMinIsr(l)
+    \/ \E b \in Brokers, r \in published :
+        BecomeLeader(b, r) \/ BecomeFollower(b, r) \/ CommitIsr(b, r) \/ GiveUpReplica(b, r)
     \/ \E b \in Brokers : Crash(b)
     \/ \E b \in Brokers, end \in Offsets : AdvanceHighWatermark(b, end) \/ Restart(b, end, Min(highWatermark[b], end))
     \/ \E b \in Brokers, acks \in Acks : Produce(b, acks)

@@ -7,7 +7,8 @@ EXTENDS Client
 Committed(b) == Prefix(log[b], highWatermark[b])
 
 TypeOK ==
-    /\ partition.isr \subseteq Brokers /\ partition.elr \subseteq Brokers
+    /\ partition.replicas \subseteq Brokers /\ partition.replicas # {}
+    /\ partition.isr \cup partition.elr \cup partition.adding \cup partition.removing \subseteq partition.replicas
     /\ partition.leader \in Brokers \cup {None}
     /\ partition \in published
     /\ \A b \in Brokers :
@@ -65,7 +66,9 @@ EpochsNeverDecrease ==
         /\ partition'.partitionEpoch >= partition.partitionEpoch
         /\ \A b \in Brokers :
             /\ registry'[b].brokerEpoch >= registry[b].brokerEpoch
-            /\ Running(b) /\ status'[b] = "running" => metadata'[b].leaderEpoch >= metadata[b].leaderEpoch
+            /\ metadata'[b].partitionEpoch >= metadata[b].partitionEpoch \/ ~Running(b) \/ status'[b] # "running"
+            /\ Running(b) /\ status'[b] = "running" /\ b \in metadata'[b].replicas
+               => metadata'[b].leaderEpoch >= metadata[b].leaderEpoch
       ]_vars
 
 HighWatermarkMonotoneInReign ==

@@ -10,9 +10,14 @@ EXTENDS Controller
 
 Unreplayed(b) == {r \in published : Replayable(b, r, metadata, status)}
 
+\* A record goes with the min.insync.replicas that it was written under: who
+\* may commit with so few, and who stays eligible, is judged by one and the same.
+Learnt(b, record) ==
+    IF On("CommitBeforeMinIsr") /\ Leads(b) THEN [record EXCEPT !.minIsr = metadata[b].minIsr] ELSE record
+
 \* What is known of the past is forgotten with the step that replays it.
 Replay(b, record) ==
-    /\ metadata' = [metadata EXCEPT ![b] = record]
+    /\ metadata' = [metadata EXCEPT ![b] = Learnt(b, record)]
     /\ published' = Wanted(published, partition, metadata', status)
 
 BecomeLeader(b, record) ==
@@ -29,7 +34,7 @@ BecomeLeader(b, record) ==
 \* Nobody may lead, too; then there is nobody to fetch from.
 BecomeFollower(b, record) ==
     /\ record \in Unreplayed(b)
-    /\ record.leader # b
+    /\ b \in record.replicas /\ record.leader # b
     /\ record.leaderEpoch > metadata[b].leaderEpoch
     /\ Replay(b, record)
     /\ progress' = [progress EXCEPT ![b] = NoProgress]
@@ -50,6 +55,29 @@ CommitIsr(l, record) ==
     /\ Step("CommitIsr", [leader |-> l, partitionEpoch |-> record.partitionEpoch])
     /\ UNCHANGED <<partition, registry, status, log, highWatermark, progress, truncating, clientVars, environmentVars>>
 
+\* The leader replays another min.insync.replicas.
+LearnMinIsr(l) ==
+    /\ Leads(l)
+    /\ metadata[l].partitionEpoch = partition.partitionEpoch
+    /\ metadata[l].minIsr # partition.minIsr
+    /\ metadata' = [metadata EXCEPT ![l] = partition]
+    /\ published' = Wanted(published, partition, metadata', status)
+    /\ Step("LearnMinIsr", [leader |-> l, minIsr |-> partition.minIsr])
+    /\ UNCHANGED <<partition, registry, status, log, highWatermark, progress, pending, truncating, clientVars, environmentVars>>
+
+\* The partition's replicas are others now: the log goes.
+GiveUpReplica(b, record) ==
+    /\ record \in Unreplayed(b)
+    /\ b \notin record.replicas
+    /\ Replay(b, NoReplicaSince(record.partitionEpoch))
+    /\ log' = [log EXCEPT ![b] = <<>>]
+    /\ highWatermark' = [highWatermark EXCEPT ![b] = 0]
+    /\ progress' = [progress EXCEPT ![b] = NoProgress]
+    /\ pending' = [pending EXCEPT ![b] = None]
+    /\ truncating' = [truncating EXCEPT ![b] = FALSE]
+    /\ Step("GiveUpReplica", [broker |-> b])
+    /\ UNCHANGED <<partition, registry, status, clientVars, environmentVars>>
+
 -----------------------------------------------------------------------------
 \* Fetching needs a leader that acts in the same reign (KIP-320).
 Fenced(f, l) ==
@@ -66,7 +94,10 @@ LogsPart(leaderRecords, end, lastEpoch) ==
 \* What passes between the two.  In the atomic grain each sees the other as
 \* it is now; where messages take their time (Late.tla) it sees the other as
 \* it was at some moment of the same reign.
-Hears(f, l) == Running(f) /\ f # l /\ metadata[f].leader = l /\ Leads(l) /\ ~Fenced(f, l)
+Hears(f, l) ==
+    /\ Running(f) /\ f # l /\ metadata[f].leader = l
+    /\ Leads(l) /\ f \in metadata[l].replicas
+    /\ ~Fenced(f, l)
 
 HeardLog(f, l) == log[l]
 HeardHighWatermarks(f, l) == {highWatermark[l]}
@@ -77,7 +108,7 @@ ToldBy(f, l) ==
 
 \* The leader takes a fetch: it learns how far the follower is, and in which life.
 AnswerFetch(l, f, told) ==
-    /\ Leads(l)
+    /\ Leads(l) /\ f \in metadata[l].replicas
     /\ told \in ToldBy(f, l)
     /\ ~LogsPart(log[l], told.end, told.lastEpoch)
     /\ LET reached == [end |-> told.end, brokerEpoch |-> told.brokerEpoch]
@@ -127,7 +158,7 @@ Truncate(f, l) ==
     /\ UNCHANGED <<controllerVars, status, metadata, progress, pending, clientVars, environmentVars>>
 
 -----------------------------------------------------------------------------
-UnderMinIsr(l) == Cardinality(metadata[l].isr) < MinIsr /\ ~On("IgnoreMinIsr")
+UnderMinIsr(l) == Cardinality(metadata[l].isr) < RequiredIsr(metadata[l]) /\ ~On("IgnoreMinIsr")
 
 EndOf(l, b) == IF b = l THEN EndOffset(log[l]) ELSE progress[l][b].end
 
@@ -157,7 +188,7 @@ Propose(l, isr) ==
 ExpandIsr(l, f) ==
     /\ Leads(l)
     /\ pending[l] = None
-    /\ f \notin metadata[l].isr \cup {l}
+    /\ f \in metadata[l].replicas \ (metadata[l].isr \cup {l})
     /\ progress[l][f].end >= highWatermark[l]
     /\ progress[l][f].end >= StartOffsetOf(log[l], metadata[l].leaderEpoch)
     /\ Propose(l, metadata[l].isr \cup {f})

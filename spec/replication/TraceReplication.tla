@@ -15,9 +15,10 @@ CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not 
 VARIABLES
     trace,      \* which of the traces
     at,         \* the next event's place
-    isExcused   \* may committed records be gone
+    isExcused,  \* may committed records be gone
+    written     \* what min.insync.replicas has been
 
-traceVars == <<vars, historyVars, trace, at, isExcused>>
+traceVars == <<vars, historyVars, trace, at, isExcused, written>>
 
 Event == Traces[trace].events[at]
 
@@ -25,10 +26,11 @@ TraceInit ==
     /\ trace \in DOMAIN Traces
     /\ at = 1
     /\ isExcused = FALSE
+    /\ written = {Traces[trace].first.minIsr}
     /\ LET first == Traces[trace].first
        IN  /\ partition = first
            /\ published = {first}
-           /\ metadata  = [b \in Brokers |-> NoMetadata]
+           /\ metadata  = [b \in Brokers |-> IF b \in first.replicas THEN NoMetadata ELSE NoReplicaSince(0)]
            /\ log       = Traces[trace].logs
            /\ highWatermark = Traces[trace].highWatermarks
     /\ registry      = [b \in Brokers |-> [brokerEpoch |-> 1, fenced |-> b \in Traces[trace].fenced]]
@@ -48,11 +50,22 @@ TraceInit ==
 Free(kind) == UNCHANGED faults
 TraceMayLose(b) == status[b] = "crashed"
 
-\* A broker may have replayed the metadata before the trace began.
-TraceHasReplayed(b) == metadata[b].leaderEpoch > 0 \/ registry[b].brokerEpoch = 1
+\* A broker may have replayed the metadata before the trace began, and may keep a log that it has no use for.
+TraceHasReplayed(b) ==
+    metadata[b].leaderEpoch > 0 \/ registry[b].brokerEpoch = 1 \/ b \notin metadata[b].replicas \cap partition.replicas
 
 \* Nothing is promised any more once somebody leads who was not eligible, or too many are short of a tail.
 IsUnclean == partition'.leader \notin {partition.leader, None} \cup partition.isr \cup partition.elr
+
+\* A broker may replay a setting before the records that were written with it, or take the ISR out of an answer before it
+\* has replayed the setting; of what has been written it says what it goes by.
+TraceLearnt(b, record) ==
+    IF "minIsr" \in DOMAIN Event THEN [record EXCEPT !.minIsr = Event.minIsr] ELSE record
+
+LearnsMinIsr(l, minIsr) ==
+    /\ Leads(l)
+    /\ metadata' = [metadata EXCEPT ![l].minIsr = minIsr]
+    /\ UNCHANGED <<controllerVars, status, log, highWatermark, progress, pending, truncating, clientVars, environmentVars, step>>
 
 -----------------------------------------------------------------------------
 \* Clients: a batch is one event, and what was promised is one log: the one
@@ -80,9 +93,14 @@ StepOf(e) ==
       [] e.action = "AlterPartition"       -> AlterPartition(e.leader)
       [] e.action = "ElectLeader"          -> ElectLeader(e.broker)
       [] e.action = "ElectUncleanLeader"   -> ElectUncleanLeader(e.broker)
+      [] e.action = "Reassign"             -> Reassign(e.replicas)
+      [] e.action = "CallOffReassignment"  -> CallOffReassignment
+      [] e.action = "ChangeMinIsr"         -> ChangeMinIsr(e.minIsr)
       [] e.action = "BecomeLeader"         -> \E r \in Newest(published, e.partitionEpoch) : BecomeLeader(e.broker, r)
       [] e.action = "BecomeFollower"       -> \E r \in Newest(published, e.partitionEpoch) : BecomeFollower(e.broker, r)
       [] e.action = "CommitIsr"            -> \E r \in Newest(published, e.partitionEpoch) : CommitIsr(e.leader, r)
+      [] e.action = "LearnMinIsr"          -> LearnsMinIsr(e.leader, e.minIsr)
+      [] e.action = "GiveUpReplica"        -> \E r \in published : GiveUpReplica(e.broker, r)
       [] e.action = "AnswerFetch"          -> \E t \in ToldBy(e.follower, e.leader) :
                                                   t.end = e.end /\ AnswerFetch(e.leader, e.follower, t)
       [] e.action = "AppendFetched"        -> AppendFetched(e.follower, e.leader, e.end)
@@ -108,6 +126,7 @@ Agrees(e) ==
          /\ highWatermark'[e.node] = e.hw
          /\ metadata'[e.node].leaderEpoch = e.reign
          /\ "members" \in DOMAIN e => metadata'[e.node].isr = e.members
+         /\ "minIsr" \in DOMAIN e => metadata'[e.node].minIsr = e.minIsr /\ e.minIsr \in written
 
 \* What every state on the way must keep.
 KeepsPromises ==
@@ -122,7 +141,8 @@ TraceNext ==
     /\ StepOf(Event)
     /\ Agrees(Event)
     /\ HistoryAfter
-    /\ isExcused' = (isExcused \/ IsUnclean \/ Cardinality(lostTail') >= MinIsr)
+    /\ isExcused' = (isExcused \/ IsUnclean \/ Cardinality(lostTail') >= RequiredIsr(partition'))
+    /\ written' = written \cup {partition'.minIsr}
     /\ Guarded => KeepsPromises'
     /\ at' = at + 1
     /\ UNCHANGED trace

@@ -155,6 +155,6 @@ def test_another_min_isr_clears_the_eligible_replicas() -> None:
             (4, "", "min.insync.replicas"),
         ]
     ]
-    records = elections.clear_eligible(cluster.image, changes)
+    records = elections.change_min_isr(cluster.image, changes)
     assert records == [ClearElrRecord(topic_name=TOPIC), ClearElrRecord(topic_name="")]
-    assert elections.clear_eligible(Cluster(has_elr=False).image, changes) == []
+    assert elections.change_min_isr(Cluster(has_elr=False).image, changes) == []

@@ -127,7 +127,10 @@ def _event(step: Any, state: Any, numbers: dict[Any, int]) -> dict[str, Any]:
         "leaderEpoch": state["metadata"][actor]["leaderEpoch"] - 1,
     }
     if state["metadata"][actor]["leader"] == actor:
-        event |= {"isr": [numbers[b] for b in state["metadata"][actor]["isr"]], "minIsr": state["metadata"][actor]["minIsr"]}
+        event |= {
+            "isr": [numbers[b] for b in state["metadata"][actor]["isr"]],
+            "minIsr": state["metadata"][actor]["minIsr"],
+        }
     return event
 
 

@@ -206,9 +206,8 @@ class Share:
         action, record = row["action"], row["partitions"].get(self._name)
         if record is None and (action not in OF_BROKERS or row["args"]["broker"] not in self._now):
             return
-        if action == "ChangeMinIsr":
-            self._min_isr = row["args"]["minIsr"]
         if record is not None:
+            self._min_isr = record.get("minIsr", self._min_isr)
             self._record = self._filled(record)
         if action == "RegisterBroker":
             yield from self._new_life(row["args"]["broker"])

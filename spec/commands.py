@@ -13,6 +13,9 @@ from typing import Annotated
 
 import typer
 
+from spec.behaviour_commands import EXAMPLES, behaviours
+from spec.options import Json, case_named
+
 WRONG_USAGE = 64
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -28,9 +31,6 @@ app.add_typer(spec, name="spec")
 @app.callback()
 def root() -> None:
     """The specification's commands."""
-
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output; the last one sums up.")]
 
 
 @spec.command("list", epilog="Examples:  tidegauge spec list   ·   tidegauge spec list --json")
@@ -165,15 +165,6 @@ def _summary(results: list, code: int) -> dict[str, object]:
     }
 
 
-def _case(name: str):
-    from spec.catalogue import all_cases
-
-    cases = all_cases()
-    if name not in cases:
-        raise typer.BadParameter(f"no model or switch is called {name}; see `tidegauge spec list`")
-    return cases[name]
-
-
 @spec.command(epilog="Examples:  tidegauge spec explain MCIsr   ·   tidegauge spec explain FetchWithoutFencing")
 def explain(
     name: Annotated[str, typer.Argument(help="A model, a switch, or an action.")],
@@ -195,7 +186,7 @@ def explain(
             "defined in": f"spec/replication/{action.chapter}.tla",
         }
     else:
-        case = _case(name)
+        case = case_named(name)
         result = load().get(name)
         about = {"name": name, "model": case.model.name, "module": case.model.module, "purpose": case.model.purpose}
         if case.switch:
@@ -234,7 +225,7 @@ def counterexample(
     from spec.rendering import arrows, diagram_svg, diagram_text, steps_text
     from spec.results import exit_code, result_of
 
-    case = _case(name)
+    case = case_named(name)
     if not case.switch:
         raise typer.BadParameter(f"{name} is a clean model and has no counterexample; its switches have")
     outcome = run_checker(case.job())
@@ -356,95 +347,4 @@ def kernels(
     raise typer.Exit(code)
 
 
-@spec.command(
-    epilog="Examples:  tidegauge spec behaviours MCRecovery --count 200 --out schedules.jsonl   ·   "
-    "tidegauge spec behaviours MCFailover --cover   ·   tidegauge spec behaviours IgnoreMinIsr"
-)
-def behaviours(
-    name: Annotated[str, typer.Argument(help="A model, or a switch for its counterexample.")],
-    count: Annotated[int, typer.Option(min=1, help="Random behaviours of a model.")] = 20,
-    length: Annotated[int, typer.Option(min=2, help="States of a random behaviour.")] = 60,
-    seed: Annotated[int, typer.Option(help="Chance of the random behaviours.")] = 1,
-    cover: Annotated[
-        bool, typer.Option("--cover", help="Cover all edges of a small model's state graph instead.")
-    ] = False,
-    out: Annotated[str, typer.Option(help="Write the schedules to this file; default: standard output.")] = "",
-    faults: Annotated[
-        str, typer.Option(help="Write fault schedules to this folder, too: `tidegauge replay FILE` runs one.")
-    ] = "",
-    as_json: Json = False,
-) -> None:
-    """Write behaviours of a replication model: JSON lines of steps, and fault schedules that lead a simulated cluster there.
-
-    Exit codes: 0 written, 1 a switch has no counterexample, 3 TLC drew none, 64 a model without schedules.
-    """
-    from spec.behaviours import NoBehaviours
-
-    case = _case(name)
-    if case.model.module != "MCReplication":
-        raise typer.BadParameter(
-            f"{name} is no model of the atomic grain of replication: its steps have no trace events"
-        )
-    summary: dict[str, object] = {"model": case.model.name, "switch": case.switch.name if case.switch else ""}
-    try:
-        kind, drawn, more = _drawn(case, count, length, seed, cover)
-    except NoBehaviours as error:
-        print(str(error), file=sys.stderr)
-        raise typer.Exit(3) from error
-    made, steps = _write_behaviours(case, kind, drawn, out, faults, seed)
-    summary |= more | {"behaviours": made, "steps": steps}
-    if as_json or not out:
-        print(json.dumps(summary), file=sys.stdout if as_json else sys.stderr)
-    else:
-        print(", ".join(f"{key} {value}" for key, value in summary.items() if value != ""))
-
-
-def _drawn(case, count: int, length: int, seed: int, cover: bool):
-    """What kind of behaviours are asked for, they themselves, and what there is to say of them. Errors: NoBehaviours."""
-    from spec.behaviours import simulate
-    from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
-
-    if case.switch:
-        return "counterexample", [_counterexample_of(case)], {}
-    if not cover:
-        return "random", simulate(case, count, length, seed), {}
-    graph = graph_of(case)
-    paths = covering_paths(graph)
-    about = {"states": len(graph.states), "edges": graph.size, "edges covered": edges_covered(paths)}
-    return "covering", (behaviour_of(path, graph) for path in paths), about  # one at a time: a state is large
-
-
-def _counterexample_of(case):
-    """How a switch breaks its promise; without one the command is over."""
-    from spec.checker import Verdict
-    from spec.checker import check as run_checker
-
-    outcome = run_checker(case.job())
-    if outcome.verdict != Verdict.VIOLATED:
-        print(f"{case.name}: {outcome.verdict} {outcome.reason}", file=sys.stderr)
-        raise typer.Exit(1 if outcome.verdict == Verdict.HOLDS else 3)
-    return outcome.trace
-
-
-def _write_behaviours(case, kind: str, drawn, out: str, faults: str, seed: int) -> tuple[int, int]:
-    """One line each, and where a folder is named a schedule each; how many they were, and of how many steps."""
-    from contextlib import nullcontext
-    from pathlib import Path
-
-    from spec.behaviours import schedule
-    from spec.fault_schedules import NoSchedule, fault_schedule
-
-    made = steps = 0
-    with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
-        for number, behaviour in enumerate(drawn):
-            made, steps = made + 1, steps + len(behaviour) - 1
-            row = schedule(case, kind, behaviour)
-            print(json.dumps(row), file=file)
-            if faults:
-                target = Path(faults) / f"{case.name}-{kind}-{number}.json"
-                target.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
-                except NoSchedule as error:
-                    raise typer.BadParameter(f"{case.name}: {error}") from error
-    return made, steps
+spec.command(epilog=EXAMPLES)(behaviours)

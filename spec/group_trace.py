@@ -15,9 +15,18 @@ in the module a member has a place (`m1`, `m2`, …) that is free again when it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from spec.trace_form import Event, TraceError
+from spec.trace_form import (
+    Event,
+    ShardTrace,
+    TraceError,
+    configuration,
+    data_module,
+    events_of,
+    lacking_arguments,
+    names_of,
+    record,
+)
 
 MODULE = "TraceGroups"
 
@@ -72,27 +81,13 @@ class _Names:
         return len(self._partitions)
 
 
-@dataclass(frozen=True)
-class GroupTrace:
-    """One consumer group's life."""
-
-    name: str
-    events: tuple[Event, ...]
-
-    book = "groups"
-    run = ()
-
-
-def trace_of(rows: Sequence[Event], name: str) -> GroupTrace:
+def trace_of(rows: Sequence[Event], name: str) -> ShardTrace:
     """A group's rows. Errors: TraceError."""
     for number, row in enumerate(rows[1:], 2):
-        action = row.get("action", "")
-        if action not in ARGUMENTS:
-            raise TraceError(f"{name}:{number}: no action of groups is called {action!r}")
-        lacks = [argument for argument in ARGUMENTS[action] if argument not in row.get("args", {})]
+        lacks = lacking_arguments(row, ARGUMENTS, f"{name}:{number}", " of groups")
         if lacks:
-            raise TraceError(f"{name}:{number}: {action} lacks {', '.join(lacks)}")
-    return GroupTrace(name, tuple(rows[1:]))
+            raise TraceError(f"{name}:{number}: {row['action']} lacks {', '.join(lacks)}")
+    return ShardTrace(name, tuple(rows[1:]), "groups")
 
 
 def _event(event: Event, names: _Names) -> str:
@@ -113,37 +108,28 @@ def _event(event: Event, names: _Names) -> str:
             fields |= {name: str(arguments[name]) for name in ("received", "epoch")}
             fields |= {name: names.partitions(arguments[name] or ()) for name in ("owned", "assigned", "revoking")}
             fields["says"] = "FALSE" if arguments["owned"] is None else "TRUE"
-    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
+    return record(fields)
 
 
-def modules(traces: Sequence[GroupTrace], deadlock: bool) -> tuple[str, str]:
+def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
     told: list[str] = []
     members = partitions = 1
-    for number, trace in enumerate(traces, 1):
+    for trace in traces:
         names = _Names()
-        events = ",\n  ".join(_event(event, names) for event in trace.events)
-        told.append(f"Trace{number} == <<\n  {events}>>")
+        told.append(events_of([_event(event, names) for event in trace.events]))
         members, partitions = max(members, names.most_members), max(partitions, names.most_partitions)
-    all_partitions = ", ".join(f'"p{number}"' for number in range(1, partitions + 1))
-    head = ["---- MODULE TraceData ----", "EXTENDS Integers, Sequences, TLC", ""]
-    head.append(f'NoTarget == [p \\in {{{all_partitions}}} |-> "nobody"]')
-    listed = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
-    data = "\n".join([*head, *told, f"Traces == <<{listed}>>", "===="]) + "\n"
-    places = ", ".join(f'"m{number}"' for number in range(1, members + 1))
+    all_partitions = names_of("p", partitions)
+    constants = [
+        f"Members = {names_of('m', members, 'stranger')}",
+        f"Partitions = {all_partitions}",
+        "Changes = 0",
+        "Losses = 0",
+        "RecordSteps = FALSE",
+        "Bugs = {}",
+    ]
+    no_target = f'NoTarget == [p \\in {all_partitions} |-> "nobody"]'
     return (
-        data,
-        f"""\\* TraceGroups: traces of group coordinators
-SPECIFICATION TraceSpec
-CONSTANTS
-  Members = {{{places}, "stranger"}}
-  Partitions = {{{all_partitions}}}
-  Changes = 0
-  Losses = 0
-  RecordSteps = FALSE
-  Guarded = {"FALSE" if deadlock else "TRUE"}
-  Bugs = {{}}
-CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
-INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
-""",
+        data_module("Integers, Sequences, TLC", [no_target], told),
+        configuration("TraceGroups: traces of group coordinators", constants, deadlock),
     )

@@ -167,8 +167,8 @@ class Known:
         for name, record in row["partitions"].items():
             if record is not None:
                 self._without |= {(name, node) for node in self._rows if node not in record["replicas"]}
-            if row["action"] in ("Begin", "ChangeMinIsr"):
-                self._written.add((name, record["minIsr"] if row["action"] == "Begin" else row["args"]["minIsr"]))
+                if "minIsr" in record:
+                    self._written.add((name, record["minIsr"]))
             if self._decided.get(name) == sys.maxsize:
                 continue
             # Of a partition that the specification knows no more everything may be decided.

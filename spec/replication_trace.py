@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spec import trace_form
 from spec.actions import ACTIONS
-from spec.trace_form import Event, TraceError
+from spec.trace_form import Event, TraceError, data_module, events_of, lacking_arguments, record
 
 MODULE = "TraceReplication"
-NAMES = {action.name for action in ACTIONS}
 CONTROLLER = "controller"
 CONTROLLERS = {action.name for action in ACTIONS if action.actor == CONTROLLER}
 ARGUMENTS = {action.name: action.trace_arguments for action in ACTIONS}
@@ -35,9 +35,9 @@ class Trace:
     book = "replication"
 
     @property
-    def run(self) -> tuple[tuple[int, ...], int]:
+    def run(self) -> tuple[tuple[int, ...]]:
         """Traces in which this is equal may share a run of TLC."""
-        return self.brokers, self.min_isr
+        return (self.brokers,)
 
 
 def trace_of(rows: Sequence[Event], name: str) -> Trace:
@@ -77,10 +77,8 @@ class _Filling:
 
 
 def _check_event(event: Event, where: str) -> None:
-    action = event.get("action")
-    if action not in NAMES:
-        raise TraceError(f"{where}: no action is called {action!r}")
-    missing = [name for name in ARGUMENTS[action] if name not in event.get("args", {})]
+    missing = lacking_arguments(event, ARGUMENTS, where)
+    action = event["action"]
     if "node" not in event:
         missing.append("node")
     needed = ("partition",) if action in CONTROLLERS else STATE_FIELDS
@@ -110,21 +108,17 @@ def _brokers(numbers: Iterable[int]) -> str:
     return "{" + ", ".join(_broker(number) for number in numbers) + "}"
 
 
-def _record(fields: dict[str, str]) -> str:
-    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
-
-
-def _partition(record: dict[str, Any]) -> str:
+def _partition(row: dict[str, Any]) -> str:
     """Kafka's epochs count from 0, the specification's from 1: 0 is for a broker that has replayed nothing."""
-    leader = record["leader"]
-    return _record(
+    leader = row["leader"]
+    return record(
         {
             "leader": "None" if leader in (-1, None) else _broker(leader),
-            "leaderEpoch": str(record["leaderEpoch"] + 1),
-            "partitionEpoch": str(record["partitionEpoch"] + 1),
-            "minIsr": str(record["minIsr"]),
+            "leaderEpoch": str(row["leaderEpoch"] + 1),
+            "partitionEpoch": str(row["partitionEpoch"] + 1),
+            "minIsr": str(row["minIsr"]),
         }
-        | {name: _brokers(record.get(name) or []) for name in ("isr", "elr", "replicas", "adding", "removing")}
+        | {name: _brokers(row.get(name) or []) for name in ("isr", "elr", "replicas", "adding", "removing")}
     )
 
 
@@ -153,7 +147,7 @@ def _event(event: Event) -> str:
             fields["members"] = _brokers(event["isr"])
         if "minIsr" in event:
             fields["minIsr"] = str(event["minIsr"])
-    return _record(fields)
+    return record(fields)
 
 
 def _logs(trace: Trace) -> str:
@@ -175,52 +169,51 @@ def _function(values: dict[int, str]) -> str:
 
 def modules(traces: Sequence[Trace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
-    return data_module(traces), configuration(*traces[0].run, deadlock)
+    return traces_module(traces), configuration(*traces[0].run, deadlock)
 
 
-def data_module(traces: Sequence[Trace]) -> str:
-    """The module TraceData: each trace a definition of its own, so that none is too long for the parser's stack."""
-    lines = ["---- MODULE TraceData ----", "EXTENDS Cluster", ""]
-    for number, trace in enumerate(traces, 1):
-        events = ",\n  ".join(_event(event) for event in trace.events)
-        first = f"first |-> {_partition(trace.first)}, logs |-> {_logs(trace)}, highWatermarks |-> {_high_watermarks(trace)}"
-        first += f", fenced |-> {_brokers(trace.fenced)}"
-        lines.append(f"Trace{number} == [{first}, events |-> <<\n  {events}>>]")
-    names = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
-    return "\n".join([*lines, f"Traces == <<{names}>>", "===="]) + "\n"
+def traces_module(traces: Sequence[Trace]) -> str:
+    """The module TraceData."""
+    return data_module("Cluster", [], [_trace(trace) for trace in traces])
 
 
-def configuration(brokers: Sequence[int], min_isr: int, deadlock: bool = False, bugs: Sequence[str] = ()) -> str:
-    """TraceReplication's configuration: run-length logs, late messages, faults without a ration."""
-    return f"""\\* TraceReplication: traces of brokers
-SPECIFICATION TraceSpec
-CONSTANTS
-  None = None
-  Brokers = {_brokers(brokers)}
-  MinIsr = {min_isr}
-  Records = 0
-  Reads = 0
-  Acks = {{"zero", "one", "all"}}
-  Idempotent = FALSE
-  UncleanElection = TRUE
-  MayLoseTail = TRUE
-  Faults = {{}}
-  RecordSteps = FALSE
-  Guarded = {"FALSE" if deadlock else "TRUE"}
-  Bugs = {{{", ".join(f'"{bug}"' for bug in bugs)}}}
-  Spend <- Free
-  MayLose <- TraceMayLose
-  HasReplayed <- TraceHasReplayed
-  Learnt <- TraceLearnt
-  EndOffset <- RunEndOffset
-  Prefix <- RunPrefix
-  LastEpoch <- RunLastEpoch
-  StartOffsetOf <- RunStartOffsetOf
-  Hears <- LateHears
-  HeardLog <- LateHeardLog
-  HeardHighWatermarks <- LateHeardHighWatermarks
-  ToldBy <- LateToldBy
-  WasRefused <- LateWasRefused
-CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
-INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
-"""
+def _trace(trace: Trace) -> str:
+    return record(
+        {
+            "first": _partition(trace.first),
+            "logs": _logs(trace),
+            "highWatermarks": _high_watermarks(trace),
+            "fenced": _brokers(trace.fenced),
+            "events": events_of(_event(event) for event in trace.events),
+        }
+    )
+
+
+RATIONS = (
+    "Records = 0", "Reads = 0", 'Acks = {"zero", "one", "all"}', "Idempotent = FALSE", "UncleanElection = TRUE",
+    "MayLoseTail = TRUE", "Faults = {}", "RecordSteps = FALSE",
+)  # fmt: skip
+INSTEAD = {
+    "Spend": "Free",
+    "MayLose": "TraceMayLose",
+    "HasReplayed": "TraceHasReplayed",
+    "Learnt": "TraceLearnt",
+    "EndOffset": "RunEndOffset",
+    "Prefix": "RunPrefix",
+    "LastEpoch": "RunLastEpoch",
+    "StartOffsetOf": "RunStartOffsetOf",
+    "Hears": "LateHears",
+    "HeardLog": "LateHeardLog",
+    "HeardHighWatermarks": "LateHeardHighWatermarks",
+    "ToldBy": "LateToldBy",
+    "WasRefused": "LateWasRefused",
+}
+"""Run-length logs, late messages, faults without a ration: operators, and what is put in their place."""
+
+
+def configuration(brokers: Sequence[int], deadlock: bool = False, bugs: Sequence[str] = ()) -> str:
+    """TraceReplication's configuration; what min.insync.replicas is each trace says."""
+    constants = ["None = None", f"Brokers = {_brokers(brokers)}", "MinIsr = 1", *RATIONS]
+    constants.append("Bugs = {" + ", ".join(f'"{bug}"' for bug in bugs) + "}")
+    constants += [f"{name} <- {other}" for name, other in INSTEAD.items()]
+    return trace_form.configuration("TraceReplication: traces of brokers", constants, deadlock)

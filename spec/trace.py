@@ -37,15 +37,13 @@ from typing import Any
 from spec import group_trace, replication_trace, transaction_trace
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
 from spec.cluster_trace import begins_life, partition_traces
-from spec.group_trace import GroupTrace
 from spec.merging import merged
 from spec.models import SPEC
 from spec.replication_trace import Trace
 from spec.shard_trace import group_traces, transaction_traces
-from spec.trace_form import Event, TraceError
-from spec.transaction_trace import TransactionTrace
+from spec.trace_form import Event, ShardTrace, TraceError
 
-AnyTrace = Trace | GroupTrace | TransactionTrace
+AnyTrace = Trace | ShardTrace
 
 BOOKS = {"replication": replication_trace, "groups": group_trace, "transactions": transaction_trace}
 """By folder of the specification: how its traces are read, and made a module."""

@@ -1,7 +1,9 @@
-"""What all traces have in common: rows of JSON, and what is said of a file that holds none."""
+"""What all traces have in common: rows of JSON, what is said of a file that holds none, and the modules that TLC reads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Event = dict[str, Any]
@@ -9,3 +11,62 @@ Event = dict[str, Any]
 
 class TraceError(ValueError):
     """The file is no trace; the message names line and reason."""
+
+
+def lacking_arguments(row: Event, arguments: Mapping[str, tuple[str, ...]], where: str, of: str = "") -> list[str]:
+    """What an event lacks of its action's arguments. Errors: TraceError for an action that there is not."""
+    action = row.get("action", "")
+    if action not in arguments:
+        raise TraceError(f"{where}: no action{of} is called {action!r}")
+    return [argument for argument in arguments[action] if argument not in row.get("args", {})]
+
+
+# ---- TLA+
+
+
+def record(fields: Mapping[str, str]) -> str:
+    """A record of values that are TLA+ already."""
+    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
+
+
+def names_of(prefix: str, count: int, *more: str) -> str:
+    """A set of short names: `{"p1", "p2"}`."""
+    names = [*(f"{prefix}{number}" for number in range(1, count + 1)), *more]
+    return "{" + ", ".join(f'"{name}"' for name in names) + "}"
+
+
+def data_module(extended: str, definitions: Iterable[str], traces: Sequence[str]) -> str:
+    """The module TraceData: each trace a definition of its own, so that none is too long for the parser's stack."""
+    told = [f"Trace{number} == {trace}" for number, trace in enumerate(traces, 1)]
+    listed = ", ".join(f"Trace{number}" for number in range(1, len(told) + 1))
+    head = ["---- MODULE TraceData ----", f"EXTENDS {extended}", "", *definitions]
+    return "\n".join([*head, *told, f"Traces == <<{listed}>>", "===="]) + "\n"
+
+
+def events_of(events: Iterable[str]) -> str:
+    """A sequence of records, one a line."""
+    return "<<\n  " + ",\n  ".join(events) + ">>"
+
+
+def configuration(about: str, constants: Iterable[str], deadlock: bool) -> str:
+    """A Trace… module's configuration. With `deadlock` the first event that cannot be is a deadlock, to be looked at; without
+    it a trace that is accepted says so."""
+    lines = [f"\\* {about}", "SPECIFICATION TraceSpec", "CONSTANTS", *(f"  {each}" for each in constants)]
+    lines += [f"  Guarded = {'FALSE' if deadlock else 'TRUE'}", f"CHECK_DEADLOCK {'TRUE' if deadlock else 'FALSE'}"]
+    return "\n".join([*lines, f"INVARIANTS {'KeepsPromises' if deadlock else 'Accepted'}"]) + "\n"
+
+
+# ---- what coordinators tell
+
+
+@dataclass(frozen=True)
+class ShardTrace:
+    """The life of one group or transactional id."""
+
+    name: str
+    events: tuple[Event, ...]
+    book: str
+    """The folder of the specification."""
+
+    run = ()
+    """All of them share a run of TLC."""

@@ -17,9 +17,18 @@ TakeOver have no arguments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from spec.trace_form import Event, TraceError
+from spec.trace_form import (
+    Event,
+    ShardTrace,
+    TraceError,
+    configuration,
+    data_module,
+    events_of,
+    lacking_arguments,
+    names_of,
+    record,
+)
 
 MODULE = "TraceTransactions"
 
@@ -53,30 +62,16 @@ STATES: dict[str, tuple[str, str]] = {
 """Kafka's states in the specification, and what is decided in them: a complete transaction leaves nothing to be done."""
 
 
-@dataclass(frozen=True)
-class TransactionTrace:
-    """One transactional id's life."""
-
-    name: str
-    events: tuple[Event, ...]
-
-    book = "transactions"
-    run = ()
-
-
-def trace_of(rows: Sequence[Event], name: str) -> TransactionTrace:
+def trace_of(rows: Sequence[Event], name: str) -> ShardTrace:
     """A transactional id's rows. Errors: TraceError."""
     for number, row in enumerate(rows[1:], 2):
-        action = row.get("action", "")
-        if action not in ARGUMENTS:
-            raise TraceError(f"{name}:{number}: no action of transactions is called {action!r}")
-        lacks = [argument for argument in ARGUMENTS[action] if argument not in row.get("args", {})]
-        lacks += [field for field in STATE if action not in APPENDS and field not in row]
+        lacks = lacking_arguments(row, ARGUMENTS, f"{name}:{number}", " of transactions")
+        lacks += [field for field in STATE if row["action"] not in APPENDS and field not in row]
         if lacks:
-            raise TraceError(f"{name}:{number}: {action} lacks {', '.join(lacks)}")
+            raise TraceError(f"{name}:{number}: {row['action']} lacks {', '.join(lacks)}")
         if row.get("state", "Empty") not in STATES:
             raise TraceError(f"{name}:{number}: there is no state {row['state']!r}")
-    return TransactionTrace(name, tuple(rows[1:]))
+    return ShardTrace(name, tuple(rows[1:]), "transactions")
 
 
 class _Partitions:
@@ -113,36 +108,20 @@ def _event(event: Event, partitions: _Partitions) -> str:
         state, decides = STATES[event["state"]]
         fields |= {"state": f'"{state}"', "decides": f'"{decides}"', "producerEpoch": str(event["producerEpoch"])}
         fields["partitions"] = partitions.all(event["partitions"])
-    return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
+    return record(fields)
 
 
-def modules(traces: Sequence[TransactionTrace], deadlock: bool) -> tuple[str, str]:
+def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
     told: list[str] = []
     most = 1
-    for number, trace in enumerate(traces, 1):
+    for trace in traces:
         partitions = _Partitions()
-        events = ",\n  ".join(_event(event, partitions) for event in trace.events)
-        told.append(f"Trace{number} == <<\n  {events}>>")
+        told.append(events_of([_event(event, partitions) for event in trace.events]))
         most = max(most, len(partitions))
-    listed = ", ".join(f"Trace{number}" for number in range(1, len(traces) + 1))
-    head = ["---- MODULE TraceData ----", "EXTENDS Integers, Sequences", ""]
-    data = "\n".join([*head, *told, f"Traces == <<{listed}>>", "===="]) + "\n"
-    names = ", ".join(f'"p{number}"' for number in range(1, most + 1))
+    rations = ("Transactions = 1", "Timeouts = 0", "Sessions = 0", "TakeOvers = 0")
+    constants = [f"Partitions = {names_of('p', most)}", *rations, "RecordSteps = FALSE", "Bugs = {}"]
     return (
-        data,
-        f"""\\* TraceTransactions: traces of transactional ids
-SPECIFICATION TraceSpec
-CONSTANTS
-  Partitions = {{{names}}}
-  Transactions = 1
-  Timeouts = 0
-  Sessions = 0
-  TakeOvers = 0
-  RecordSteps = FALSE
-  Guarded = {"FALSE" if deadlock else "TRUE"}
-  Bugs = {{}}
-CHECK_DEADLOCK {"TRUE" if deadlock else "FALSE"}
-INVARIANTS {"KeepsPromises" if deadlock else "Accepted"}
-""",
+        data_module("Integers, Sequences", [], told),
+        configuration("TraceTransactions: traces of transactional ids", constants, deadlock),
     )

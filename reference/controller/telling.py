@@ -14,7 +14,13 @@ from typing import Any
 
 from reference.controller.brokers import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE
 from reference.controller.configs import Configuration
-from reference.controller.image import NO_LEADER_CHANGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
+from reference.controller.image import (
+    BROKER_RESOURCE,
+    NO_LEADER_CHANGE,
+    TOPIC_RESOURCE,
+    MetadataImage,
+    PartitionImage,
+)
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
@@ -24,7 +30,7 @@ from reference.protocol.messages.register_broker_record import RegisterBrokerRec
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import Epoch, NodeId, Offset
+from reference.protocol.primitives import Epoch, NodeId, Offset, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
@@ -99,14 +105,13 @@ class Telling:
     def _created(self, records: Sequence[Message]) -> Iterator[tuple[str, Row]]:
         """The first records of new partitions: where their traces begin."""
         topics = {record.topic_id: record.name for record in records if isinstance(record, TopicRecord)}
-        settings = _topics_min_isr(records)
         fenced = [broker.id for broker in self._image.brokers.values() if not self._image.is_active(broker.id)]
         for record in records:
             if isinstance(record, PartitionRecord):
                 known = self._image.topics_by_id.get(record.topic_id)
                 topic = topics.get(record.topic_id) or (known.name if known is not None else "")
-                least = settings.get(topic) or self._configuration.topic(topic, MIN_ISR)
-                yield f"{topic}-{record.partition_id}", _first(record) | {"minIsr": int(str(least)), "fenced": fenced}
+                begins = _first(record) | {"minIsr": self._min_isr(topic, records), "fenced": fenced}
+                yield f"{topic}-{record.partition_id}", begins
 
     def _partition_of(self, record: PartitionChangeRecord) -> PartitionImage:
         return self._image.topics_by_id[record.topic_id].partitions[record.partition_id]
@@ -121,35 +126,39 @@ class Telling:
         """The step that a change of a partition alone is."""
         partition = self._partition_of(record)
         after = partition.after(record)
+        replicas = {"replicas": sorted({*after.replicas} - {*after.removing_replicas})}
+        if _is_called_off(partition, after):
+            return "CallOffReassignment", replicas
         if _reassigns(record) and {*after.isr} <= {*partition.isr}:
-            return self._step_of_assignment(partition, after)
+            return "Reassign", replicas
         # A member that joins may end a reassignment, and with it the leader's reign.
         if record.leader == NO_LEADER_CHANGE or _reassigns(record):
             return "AlterPartition", {"leader": partition.leader}
         action = "ElectLeader" if record.leader in partition.isr else "ElectUncleanLeader"
         return action, {"broker": record.leader}
 
-    def _step_of_assignment(self, partition: PartitionImage, after: PartitionImage) -> tuple[str, Row]:
-        """A wish for other replicas, or its recall: that leaves those of before."""
-        before = {*partition.replicas} - {*partition.adding_replicas}
-        is_called_off = partition.is_reassigning and not after.is_reassigning and {*after.replicas} == before
-        action = "CallOffReassignment" if is_called_off else "Reassign"
-        return action, {"replicas": sorted({*after.replicas} - {*after.removing_replicas})}
-
     def _reconfigured(self, records: Sequence[Message]) -> Iterator[tuple[int, Row]]:
-        """A topic's min.insync.replicas and its partitions, which lose their ELR for it (KIP-966).
-
-        A default of all topics is told as it is before the decision: what becomes of it is the configuration's matter.
-        """
-        settings = _topics_min_isr(records)
+        """A topic's min.insync.replicas and its partitions, which lose their ELR for it (KIP-966)."""
         for record in records:
             if not isinstance(record, ClearElrRecord):
                 continue
             for name in [record.topic_name] if record.topic_name else [*self._image.topics]:
                 topic = self._image.topics.get(name)
                 if topic is not None:
-                    least = int(str(settings.get(name) or self._configuration.topic(name, MIN_ISR)))
-                    yield least, {f"{name}-{index}": _cleared(each) for index, each in topic.partitions.items()}
+                    least = self._min_isr(name, records)
+                    rows = {f"{name}-{index}": _cleared(each) for index, each in topic.partitions.items()}
+                    yield least, {each: row | {"minIsr": least} for each, row in rows.items()}
+
+    def _min_isr(self, topic: TopicName, records: Sequence[Message]) -> int:
+        """A topic's min.insync.replicas once the settings among these records are made: its own, or that of all topics."""
+        made = {
+            (record.resource_type, record.resource_name): record.value
+            for record in records
+            if isinstance(record, ConfigRecord) and record.name == MIN_ISR
+        }
+        own = made.get((TOPIC_RESOURCE, topic), self._image.topic_config(topic).get(MIN_ISR))
+        for_all = made.get((BROKER_RESOURCE, ""))
+        return int(str(own or for_all or self._configuration.broker(MIN_ISR)))
 
     def _deleted(self, records: Sequence[Message]) -> Iterator[str]:
         for record in records:
@@ -158,22 +167,17 @@ class Telling:
                 yield from (f"{topic.name}-{index}" for index in topic.partitions)
 
 
-def _topics_min_isr(records: Sequence[Message]) -> dict[str, str]:
-    """What topics' min.insync.replicas is set to."""
-    return {
-        record.resource_name: record.value
-        for record in records
-        if isinstance(record, ConfigRecord)
-        and (record.resource_type, record.name) == (TOPIC_RESOURCE, MIN_ISR)
-        and record.value is not None
-    }
-
-
 def _cleared(partition: PartitionImage) -> Row:
     """A partition whose eligible leader replicas are forgotten: see `image._clear_elr`."""
     if not partition.eligible_leader_replicas and not partition.last_known_elr:
         return _row(partition)
     return _row(partition.after(PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])))
+
+
+def _is_called_off(partition: PartitionImage, after: PartitionImage) -> bool:
+    """A reassignment is over, and the replicas are those of before."""
+    before = {*partition.replicas} - {*partition.adding_replicas}
+    return partition.is_reassigning and not after.is_reassigning and {*after.replicas} == before
 
 
 def _reassigns(record: PartitionChangeRecord) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spec.checker import Job, Verdict, check, read_output
+from spec.checker import SHORT_RUN, Job, Verdict, check, read_output
 
 
 def message(number: int, text: str) -> str:
@@ -124,6 +124,22 @@ def test_a_module_that_does_not_parse_is_a_wrong_model(tmp_path: Path) -> None:
 def test_a_model_without_end_runs_out_of_time(tmp_path: Path) -> None:
     endless = "SPECIFICATION WideSpec\nCONSTANT Limit = 2\nCHECK_DEADLOCK FALSE"
     assert counter(endless, tmp_path, budget_s=4) == Verdict.OUT_OF_TIME
+
+
+HEAVY = """---- MODULE Heavy ----
+EXTENDS Naturals
+VARIABLE sets
+Init == sets = {}
+Spec == Init /\\ [][sets' = SUBSET (0..22)]_sets
+====
+"""
+
+
+@pytest.mark.java
+def test_a_model_with_too_large_a_state_runs_out_of_memory(tmp_path: Path) -> None:
+    configuration = "SPECIFICATION Spec\nCHECK_DEADLOCK FALSE"
+    job = Job(tmp_path, "Heavy", configuration, 120, memory_mb=40, jvm=SHORT_RUN, modules={"Heavy": HEAVY})
+    assert check(job).verdict == Verdict.OUT_OF_MEMORY
 
 
 def test_a_missing_jar_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

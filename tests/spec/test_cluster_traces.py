@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from linearizability.simulation.fuzzing import write_rows
+from linearizability.simulation.schedule import Fault, Producer, Schedule
 from spec.actions import ACTIONS
 from spec.checker import Verdict
 from spec.cluster_trace import METADATA, partition_traces, without_lost_decisions
@@ -20,6 +21,7 @@ from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
 
 LIVES = range(100)
 SELDOM = {"ElectUncleanLeader", "ElectLeader", "Retry", "RollBackIsr", "Truncate", "ShrinkIsr", "Consume"}
+SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr"}
 """Steps that a hundred short lives may not have."""
 
 
@@ -65,6 +67,8 @@ def changed(trace: Trace, action: str, **more: object) -> tuple[Trace, int] | No
         ("AlterPartition", {"isr": lambda isr: isr[:-1]}),
         ("Crash", {"leo": lambda end: end + 1}),
         ("CommitIsr", {"isr": lambda isr: isr[:-1]}),
+        ("Reassign", {"replicas": lambda replicas: replicas[:-1]}),
+        ("GiveUpReplica", {"leo": lambda end: end + 1}),
     ],
 )
 def test_a_corrupted_trace_is_rejected_at_the_event(lives: list[Trace], action: str, more: dict) -> None:
@@ -88,6 +92,41 @@ def test_traces_of_mutants_are_rejected_where_they_leave_the_specification(
     done = check_traces(small_traces(seeds, mutant))
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert action in {verdict.event["action"] for verdict in done.rejected if verdict.event}
+
+
+# ---- what operators do
+
+
+def operated() -> Schedule:
+    """Replicas go elsewhere and come back, and min.insync.replicas is changed, while records are written."""
+    schedule = small(2)
+    name = schedule.topics[0].name
+    wishes = [
+        Fault(at_ms=300 + 400 * number, kind="reassign", topic=name, others=others)
+        for number, others in enumerate([(1, 2), (2, 3), (3, 1), (1, 2, 3)])
+    ]
+    settings = [
+        Fault(at_ms=500 + 400 * number, kind="config", topic=name, configs={"min.insync.replicas": value})
+        for number, value in enumerate("121")
+    ]
+    clients = (Producer(batches=60, records=1, pause_ms=30, acks="all"),)
+    faults = tuple(sorted([*wishes, *settings], key=lambda fault: fault.at_ms))
+    return schedule.model_copy(update={"faults": faults, "clients": clients, "duration_ms": 2_500})
+
+
+@pytest.mark.java
+def test_traces_go_on_through_reassignments_and_changed_settings() -> None:
+    outcome, rows = rows_of(operated())
+    assert outcome.verdict == "valid", outcome.text
+    traces = [trace_of(events, name) for name, events in partition_traces(as_read(rows)).items()]
+    steps = [event["action"] for trace in traces for event in trace.events]
+    assert {"Reassign", "GiveUpReplica", "ChangeMinIsr", "LearnMinIsr"} <= {*steps}
+    assert {*steps[len(steps) - steps[::-1].index("GiveUpReplica") :]} >= {"Produce", "AppendFetched"}
+    order = merged(split(as_read(rows), 10))
+    traces += [trace_of(events, f"merged {name}") for name, events in partition_traces(order).items()]
+    done = check_traces(traces)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
 
 
 # ---- each node's own order

@@ -1,4 +1,6 @@
-"""Three real processes under load, each killed and started again: what they told, merged, is what the specification allows."""
+"""Three real processes under load, each killed and started again, while replicas go elsewhere and come back and
+min.insync.replicas is changed: what they told, merged, is what the specification allows.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from linearizability.targets import open_target
 from linearizability.targets.target import Target
+from linearizability.targets.wire import Wire, WireError
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.schema import Message
 from spec.checker import Verdict
 from spec.trace import Trace, check_traces, read_traces
 
@@ -29,7 +35,10 @@ PROPERTIES = {
     "broker.heartbeat.interval.ms": "400",
     "replica.lag.time.max.ms": "2000",
 }
+TOPIC = "orders"
 PARTITIONS = 2
+WISH_WITHIN_S = 20
+SETTLED_S = 1.0
 PAUSE_S = 0.02
 """Between two records of the load."""
 
@@ -46,7 +55,7 @@ def load(addresses: str) -> Iterator[list[int]]:
 
     def produce() -> None:
         while not done.is_set():
-            producer.produce("orders", b"x", on_delivery=heard)
+            producer.produce(TOPIC, b"x", on_delivery=heard)
             producer.poll(0)
             time.sleep(PAUSE_S)
 
@@ -67,6 +76,34 @@ def killed_and_back(target: Target, node: int) -> None:
     time.sleep(1.0)
 
 
+def wish(target: Target, request: Message) -> None:
+    """Ask the first node, which sends it on, until the controller has heard it."""
+    until = time.monotonic() + WISH_WITHIN_S
+    while time.monotonic() < until:
+        try:
+            with Wire.connect(target.nodes[0].host, target.nodes[0].port, timeout_s=5) as wire:
+                if getattr(wire.call(request), "error_code", 0) == 0:
+                    return
+        except (WireError, OSError):
+            pass
+        time.sleep(0.2)
+    raise AssertionError(f"nobody took up {request}")
+
+
+def reassigned(target: Target, *replicas: int) -> None:
+    asked = AlterPartitionReassignmentsRequest
+    wanted = asked.ReassignablePartition(partition_index=0, replicas=[*replicas])
+    wish(target, asked(topics=[asked.ReassignableTopic(name=TOPIC, partitions=[wanted])], timeout_ms=5_000))
+    time.sleep(SETTLED_S)
+
+
+def required_in_sync(target: Target, number: int) -> None:
+    asked = IncrementalAlterConfigsRequest
+    config = asked.AlterableConfig(name="min.insync.replicas", config_operation=0, value=str(number))
+    wish(target, asked(resources=[asked.AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[config])]))
+    time.sleep(SETTLED_S)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a cluster's life: its nodes' traces are in node-1 to node-3."""
@@ -74,10 +111,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_target("reference:3", folder=folder, config=PROPERTIES) as target:
         addresses = ",".join(f"{node.host}:{node.port}" for node in target.nodes)
         admin = AdminClient({"bootstrap.servers": addresses, "log_level": 0})
-        admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(60)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60)
         with load(addresses) as acknowledged:
             for node in (1, 2, 3):
                 killed_and_back(target, node)
+            reassigned(target, 1, 2)
+            required_in_sync(target, 1)
+            reassigned(target, 2, 3, 1)
+            required_in_sync(target, 2)
         assert acknowledged[0] > 0
     return folder
 
@@ -91,6 +132,7 @@ def test_processes_that_are_killed_under_load_keep_to_the_specification(cluster:
     assert len(traces) >= PARTITIONS
     steps = steps_of(traces)
     assert steps["Crash"] >= 3 and steps["Produce"] and steps["Acknowledge"] and steps["BecomeLeader"] > PARTITIONS
+    assert steps["Reassign"] >= 2 and steps["ChangeMinIsr"] >= 2 and steps["GiveUpReplica"] and steps["LearnMinIsr"]
     done = check_traces(traces)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event, verdict.reason) for verdict in done.rejected] == []

@@ -26,7 +26,8 @@ def as_trace(rows: list[dict], name: str) -> Trace:
 @pytest.fixture(scope="module")
 def behaviours() -> list[list[dict]]:
     cases = all_cases()
-    drawn = [*simulate(cases["MCIsr"], 30, 60), *simulate(cases["MCRecovery"], 30, 60)]
+    models = ("MCIsr", "MCRecovery", "MCReassignment", "MCReconfiguration")
+    drawn = [behaviour for model in models for behaviour in simulate(cases[model], 30, 60)]
     return [trace_events(behaviour) for behaviour in drawn]
 
 
@@ -36,6 +37,8 @@ def test_behaviours_of_the_specification_are_accepted(behaviours: list[list[dict
     assert [(verdict.name, verdict.place, verdict.reason) for verdict in done.rejected] == []
     assert len(done.verdicts) == len(behaviours)
     assert done.events == sum(len(rows) - 1 for rows in behaviours)
+    steps = {row["action"] for rows in behaviours for row in rows}
+    assert {"Reassign", "CallOffReassignment", "GiveUpReplica", "ChangeMinIsr", "LearnMinIsr"} <= steps
 
 
 def corrupted(rows: list[dict], action: str, change: Callable[[dict], None]) -> tuple[list[dict], int] | None:
@@ -65,11 +68,26 @@ def another(row: dict) -> None:
     row["action"] = "BecomeLeader"
 
 
+def elsewhere(row: dict) -> None:
+    row["partition"]["replicas"] = row["partition"]["replicas"][:1]
+
+
+def unheard_of(row: dict) -> None:
+    row["args"]["minIsr"] = row["minIsr"] = 7
+
+
+def kept(row: dict) -> None:
+    row["leo"] += 1
+
+
 CORRUPTIONS = [
     ("Produce", longer),
     ("AdvanceHighWatermark", higher),
     ("AlterPartition", later),
     ("BecomeFollower", another),
+    ("Reassign", elsewhere),
+    ("GiveUpReplica", kept),
+    ("LearnMinIsr", unheard_of),
 ]
 
 
@@ -84,7 +102,8 @@ def test_a_corrupted_trace_is_rejected_at_the_event(
 
 
 @pytest.mark.parametrize(
-    "switch", ["TruncateToHighWatermark", "IgnoreProposedIsr", "RollBackCommittedIsr", "IgnoreMinIsr"]
+    "switch",
+    ["TruncateToHighWatermark", "IgnoreProposedIsr", "RollBackCommittedIsr", "IgnoreMinIsr", "KeepDroppedEligible"],
 )
 def test_the_trace_of_a_bug_is_rejected(switch: str) -> None:
     outcome = check(all_cases()[switch].job())

@@ -1,0 +1,136 @@
+"""`tidegauge spec behaviours`: what TLC draws, as lines of steps, as schedules of faults, and as a walk of simulated clusters."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spec.options import Json, case_named
+
+if TYPE_CHECKING:
+    from spec.checker import TraceStep
+    from spec.covering import Graph
+    from spec.models import Case
+
+EXAMPLES = (
+    "Examples:  tidegauge spec behaviours MCRecovery --count 200 --out schedules.jsonl   ·   "
+    "tidegauge spec behaviours MCFailover --cover --walk 100   ·   tidegauge spec behaviours IgnoreMinIsr"
+)
+
+
+def behaviours(
+    name: Annotated[str, typer.Argument(help="A model, or a switch for its counterexample.")],
+    count: Annotated[int, typer.Option(min=1, help="Random behaviours of a model.")] = 20,
+    length: Annotated[int, typer.Option(min=2, help="States of a random behaviour.")] = 60,
+    seed: Annotated[int, typer.Option(help="Chance of the random behaviours.")] = 1,
+    cover: Annotated[
+        bool, typer.Option("--cover", help="Cover all edges of a small model's state graph instead.")
+    ] = False,
+    walk: Annotated[
+        int, typer.Option(min=0, help="With --cover: lead a cluster along so many paths; how many edges it walks.")
+    ] = 0,
+    out: Annotated[str, typer.Option(help="Write the schedules to this file; default: standard output.")] = "",
+    faults: Annotated[
+        str, typer.Option(help="Write fault schedules to this folder, too: `tidegauge replay FILE` runs one.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Write behaviours of a replication model: JSON lines of steps, and fault schedules that lead a simulated cluster there.
+
+    Exit codes: 0 written, 1 a switch has no counterexample or a cluster broke a promise, 3 TLC drew none, 64 a model without
+    schedules.
+    """
+    from spec.behaviours import NoBehaviours
+
+    case = case_named(name)
+    if case.model.module != "MCReplication":
+        raise typer.BadParameter(
+            f"{name} is no model of the atomic grain of replication: its steps have no trace events"
+        )
+    summary: dict[str, object] = {"model": case.model.name, "switch": case.switch.name if case.switch else ""}
+    try:
+        kind, drawn, more = _drawn(case, count, length, seed, cover, walk)
+    except NoBehaviours as error:
+        print(str(error), file=sys.stderr)
+        raise typer.Exit(3) from error
+    made, steps = _write_behaviours(case, kind, drawn, out, faults, seed)
+    summary |= more | {"behaviours": made, "steps": steps}
+    if as_json or not out:
+        print(json.dumps(summary), file=sys.stdout if as_json else sys.stderr)
+    else:
+        print(", ".join(f"{key} {value}" for key, value in summary.items() if value != ""))
+    raise typer.Exit(1 if summary.get("broken") else 0)
+
+
+def _drawn(
+    case: Case, count: int, length: int, seed: int, cover: bool, walk: int
+) -> tuple[str, Iterable[Sequence[TraceStep]], dict[str, object]]:
+    """What kind of behaviours are asked for, they themselves, and what there is to say of them. Errors: NoBehaviours."""
+    from spec.behaviours import simulate
+    from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
+
+    if case.switch:
+        return "counterexample", [_counterexample_of(case)], {}
+    if not cover:
+        return "random", simulate(case, count, length, seed), {}
+    graph = graph_of(case)
+    paths = covering_paths(graph)
+    about: dict[str, object] = {"states": len(graph.states), "edges": graph.size, "edges covered": edges_covered(paths)}
+    if walk:
+        about |= _walked(case, graph, paths, walk)
+    return "covering", (behaviour_of(path, graph) for path in paths), about  # one at a time: a state is large
+
+
+def _walked(case: Case, graph: Graph, paths: list[list[str]], count: int) -> dict[str, object]:
+    """How many of the edges a simulated cluster walks, led along so many of the paths."""
+    from spec.fault_schedules import NoSchedule
+    from spec.walking import longest_first, walk
+
+    try:
+        done = walk(case, graph, longest_first(paths, count))
+    except NoSchedule as error:
+        raise typer.BadParameter(f"{case.name}: {error}") from error
+    found: dict[str, object] = {"paths led": done.paths, "paths walked whole": done.whole}
+    return found | {"edges walked": done.edges, "broken": list(done.broken)}
+
+
+def _counterexample_of(case: Case) -> Sequence[TraceStep]:
+    """How a switch breaks its promise; without one the command is over."""
+    from spec.checker import Verdict
+    from spec.checker import check as run_checker
+
+    outcome = run_checker(case.job())
+    if outcome.verdict != Verdict.VIOLATED:
+        print(f"{case.name}: {outcome.verdict} {outcome.reason}", file=sys.stderr)
+        raise typer.Exit(1 if outcome.verdict == Verdict.HOLDS else 3)
+    return outcome.trace
+
+
+def _write_behaviours(
+    case: Case, kind: str, drawn: Iterable[Sequence[TraceStep]], out: str, faults: str, seed: int
+) -> tuple[int, int]:
+    """One line each, and where a folder is named a schedule each; how many they were, and of how many steps."""
+    from contextlib import nullcontext
+    from pathlib import Path
+
+    from spec.behaviours import schedule
+    from spec.fault_schedules import NoSchedule, fault_schedule
+
+    made = steps = 0
+    with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
+        for number, behaviour in enumerate(drawn):
+            made, steps = made + 1, steps + len(behaviour) - 1
+            row = schedule(case, kind, behaviour)
+            print(json.dumps(row), file=file)
+            if faults:
+                target = Path(faults) / f"{case.name}-{kind}-{number}.json"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
+                except NoSchedule as error:
+                    raise typer.BadParameter(f"{case.name}: {error}") from error
+    return made, steps

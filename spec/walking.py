@@ -1,0 +1,60 @@
+"""Which edges of a model's state graph a simulated cluster walks: paths of the graph are led through it (`fault_schedules.py`),
+and it goes along as far as its own rules allow.
+
+A path is walked up to the cue at which the cluster leaves it. A step that nobody can be made to take (a high watermark that
+moved with the step before) is passed by, and its edge counted: the cluster is where the edge leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from linearizability.simulation.life import live
+from linearizability.simulation.schedule import Schedule
+from spec.behaviours import schedule
+from spec.covering import Graph, behaviour_of
+from spec.fault_schedules import fault_schedule
+from spec.models import Case
+
+Edge = tuple[str, str]
+Path = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What came of leading clusters along paths."""
+
+    paths: int
+    whole: int
+    """Paths that were walked to their end."""
+    edges: int
+    """Different edges that were walked."""
+    broken: tuple[str, ...]
+    """What was broken on the way; nothing is to be."""
+
+
+def longest_first(paths: Sequence[Path], count: int) -> list[Path]:
+    """So many paths, of those that take the most edges."""
+    return sorted(paths, key=len, reverse=True)[:count]
+
+
+def walk(case: Case, graph: Graph, paths: Sequence[Path]) -> Walk:
+    """Lead a cluster along each path. Errors: NoSchedule."""
+    walked: set[Edge] = set()
+    whole, broken = 0, list[str]()
+    for number, path in enumerate(paths):
+        edges = [*pairwise(path)]
+        taken, rule = _lead(case, graph, path, number)
+        walked |= set(edges[:taken])
+        whole += taken == len(edges)
+        broken += [rule] if rule else []
+    return Walk(len(paths), whole, len(walked), tuple(broken))
+
+
+def _lead(case: Case, graph: Graph, path: Path, seed: int) -> tuple[int, str]:
+    """How many steps a cluster went along, and what it broke."""
+    plan = Schedule.model_validate(fault_schedule(schedule(case, "covering", behaviour_of(path, graph)), seed))
+    outcome, _ = live(plan)
+    return outcome.counts["cues"], outcome.rule or ("" if outcome.verdict == "valid" else outcome.verdict)

@@ -1,0 +1,93 @@
+"""What a controller tells of its decisions: reassignments, their recall and their end, and changed min.insync.replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reference.controller.elections import change_min_isr
+from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from reference.controller.telling import Telling
+from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.schema import Message
+from tests.controller.cluster import TOPIC, Cluster, topic_id_of
+from tests.controller.test_reassignments import move
+
+MIN_ISR = "min.insync.replicas"
+Told = tuple[str, Mapping[str, Any]]
+
+
+class TellingCluster(Cluster):
+    """A cluster of five brokers and one partition, whose controller tells what it decides."""
+
+    def __init__(self, **settings: str) -> None:
+        self.told: list[Told] = []
+        self._telling: Telling | None = None
+        super().__init__(settings={MIN_ISR: "2", **settings})
+        self.start(0, 1, 2, 3, 4)
+        self.create(TOPIC, [0, 1, 2])
+        self._telling = Telling(0, self.image, self.configuration, lambda action, row: self.told.append((action, row)))
+
+    def write(self, records: Sequence[Message]) -> None:
+        if self._telling is not None:
+            self._telling.tell(records, 1, self.offset + len(records))
+        super().write(records)
+
+    def configure(self, resource_type: int, name: str, value: str | None) -> None:
+        record = ConfigRecord(resource_type=resource_type, resource_name=name, name=MIN_ISR, value=value)
+        self.write([record, *change_min_isr(self.image, [record])])
+
+    @property
+    def steps(self) -> list[tuple[str, Any]]:
+        return [(action, row["args"]) for action, row in self.told]
+
+    @property
+    def last(self) -> Any:
+        return self.told[-1][1]["partitions"][f"{TOPIC}-0"]
+
+
+def test_a_reassignment_is_told_and_its_end_is_the_proposal_that_brings_the_last_one_in() -> None:
+    cluster = TellingCluster()
+    move(cluster, [3, 1, 2])
+    assert (cluster.last["replicas"], cluster.last["adding"], cluster.last["removing"]) == ([3, 1, 2, 0], [3], [0])
+    cluster.alter_isr([0, 1, 2, 3])
+    assert cluster.steps == [("Reassign", {"replicas": [1, 2, 3]}), ("AlterPartition", {"leader": 0})]
+    assert (cluster.last["replicas"], cluster.last["adding"], cluster.last["leader"]) == ([3, 1, 2], [], 3)
+
+
+def test_one_that_is_done_at_once_is_told_as_one() -> None:
+    cluster = TellingCluster()
+    move(cluster, [0, 1])
+    move(cluster, [1, 0])
+    assert cluster.steps == [("Reassign", {"replicas": [0, 1]})] * 2
+    assert cluster.last["leaderEpoch"] == 1
+
+
+def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
+    cluster = TellingCluster(**{"unclean.leader.election.enable": "true"})
+    move(cluster, [0, 1, 3])
+    move(cluster, None)
+    move(cluster, [3, 4])
+    cluster.write([PartitionChangeRecord(topic_id=topic_id_of(TOPIC), partition_id=0, isr=[3], leader=3)])
+    move(cluster, None)
+    told = [step for step in cluster.steps if step[0] == "CallOffReassignment"]
+    assert told == [("CallOffReassignment", {"replicas": [0, 1, 2]})] * 2
+    assert (cluster.last["isr"], cluster.last["leader"]) == ([0], 0)
+
+
+def test_min_insync_replicas_is_told_with_the_partitions_that_forget_who_was_eligible() -> None:
+    cluster = TellingCluster()
+    cluster.fence(1)
+    cluster.fence(2)
+    assert cluster.last["elr"] == [2]
+    epoch = cluster.last["partitionEpoch"]
+    cluster.configure(TOPIC_RESOURCE, TOPIC, "1")
+    assert cluster.steps[-1] == ("ChangeMinIsr", {"minIsr": 1})
+    assert (cluster.last["minIsr"], cluster.last["elr"], cluster.last["partitionEpoch"]) == (1, [], epoch + 1)
+    assert cluster.partition().partition_epoch == epoch + 1
+    cluster.configure(BROKER_RESOURCE, "", "3")
+    assert cluster.steps[-1] == ("ChangeMinIsr", {"minIsr": 1})
+    cluster.configure(TOPIC_RESOURCE, TOPIC, None)
+    assert cluster.steps[-1] == ("ChangeMinIsr", {"minIsr": 3})
+    assert cluster.last["partitionEpoch"] == epoch + 1

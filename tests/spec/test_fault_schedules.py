@@ -5,6 +5,7 @@ with the mutant that has the same bug.
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,16 @@ from typer.testing import CliRunner
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.life import live
 from linearizability.simulation.schedule import Schedule, read_schedule
+from spec import replication_trace
 from spec.behaviours import schedule, simulate
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
+from spec.cluster_trace import partition_traces
 from spec.commands import app
-from spec.fault_schedules import MUTANT_OF, WITHOUT_MUTANT, fault_schedule
+from spec.fault_schedules import MUTANT_OF, WITHOUT_MUTANT, NoSchedule, fault_schedule
+from spec.replication_trace import Trace
+from spec.trace import check_traces
+from tests.spec.clusters import Row, as_read
 
 pytestmark = pytest.mark.java
 
@@ -51,6 +57,30 @@ def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(swi
     assert broken.verdict == "invalid"
 
 
+def trace_of_led(switch: str, mutant: str) -> Trace:
+    """What the nodes tell of the only partition."""
+    rows: list[Row] = []
+    with planted(mutant) if mutant else nullcontext():
+        live(led(counterexample(switch), 0), by_history=True, rows=rows)
+    (events,) = partition_traces(as_read(rows)).values()
+    return replication_trace.trace_of(events, f"{switch} {mutant or 'sound'}")
+
+
+TELL_NOTHING_FALSE = {
+    "AcknowledgeBeforeHighWatermark": "it tells a produce with acks=1, and what the client asked for is not in its trace",
+    "ElectOutsideIsr": "an administrator may ask for an unclean election, too",
+    "ForgetSequences": "a trace tells records by offsets, not by what is in them",
+}
+"""Switches whose mutants' steps are all steps of the specification, and why."""
+
+
+def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> None:
+    done = check_traces([trace_of_led(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)])
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    leaving = {switch: mutant for switch, mutant in MUTANT_OF.items() if switch not in TELL_NOTHING_FALSE}
+    assert {verdict.name for verdict in done.rejected} == {f"{switch} {mutant}" for switch, mutant in leaving.items()}
+
+
 @pytest.mark.parametrize("model", ["MCFailover", "MCRecovery"])
 def test_random_behaviours_hold_with_the_reference(model: str) -> None:
     """Most of their steps are taken: where a cluster has to do otherwise (it may not wait, or forget) the score is left."""
@@ -66,15 +96,24 @@ def test_random_behaviours_hold_with_the_reference(model: str) -> None:
 
 
 def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:
-    """Paths that take every edge of the smallest model: what is covered is said."""
+    """Paths that take every edge of the smallest model: what is covered is said, and what a cluster walks of it."""
     folder = tmp_path / "schedules"
-    arguments = ["spec", "behaviours", "MCFailover", "--cover", "--faults", str(folder), "--json"]
+    arguments = ["spec", "behaviours", "MCFailover", "--cover", "--walk", "8", "--faults", str(folder), "--json"]
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "steps.jsonl")])
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout.splitlines()[-1])
     files = sorted(folder.glob("*.json"))
     assert summary["edges"] == summary["edges covered"]
+    assert summary["paths walked whole"] == summary["paths led"] == 8
+    assert 80 < summary["edges walked"] < summary["edges"]
+    assert summary["broken"] == []
     assert len(files) == summary["behaviours"]
     for file in files[:: len(files) // 4]:
         outcome, _ = live(read_schedule(file))
         assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
+
+
+@pytest.mark.parametrize(("switch", "step"), [("CommitBeforeMinIsr", "ChangeMinIsr")])
+def test_what_a_cluster_cannot_be_led_through_is_said(switch: str, step: str) -> None:
+    with pytest.raises(NoSchedule, match=step):
+        led(counterexample(switch), 0)

@@ -33,6 +33,7 @@ def test_what_lacks_a_counterpart_says_why() -> None:
 
 def test_every_step_of_replication_answers_to_a_requirement() -> None:
     assert set(REQUIREMENTS) == {action.name for action in ACTIONS}
+    assert all(REQUIREMENTS.values())
     numbers = [number for each in REQUIREMENTS.values() for number in each]
     assert [number for number in numbers if not re.fullmatch(r"[A-Z]{3}-\d\d", number)] == []
 

@@ -410,3 +410,29 @@ def test_a_reign_that_the_disk_does_not_take_is_not_taken_up() -> None:
     with pytest.raises(StorageError):
         leading.take_up(reign(epoch=6, partition_epoch=11), NOW)
     assert leading.leader_epoch == 5 and contents(leading.log) == [(0, 5, b"x")]
+
+
+# ---- settings, and the end of a replica
+
+
+def test_another_min_isr_is_told_by_who_leads_and_holds_at_once() -> None:
+    leading, _ = caught_up(isr=(1, 2), min_isr=2)
+    told = steps_of(leading)
+    leading.learn_min_isr(2)
+    leading.learn_min_isr(3)
+    assert told == ["LearnMinIsr"]
+    with pytest.raises(KafkaError) as error:
+        produce(leading)
+    assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_replica_that_is_given_up_has_no_role_and_tells_an_empty_log() -> None:
+    leading, _ = caught_up()
+    rows: list[Any] = []
+    leading.trace = lambda action, row: rows.append(row)
+    leading.give_up_replica()
+    assert [(row["action"], row["leo"], row["hw"], row["leaderEpoch"]) for row in rows] == [("GiveUpReplica", 0, 0, -1)]
+    assert not leading.is_leader
+    with pytest.raises(KafkaError) as error:
+        produce(leading)
+    assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -50,7 +50,7 @@ class Isolate(Fault):
     name = "isolate"
     network = "groups"
     nodes = 2
-    aims = ("leader", "any", "controller", "follower")
+    aims = ("leader", "any", "controller", "follower", "coordinator")
 
     def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
         node = world.choose(strike.who, strike.pick)

@@ -10,7 +10,7 @@ from linearizability.faults.network import Line, Lines, Links, groups_cut
 from linearizability.faults.strike import Strike, Who
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
-from linearizability.workload.cluster import ClusterView, look
+from linearizability.workload.cluster import ClusterView, Coordinated, find_coordinator, look
 from linearizability.workload.profile import promised_copies
 from reference.protocol.schema import Message
 
@@ -24,10 +24,19 @@ class World:
     """The target under attack: who leads, who is down, who is frozen."""
 
     def __init__(
-        self, target: Target, topic: str, network: Links | None = None, least_doubted: int | None = None
+        self,
+        target: Target,
+        topic: str,
+        network: Links | None = None,
+        least_doubted: int | None = None,
+        coordinated: Sequence[Coordinated] = (),
     ) -> None:
-        """`least_doubted` is how many nodes must never be in doubt at once, some robbed among them; None: any number may."""
+        """`least_doubted` is how many nodes must never be in doubt at once, some robbed among them; None: any number may.
+
+        `coordinated` are the groups and transactional ids whose coordinators may be aimed at.
+        """
         self.target = target
+        self.coordinated = coordinated
         self.least_doubted = least_doubted
         self.topic = topic
         self.network = network
@@ -84,6 +93,9 @@ class World:
                 return [node.id for node in self.nodes if node.id not in leaders]
             case "controller":
                 return [view.controller]
+            case "coordinator":
+                asked = [node for node in self.nodes if node.id in self.up]
+                return sorted({find_coordinator(asked, each) for each in self.coordinated})
 
     def may_fall(self, nodes: Collection[int], *, robbed: bool = False) -> bool:
         """Whether the promise still holds when these nodes end uncleanly, or lose power, now.

@@ -16,7 +16,7 @@ class Kill(Fault):
 
     name = "kill"
     hooks = ("kill", "restart")
-    aims = ("leader", "follower", "any", "controller")
+    aims = ("leader", "follower", "any", "controller", "coordinator")
 
     def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
         node = world.choose(strike.who, strike.pick, "killed")
@@ -50,7 +50,7 @@ class Pause(Fault):
 
     name = "pause"
     hooks = ("pause", "resume")
-    aims = ("leader", "any", "controller", "follower")
+    aims = ("leader", "any", "controller", "follower", "coordinator")
 
     def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
         node = world.choose(strike.who, strike.pick)

@@ -16,7 +16,7 @@ from linearizability.faults.schedule import Schedule, draw
 from linearizability.history.recorder import Recorder, RecordingError
 from linearizability.targets import Target
 from linearizability.workload.clients import Clients
-from linearizability.workload.cluster import create_topic, knows_idempotence
+from linearizability.workload.cluster import Coordinated, create_topic, knows_idempotence
 from linearizability.workload.drain import drain_topic
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, standard_profile
 from linearizability.workload.replicas import record_replicas
@@ -120,7 +120,9 @@ class Round:
             folder=self.folder,
         )
         robbed = profile.replicas_losing_unflushed_data
-        world = World(self.target, self.topic, self.network, least_doubted(robbed, profile.min_isr))
+        world = World(
+            self.target, self.topic, self.network, least_doubted(robbed, profile.min_isr), self._coordinated()
+        )
         recorder = Recorder.open(clients.history, process=NEMESIS_PROCESS, contract=profile.contract(), run=self.run_id)
         nemesis = Nemesis(world, recorder, profile.partitions)
         reasons: list[str] = []
@@ -176,6 +178,10 @@ class Round:
             contract=contract,
             run=self.run_id,
         )
+
+    def _coordinated(self) -> list[Coordinated]:
+        """The groups of the consumers."""
+        return [Coordinated("group", group) for group in sorted({each.group for each in self.profile.consumers} - {""})]
 
     def _too_little(self, counts: Mapping[str, int]) -> list[str]:
         """Whether so little was done that nothing could have shown; acks=0 has no answers."""

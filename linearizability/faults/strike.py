@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Who = Literal["any", "leader", "follower", "controller"]
+Who = Literal["any", "leader", "follower", "controller", "coordinator"]
 """Whom a blow is aimed at; the role is looked up at the moment it falls."""
 
 

@@ -9,16 +9,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from linearizability.targets.target import Node, TargetError
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 
 ASK_TIMEOUT_S = 1.5
+KEY_TYPES = {"group": 0, "transaction": 1}
+ONE_KEY_V = 3
+"""The last version of FindCoordinator that asks for one key, as the first did."""
 AGAIN = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICATION_FACTOR,
      ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
@@ -90,6 +94,27 @@ def _ask(node: Node, topic: str) -> Any:
             return wire.call(request, version)
     except (WireError, ValueError):
         return None
+
+
+class Coordinated(NamedTuple):
+    """What has a coordinator: a group, or a transactional id."""
+
+    kind: Literal["group", "transaction"]
+    name: str
+
+
+def find_coordinator(nodes: Sequence[Node], what: Coordinated) -> int:
+    """The node that the first to answer names; -1 where nobody knows one."""
+    request = FindCoordinatorRequest(key=what.name, key_type=KEY_TYPES[what.kind])
+    for node in nodes:
+        try:
+            with Wire.connect(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as wire:
+                answer = wire.call(request, min(wire.version_of(FindCoordinatorRequest), ONE_KEY_V))
+        except (WireError, ValueError):
+            continue
+        if answer.error_code == ErrorCode.NONE:
+            return answer.node_id
+    return -1
 
 
 def knows_idempotence(nodes: Sequence[Node]) -> bool:

@@ -12,7 +12,7 @@ from linearizability.faults.schedule import Schedule, Wave
 from linearizability.faults.strike import Strike
 from linearizability.history.recorder import Recorder
 from linearizability.targets.target import DiskError, Node, Target, TargetError
-from linearizability.workload.cluster import ClusterView, PartitionView
+from linearizability.workload.cluster import ClusterView, Coordinated, PartitionView
 
 
 class Pretended(Target):
@@ -84,6 +84,7 @@ def target(monkeypatch):
         return ClusterView(frozenset(node.id for node in nodes), 3, {0: leader, 1: leader})
 
     monkeypatch.setattr(fault, "look", look)
+    monkeypatch.setattr(fault, "find_coordinator", lambda nodes, what: {"hunters": 1}[what.name])
     monkeypatch.setattr(nemesis, "FIRST_QUIET_S", 0)
     monkeypatch.setattr(nemesis, "TICK_S", 0.005)
     monkeypatch.setattr(nemesis, "LOOK_EVERY_S", 0.02)
@@ -93,7 +94,8 @@ def target(monkeypatch):
 def carry_out(target: Target, tmp_path, *strikes: Strike, seconds: float = 0.6) -> list[dict]:
     schedule = Schedule(seed=1, seconds=seconds, waves=[Wave(strikes=list(strikes), quiet_s=0)])
     with Recorder.open(tmp_path, process=0) as recorder:
-        attacker = Nemesis(World(target, "topic"), recorder, partitions=2)
+        world = World(target, "topic", coordinated=[Coordinated("group", "hunters")])
+        attacker = Nemesis(world, recorder, partitions=2)
         attacker.carry_out(schedule)
         assert attacker.heal_all() == []
     lines = (tmp_path / "history-00000.jsonl").read_text().splitlines()
@@ -102,7 +104,7 @@ def carry_out(target: Target, tmp_path, *strikes: Strike, seconds: float = 0.6) 
     ]
 
 
-@pytest.mark.parametrize(("who", "node"), [("leader", 2), ("controller", 3), ("follower", 1)])
+@pytest.mark.parametrize(("who", "node"), [("leader", 2), ("controller", 3), ("follower", 1), ("coordinator", 1)])
 def test_a_blow_falls_on_the_wanted_role(target, tmp_path, who, node):
     marks = carry_out(target, tmp_path, Strike(at_s=0, fault="kill", who=who, seconds=0.1))
     assert target.log == [f"kill {node}", f"restart {node}"]

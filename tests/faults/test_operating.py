@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import pytest
 
@@ -12,7 +13,7 @@ from linearizability.faults.strike import Strike
 from linearizability.targets import open_target
 from linearizability.targets.target import TargetError
 from linearizability.targets.wire import Wire
-from linearizability.workload.cluster import create_topic
+from linearizability.workload.cluster import Coordinated, create_topic, find_coordinator
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.metadata import MetadataRequest
@@ -119,3 +120,13 @@ def end_offset(world: World, topic: str, number: int) -> int:
         if told.error_code == 0:
             return told.offset
     return 0
+
+
+@pytest.mark.parametrize("kind", ["group", "transaction"])
+def test_a_coordinator_can_be_aimed_at(world: World, kind: Literal["group", "transaction"]) -> None:
+    """All nodes name the same one, and it is chosen."""
+    wanted = Coordinated(kind, "somebody")
+    until(lambda: all(find_coordinator([node], wanted) > 0 for node in world.nodes))
+    (found,) = {find_coordinator([node], wanted) for node in world.nodes}
+    aimed = World(world.target, TOPIC, coordinated=[wanted])
+    assert {aimed.choose("coordinator", pick) for pick in (0.0, 0.5, 0.9)} == {found}

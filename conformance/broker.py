@@ -313,6 +313,17 @@ class Broker:
         self.await_topic(topic.name, topic.partitions)
         return self.eventually(led, f"{topic.name}-{partition} is led in an epoch above {before.leader_epoch}")
 
+    def kill_leader(self, topic: Topic, *, dead_s: float) -> None:
+        """Kill the node that leads partition 0 (needs the hooks `kill` and `restart`), start it again after so many seconds,
+        and wait until every partition is led."""
+        leader = self.describe_topic(topic.name).partitions[0].leader_id
+        for connection in self._by_address.values():
+            connection.close()
+        self.target.kill(leader)
+        time.sleep(dead_s)
+        self.target.restart(leader)
+        self.await_topic(topic.name, topic.partitions)
+
     def coordinator(self, key: str, key_type: int = GROUP) -> tuple[str, int]:
         """The address of the coordinator of a group or a transactional id, once it is there."""
 

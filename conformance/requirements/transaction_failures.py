@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.batches import CONTROL, batches
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic
 from conformance.cluster import NOBODY, PATIENT, QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.read_committed import aborted_of, committed_values
@@ -33,6 +34,14 @@ LATE_MS = 15_000
 """The timeout of a transaction whose coordinator dies before: long enough for it to be open then."""
 LATE_WITHIN_S = 90.0
 """The timeout, ten seconds between two looks for late transactions, and a new coordinator's election."""
+BACK_SOON = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "6000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+TIMEOUTS_S = (4, 6, 7, 8, 9, 10, 12)
+"""Over before, while and after a broker with such a session comes back."""
+DEAD_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +311,9 @@ def while_nobody_leads(broker: Broker) -> None:
         for case in cases:
             await_complete(broker, case)
         if all(state.startswith("Complete") for state in early) and is_held_up(broker, held):
-            broker.tolerate("complete without a marker in a partition that nobody led; read_committed is held up there")
+            broker.tolerate(
+                "KAFKA-20734: complete without a marker in a partition that nobody led; read_committed is held up there"
+            )
             return
         expect_outcomes(broker, cases, held, times=1)
 
@@ -315,3 +326,43 @@ def is_held_up(broker: Broker, topic: Topic) -> bool:
             return False
         time.sleep(0.5)
     return True
+
+
+@requirement(
+    "TXV-24",
+    level=MUST,
+    source="KIP-98; KAFKA-20734; TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue",
+    sentence="A transaction that is open when its coordinator and its partition's leader die together is aborted when its time "
+    "is over: its records never count, also if it ends while the broker is coming back.",
+    accepted="for timeouts from four to twelve seconds, by both protocols, and a death of three: the state CompleteAbort, a "
+    "marker before whatever its next producer writes, and only that counts",
+    tolerated="what Kafka 4.3.1 and 4.4.0 do (KAFKA-20734): a broker that comes back takes up its former reign until its former session "
+    "is over; a transaction that ends as it is fenced gets no marker, and its records count with those of the next one",
+    hooks=ENDS, configs=BACK_SOON, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+    draft="not in the draft: found by the hunts of HIS",
+)  # fmt: skip
+def open_at_a_death(broker: Broker) -> None:
+    ways = [(protocol, seconds) for protocol in served_protocols(broker) for seconds in TIMEOUTS_S]
+    topic = broker.topic(len(ways))
+    left = [TransactionalClient(broker, protocol, timeout_ms=1000 * seconds) for protocol, seconds in ways]
+    for partition, client in enumerate(left):
+        client.write(topic, b"open", partition=partition)
+    broker.kill_leader(topic, dead_s=DEAD_S)
+    for partition, client in enumerate(left):
+        await_state(client, COMPLETE_ABORT)
+        following = TransactionalClient(broker, client.protocol, client.name)
+        following.write(topic, b"next", partition=partition)
+        following.end(committed=True)
+        await_state(following, COMPLETE_COMMIT)
+        log = batches(broker.log(topic, partition=partition))
+        kinds = [bool(one.attributes & CONTROL) for one in log]
+        counting = committed_values(broker, topic, partition=partition)
+        if counting == [b"open", b"next"] and kinds == [False, False, True]:
+            broker.tolerate(f"KAFKA-20734: no marker for {client.timeout_ms} ms by {client.protocol.name}")
+        else:
+            broker.expect_equal(f"what counts ({client.timeout_ms} ms, {client.protocol.name})", counting, [b"next"])
+
+
+def await_state(client: TransactionalClient, state: str) -> None:
+    """Wait for a transaction's end, whatever happens to the connection meanwhile."""
+    through(client.broker, lambda: client.state() == state, f"{client.name} is in state {state}", LATE_WITHIN_S)

@@ -10,8 +10,9 @@ from typing import Any
 from linearizability.mutants.registry import planted
 from linearizability.simulation.life import Outcome, live
 from linearizability.simulation.schedule import Producer, Schedule
+from spec import replication_trace
 from spec.cluster_trace import partition_traces
-from spec.trace import Trace, trace_of
+from spec.replication_trace import Trace
 from tests.simulation.short import short
 
 NODES = 3
@@ -40,10 +41,16 @@ def rows_of(schedule: Schedule, mutant: str = "") -> tuple[Outcome, list[Row]]:
     return outcome, rows
 
 
+def partition_traces_of(schedule: Schedule, mutant: str = "") -> dict[str, list[Row]]:
+    """Each partition's events, by its name."""
+    _, rows = rows_of(schedule, mutant)
+    return partition_traces(as_read(rows))
+
+
 def traces_of(schedule: Schedule, mutant: str = "") -> list[Trace]:
     """One trace of each partition."""
-    _, rows = rows_of(schedule, mutant)
-    return [trace_of(events, f"{schedule.seed}-{name}") for name, events in partition_traces(as_read(rows)).items()]
+    told = partition_traces_of(schedule, mutant)
+    return [replication_trace.trace_of(events, f"{schedule.seed}-{name}") for name, events in told.items()]
 
 
 def small_traces(seeds: Iterable[int], mutant: str = "") -> list[Trace]:

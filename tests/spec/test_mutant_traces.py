@@ -1,0 +1,59 @@
+"""What brokers with a planted bug tell of themselves, where the bug shows in a partition's trace, is rejected.
+
+The mutants of the switches are led to where it shows (`test_fault_schedules.py`); those of one node, of groups and of
+transactions stand with their traces. Here are the others of several nodes, and why some cannot be told by a trace.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from linearizability.mutants.registry import MUTANTS
+from spec.checker import Verdict
+from spec.fault_schedules import MUTANT_OF
+from spec.trace import check_traces, trace_of
+from tests.spec.clusters import partition_traces_of, small
+
+SHOWN_BY_SEED = {
+    "kip-101-divergence": 0,
+    "kip-320": 1,
+    "leaver-counted-out": 0,
+    "committed-under-min-isr": 0,
+    "acknowledged-under-min-isr": 1,
+    "acknowledged-before-commit": 0,
+    "follower-believes-its-leader": 1,
+    "divergence-unchecked": 0,
+}
+"""Mutant -> a small life in which it leaves the specification."""
+
+OF_THE_QUORUM = {"vote-forgotten", "old-epoch-committed", "shorter-log-elected", "snapshot-ahead"}
+"""What the quorum tells is not checked against `quorum/`: the simulation's invariants find these."""
+
+NOT_TOLD = {
+    "kip-903": "the leader proposes nobody of another life: former-life-unnoticed is this bug without that defence",
+    "fenced-broker-admitted": "the leader proposes nobody who is fenced: fencing-unnoticed is this bug without that defence",
+    "epoch-start-unasked": "it needs a leader that dies as it commits: no small life has one",
+    "high-watermark-restored-wrongly": "it shows where a life ends with records that were not committed: seldom in small lives",
+    "follower-serves-ahead": "small lives read from leaders",
+    "producers-forgotten-by-new-leaders": "a trace tells records by offsets, not by what is in them",
+    "commit-answered-before-it-is-replicated": "a group's commit is no step of a partition",
+}
+"""Mutants of several nodes that no trace of a small life shows, and why."""
+
+
+def test_every_mutant_of_several_nodes_is_rejected_somewhere_or_says_why_not() -> None:
+    named = {*SHOWN_BY_SEED} | {*MUTANT_OF.values()} | OF_THE_QUORUM | {*NOT_TOLD}
+    assert {name for name, mutant in MUTANTS.items() if mutant.nodes == 3} <= named
+
+
+@pytest.mark.java
+def test_each_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spec.trace.REJECTIONS_SHOWN", 0)
+    traces = [
+        trace_of(events, f"{mutant} {name}")
+        for mutant, seed in SHOWN_BY_SEED.items()
+        for name, events in partition_traces_of(small(seed), mutant).items()
+    ]
+    done = check_traces(traces)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert {verdict.name.split()[0] for verdict in done.rejected} == {*SHOWN_BY_SEED}

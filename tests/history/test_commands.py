@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+import tidegauge
 from linearizability.history.commands import app
+from linearizability.pipeline.verdict import Judgement
 from tests.history.test_bad_input import record
 from tests.rules.test_labelled import LABELLED
 
@@ -106,3 +109,15 @@ def test_exit_code_of_the_program(tmp_path: Path) -> None:
     assert subprocess.run([*command, tmp_path], capture_output=True).returncode == 0
     assert subprocess.run([*command, LABELLED], capture_output=True).returncode == 1
     assert subprocess.run([*command, tmp_path / "none"], capture_output=True).returncode == 64
+
+
+def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python itself would exit 1, which says "invalid"."""
+
+    def broken(*_: object) -> Iterator[Judgement]:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr("linearizability.pipeline.engine.check", broken)
+    with pytest.raises(SystemExit) as end:
+        tidegauge.main(["history", "check", str(tmp_path)])
+    assert end.value.code == tidegauge.ENGINE_ERROR

@@ -14,6 +14,7 @@ from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, STALE, SimulatedClient, error_name
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.outbox import Outbox, customer_of
 from linearizability.simulation.schedule import Producer
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.protocol.errors import ErrorCode
@@ -88,6 +89,11 @@ class SimulatedProducer(SimulatedClient):
         self._turn = 0
         self._woken = False
         self._session_history = (0, 0)
+        self._outbox = (
+            Outbox(plan.partitioner, plan.linger_ms, plan.records, cluster.input_counts(), self.chance)
+            if plan.partitioner != "given"
+            else None
+        )
         self.acknowledged = 0
 
     def start(self) -> None:
@@ -97,9 +103,10 @@ class SimulatedProducer(SimulatedClient):
     # ---- work
 
     def _make_batch(self) -> None:
-        """The application sends: a new batch for some partition."""
+        """The application sends: a new batch for some partition, or records that a partitioner puts into batches."""
         if self._made >= self.plan.batches or self.cluster.is_over:
             self._made = self.plan.batches
+            self._release(is_last=True)
             self._maybe_finish()
             return
         self._made += 1
@@ -109,12 +116,34 @@ class SimulatedProducer(SimulatedClient):
             (self.number << 32) | (self._values + index) for index in range(chance.randrange(1, self.plan.records + 1))
         ]
         self._values += len(values)
+        if self._outbox is None:
+            self._begin(key, values)
+            self._pump()
+        else:
+            for value in values:
+                self._outbox.put(value, self.world.now_ms)
+            self._release()
+        pause_us = self.plan.pause_ms * MICROSECONDS_A_MS
+        self.world.after(chance.randrange(pause_us // 2, pause_us * 3 // 2 + 1), self._make_batch)
+
+    def _begin(self, key: tuple[str, int], values: list[int]) -> None:
         batch = Batch(key, values, -1)
         batch.operation = self.notebook.invoke("send", self._mops(batch, None))
         self._pending[key].append(batch)
+
+    def _release(self, is_last: bool = False) -> None:
+        """Send what has lingered long enough, and look again when more will have."""
+        outbox, now_ms = self._outbox, self.world.now_ms
+        if outbox is None or self.finished:
+            return
+        if is_last:
+            outbox.flush(now_ms)
+        for key, values in outbox.take(now_ms):
+            self._begin(key, values)
         self._pump()
-        pause_us = self.plan.pause_ms * MICROSECONDS_A_MS
-        self.world.after(chance.randrange(pause_us // 2, pause_us * 3 // 2 + 1), self._make_batch)
+        due_ms = outbox.next_deadline_ms()
+        if due_ms is not None:
+            self.world.after(max(1, due_ms - now_ms) * MICROSECONDS_A_MS, self._release)
 
     def _mops(self, batch: Batch, base_offset: int | None) -> list[MicroOperation]:
         acks = self.plan.acks
@@ -235,7 +264,13 @@ class SimulatedProducer(SimulatedClient):
     def _bytes(self, batch: Batch) -> bytearray:
         now = self.cluster.client_clock_ms()
         records = [
-            Record(index, now, None, value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES), ())
+            Record(
+                index,
+                now,
+                customer_of(value) if self._outbox is not None else None,
+                value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES),
+                (),
+            )
             for index, value in enumerate(batch.values)
         ]
         codec = CODECS[self.plan.codec]

@@ -91,6 +91,9 @@ class Topic(Value):
         return self.configs.get("retention.bytes", "-1") != "-1"
 
 
+Partitioned = Literal["by-key", "round-robin", "sticky"]
+
+
 class Producer(Value):
     """A client that sends `batches` batches of up to `records` records, a new one after every `pause_ms` or so."""
 
@@ -103,6 +106,10 @@ class Producer(Value):
     pause_ms: int = Field(default=20, ge=0, le=10_000)
     codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     version: int = Field(default=9, ge=7, le=12)
+    partitioner: Literal["given"] | Partitioned = "given"
+    """Who chooses a record's partition: the application, which fills a batch for one, or a partitioner, record by record."""
+    linger_ms: int = Field(default=0, ge=0, le=1_000)
+    """How long a record that a partitioner has placed waits for others of its partition."""
 
 
 class Consumer(Value):

@@ -115,7 +115,7 @@ def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
 
 def _with_groups(choices: Choices, schedule: Schedule) -> Schedule:
     """Members of a group or two instead of most consumers, and what befalls the groups' coordinator."""
-    clients = [client for client in schedule.clients if isinstance(client, Producer)]
+    clients = [_placed(choices, client) for client in schedule.clients if isinstance(client, Producer)]
     members = [
         _member(choices, group) for group in ("readers", "auditors")[: choices.one_of((1, 1, 2))] for _ in range(3)
     ]
@@ -136,6 +136,14 @@ EAGER: tuple[tuple[Offer, ...], ...] = (
     (("roundrobin", "sticky"), ("sticky", "roundrobin")),
 )  # fmt: skip
 """What the members of one group offer: there is one assignor that all of them know."""
+
+
+def _placed(choices: Choices, client: Producer) -> Producer:
+    """A producer whose records a partitioner places, half of the time."""
+    if choices.integer(0, 1):
+        return client
+    partitioner = choices.one_of(("by-key", "round-robin", "sticky"))
+    return client.model_copy(update={"partitioner": partitioner, "linger_ms": choices.one_of((0, 5, 40))})
 
 
 def _in_groups(choices: Choices, members: list[Member], duration_ms: int) -> list[Member]:

@@ -53,6 +53,7 @@ def epoch_given_out_that_is_for_fencing(original: Any, transaction: Any) -> bool
     "A transactional batch is appended although its partition was not added to the transaction.",
     caught_by=("TXN-16", "TXN-34", "TXN-36"),
     fuzz=True,
+    nodes=3,
     workload="transactions",
 )
 def partitions_unverified(original: Any, verification: Any) -> bool:
@@ -77,6 +78,7 @@ def zombie_ends_transaction(original: Any, transaction: Any, identity: Any, comm
     "EndTxn of KIP-890 leaves the epoch as it is: a late batch gets into the next transaction.",
     caught_by=("TXN-14", "TXN-28", "TXV-05"),
     fuzz=True,
+    nodes=3,
     workload="transactions",
 )
 def epoch_kept_by_end(
@@ -90,8 +92,6 @@ def epoch_kept_by_end(
     "reference.coordinator.transaction_endings:ending",
     "EndTxn of KIP-890 that is sent again, for its answer was lost, is fenced.",
     caught_by=("TXN-14",),
-    fuzz=True,
-    workload="copy",
 )
 def repeated_end_fenced(original: Any, transaction: Any, identity: Any, committed: bool) -> Any:
     if identity.epoch != transaction.epoch:

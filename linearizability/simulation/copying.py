@@ -261,10 +261,19 @@ class SimulatedCopier(SimulatedMember):
     def _lose_session(self, code: int) -> None:
         """Somebody else has our transactional id, or the coordinator has aborted for us."""
         self.world.counts["copiers' sessions lost"] += 1
+        if self.cluster.is_over and self._is_one_of_several():
+            self._die_for_good()
+            return
         self._give_up_copy(error_name(code))
         self._forget_producer()
         self._go_back()
         self._pause(self._some_time(self.member.session_timeout_ms))
+
+    def _is_one_of_several(self) -> bool:
+        """Whether another works under our transactional id. Two would fence each other for ever, and to be fenced is fatal to a
+        producer (ProducerFencedException): in the end whoever is fenced leaves the work to the others."""
+        others = [each for each in self.cluster.clients if isinstance(each, SimulatedCopier) and each is not self]
+        return any(other.id == self.id and not other.finished for other in others)
 
     # ---- writing
 

@@ -46,7 +46,7 @@ from linearizability.simulation.schedule import (
     Transactor,
 )
 from linearizability.simulation.settling import unsettled
-from linearizability.simulation.transacting import SimulatedTransactor
+from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
 
@@ -453,6 +453,15 @@ class Cluster:
         if not self._may_have_lost((GROUPS_TOPIC, 0)):
             self.world.broken(
                 "replaced-member-commits", f"{who} commits, and {by} had taken its place in the group before"
+            )
+
+    def on_repeated_end_fenced(self, who: str, open_for_us: int) -> None:
+        """Who asks for an end again is told what became of it (KIP-890), unless its time was over. Errors: Violation."""
+        sets_clocks = any(fault.kind == "clock-jump" for fault in self.schedule.faults)
+        is_timely = open_for_us < TIMEOUT_MS * MICROSECONDS_A_MS and not sets_clocks
+        if is_timely and not self._is_forgetful:
+            self.world.broken(
+                "repeated-end-fenced", f"{who} asked again for the end of its transaction, and was fenced"
             )
 
     def claim_producer_id(self, producer_id: int, epoch: int, who: str) -> None:

@@ -145,6 +145,9 @@ class Transactor(Value):
     aborts_percent: int = Field(default=30, ge=0, le=100)
     """How many of the transactions are aborted; of these a third is left behind by a producer that died."""
     pause_ms: int = Field(default=40, ge=0, le=10_000)
+    patience_ms: int = Field(default=0, ge=0, le=10_000)
+    """How long it waits for an answer to a batch before it gives the batch up and aborts, and to an end before it asks for it
+    again; 0: as long as a request may take, and then it sends the batch again."""
     version: Literal[1, 2] = 2
     """transaction.version as the client speaks it (KIP-890)."""
 

@@ -73,7 +73,9 @@ class Open:
     commits: bool
     is_left_behind: bool
     offsets: dict[Key, int] = field(default_factory=dict)
+    begun_us: int = 0
     end_was_asked: bool = False
+    end_was_repeated: bool = False
     in_doubt: bool = False
     """Whether its end was asked for, and may have happened without our knowing."""
 
@@ -94,6 +96,8 @@ class SimulatedTransactor(SimulatedClient):
         self._step: Callable[[], None] = self._find
         self._asking: Line | None = None
         self._is_waiting = False
+        self._ends_with_session = False
+        """The next session begins when this transaction has ended."""
         self.committed = 0
 
     # ---- the connections
@@ -114,6 +118,8 @@ class SimulatedTransactor(SimulatedClient):
         if line is self._asking:
             self._asking = None
             self._doubt()
+            if self.plan.patience_ms and self._step == self._produce:
+                self._give_batch_up()
             self._later()
 
     # ---- steps
@@ -133,8 +139,9 @@ class SimulatedTransactor(SimulatedClient):
         self._again()
 
     def _to(
-        self, node: int, key: int, version: int, body: Any, answered: Callable[..., None], context: Any = None
-    ) -> None:
+        self, node: int, key: int, version: int, body: Any, answered: Callable[..., None], context: Any = None,
+        patience_ms: int = PRODUCE_TIMEOUT_MS * 2,
+    ) -> None:  # fmt: skip
         """Ask a node for what this step needs; without a connection, look again a little later."""
         line = self.line_to(node)
         if line is None:
@@ -142,7 +149,7 @@ class SimulatedTransactor(SimulatedClient):
             self._later()
             return
         self._asking = line
-        self.ask(key, version, body, self._answered, (answered, context), PRODUCE_TIMEOUT_MS * 2, line)
+        self.ask(key, version, body, self._answered, (answered, context), patience_ms, line)
 
     def _answered(self, body: Any, context: tuple[Callable[..., None], Any]) -> None:
         self._asking = None
@@ -182,11 +189,18 @@ class SimulatedTransactor(SimulatedClient):
         if self._judge("FindCoordinator", answer.error_code):
             self._coordinator = answer.node_id
 
-    def _at_coordinator(self, key: int, version: int, body: Any, answered: Callable[..., None]) -> None:
+    def _at_coordinator(
+        self,
+        key: int,
+        version: int,
+        body: Any,
+        answered: Callable[..., None],
+        patience_ms: int = PRODUCE_TIMEOUT_MS * 2,
+    ) -> None:
         if self._coordinator < 0:
             self._find()
         else:
-            self._to(self._coordinator, key, version, body, answered)
+            self._to(self._coordinator, key, version, body, answered, patience_ms=patience_ms)
 
     def start(self) -> None:
         self._step = self._init
@@ -227,7 +241,7 @@ class SimulatedTransactor(SimulatedClient):
         commits = ending >= self.plan.aborts_percent
         left_behind = not commits and ending < self.plan.aborts_percent // 3
         operation = self.notebook.invoke("txn", self._mops(parts, {}))
-        self._open = Open(operation, parts, commits, left_behind)
+        self._open = Open(operation, parts, commits, left_behind, begun_us=self.world.now_us)
         self._step = self._add if self.plan.version == 1 else self._produce
         self._again()
 
@@ -286,7 +300,21 @@ class SimulatedTransactor(SimulatedClient):
         partition = ProduceRequest.PartitionProduceData(index=key[1], records=data)
         topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[partition])
         body = ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
-        self._to(self.leaders.get(key, -1), PRODUCE, VERSIONS[self.plan.version][PRODUCE], body, self._produced, key)
+        version, leader = VERSIONS[self.plan.version][PRODUCE], self.leaders.get(key, -1)
+        self._to(leader, PRODUCE, version, body, self._produced, key, self._patience_ms)
+
+    @property
+    def _patience_ms(self) -> int:
+        return self.plan.patience_ms or PRODUCE_TIMEOUT_MS * 2
+
+    def _give_batch_up(self) -> None:
+        """A batch may still be on its way (KIP-890): the transaction is aborted while it is, and since nobody knows the
+        sequence that it leaves behind, a session before KIP-890 ends with it."""
+        opened = self._open
+        assert opened is not None
+        self.world.counts["batches given up"] += 1
+        opened.commits, self._ends_with_session = False, self.plan.version == 1
+        self._step = self._end
 
     def _produced(self, body: ProduceResponse, key: Key) -> None:
         answer = body.responses[0].partition_responses[0]
@@ -307,12 +335,15 @@ class SimulatedTransactor(SimulatedClient):
             committed=opened.commits,
         )  # fmt: skip
         if self._coordinator >= 0 and self.line_to(self._coordinator) is not None:
-            opened.end_was_asked = True
-        self._at_coordinator(END_TXN, VERSIONS[self.plan.version][END_TXN], body, self._ended)
+            opened.end_was_repeated, opened.end_was_asked = opened.end_was_asked, True
+        self._at_coordinator(END_TXN, VERSIONS[self.plan.version][END_TXN], body, self._ended, self._patience_ms)
 
     def _ended(self, body: EndTxnResponse, _: Any) -> None:
         opened = self._open
         assert opened is not None
+        is_fenced = body.error_code == ErrorCode.PRODUCER_FENCED
+        if is_fenced and opened.end_was_repeated and not self.plan.id:
+            self.cluster.on_repeated_end_fenced(self.name, self.world.now_us - opened.begun_us)
         if not self._judge("EndTxn", body.error_code):
             return
         self._open = None
@@ -324,12 +355,14 @@ class SimulatedTransactor(SimulatedClient):
             self.notebook.fail(opened.operation, "aborted", self._mops(opened.parts, known))
         if self.plan.version > 1:
             self._take_producer((body.producer_id, body.producer_epoch))
-        self._step = self._begin
+        self._step = self._init if self._ends_with_session else self._begin
+        self._ends_with_session = False
         self._later(max(1, self.chance.randrange(self.plan.pause_ms // 2, self.plan.pause_ms * 2 + 1)))
 
     def _end_session(self, code: int | None) -> None:
         """The session is over, or the application died: what was open is decided by others."""
         opened, self._open = self._open, None
+        self._ends_with_session = False
         if opened is not None:
             reason = error_name(code) if code is not None else "left behind"
             if opened.commits and opened.in_doubt:

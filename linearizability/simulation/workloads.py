@@ -106,11 +106,29 @@ def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
                 transactions=max(2, schedule.duration_ms // (pause_ms + 30)),
                 aborts_percent=choices.one_of((30, 0, 60)),
                 pause_ms=pause_ms,
+                patience_ms=choices.one_of((0, 0, 60)),
                 version=choices.one_of((2, 1)),
             )
         )
     clients += [client for client in schedule.clients if isinstance(client, Producer)][: choices.integer(0, 1)]
-    return schedule.model_copy(update={"clients": tuple(clients), "faults": _bearable(schedule)})
+    late = [_late_leader(choices, schedule) for _ in range(choices.integer(0, 2))] if schedule.nodes > 1 else []
+    faults = sorted((*_bearable(schedule), *late), key=lambda fault: fault.at_ms)
+    return schedule.model_copy(update={"clients": tuple(clients), "faults": tuple(faults)})
+
+
+def _late_leader(choices: Choices, schedule: Schedule) -> Fault:
+    """Half of what is sent to a partition's leader comes so late that others have gone on meanwhile."""
+    topic = choices.one_of(schedule.topics)
+    return Fault(
+        at_ms=choices.integer(100, schedule.duration_ms),
+        kind="uneven",
+        node=schedule.node_ids[0],
+        role="leader",
+        topic=topic.name,
+        partition=choices.integer(0, topic.partitions - 1),
+        for_ms=choices.one_of((600, 300, 1_200)),
+        amount=choices.one_of((150, 80, 300)),
+    )
 
 
 def _with_groups(choices: Choices, schedule: Schedule) -> Schedule:

@@ -53,8 +53,13 @@ class OneLife:
         self.fatal = False
         self.consumer = Consumer(
             consumer_settings(task.bootstrap, task.client_id, does.group, does.isolation)
-            | {"on_commit": self._on_commit}
+            | {"on_commit": self._on_commit, "partition.assignment.strategy": does.assignor}
         )
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions are given and taken one by one (KIP-429)."""
+        return self.does.assignor == "cooperative-sticky"
 
     def run(self) -> None:
         """Poll, and in a group commit; close at the end."""
@@ -142,16 +147,24 @@ class OneLife:
         partitions = [item.partition for item in given]
         self.rebalanced.update(partitions)
         offsets = self._fetch_committed(partitions)
-        self.positions = {partition: offsets.get(partition) or 0 for partition in partitions}
+        given_at = {partition: offsets.get(partition) or 0 for partition in partitions}
+        self.positions = {**self.positions, **given_at} if self.is_cooperative else given_at
         generation, member = self._place()
         self._momentary(
-            "subscribe", keys=self._keys(partitions), group=self.does.group, generation=generation, member=member
+            "subscribe", keys=self._keys(self.positions), group=self.does.group, generation=generation, member=member
         )
-        consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self.positions.items()])
+        take = consumer.incremental_assign if self.is_cooperative else consumer.assign
+        take([TopicPartition(self.topic, p, offset) for p, offset in given_at.items()])
 
     def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         self.rebalanced.update(item.partition for item in taken)
         self._commit()
+        if self.is_cooperative:
+            for item in taken:
+                self.positions.pop(item.partition, None)
+            self._momentary("subscribe", keys=self._keys(self.positions), group=self.does.group)
+            consumer.incremental_unassign(taken)
+            return
         self.positions = {}
         self._momentary("subscribe", keys=[], group=self.does.group)
         consumer.unassign()

@@ -1,5 +1,6 @@
 """A producer that records every send: pipelined, at a steady rate, through outages, in as many lives as it takes."""
 
+import random
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +13,14 @@ from linearizability.history.recorder import Recorder
 from linearizability.workload.client import Life
 from linearizability.workload.librdkafka import producer_settings
 from linearizability.workload.outcomes import proves_nothing_appended
+from linearizability.workload.partitioning.partitioners import (
+    Outgoing,
+    Partitioner,
+    RoundRobin,
+    Sticky,
+    Topic,
+    by_key,
+)
 from linearizability.workload.profile import Producing
 
 DELIVERY_TIMEOUT_MS = 15_000
@@ -23,6 +32,22 @@ MAX_OUTSTANDING = 400
 """Sends without an answer; more would only fill the history with unknowns while the broker is away."""
 FLUSH_WITHIN_S = 20.0
 POLL_S = 0.005
+CUSTOMERS = 40
+"""Records are of so many customers in turn, whose names are their keys where a partitioner chooses."""
+STICKS_FOR_BYTES = 1_000
+
+
+def partitioner(does: Producing, chance: random.Random) -> Partitioner:
+    """Who places this producer's records."""
+    match does.partitioner:
+        case "given":
+            return lambda record, topic: chance.randrange(topic.partitions)
+        case "by-key":
+            return by_key
+        case "round-robin":
+            return RoundRobin()
+        case "sticky":
+            return Sticky(STICKS_FOR_BYTES, chance)
 
 
 def run(life: Life) -> None:
@@ -44,6 +69,9 @@ class OneLife:
         self.outstanding = 0
         self.fatal = False
         self.period_s = 1 / does.rate_per_s
+        self.topic = Topic(task.topic, task.partitions)
+        self.choose = partitioner(does, life.random)
+        self.has_keys = does.partitioner != "given"
         self.producer = Producer(
             producer_settings(task.bootstrap, task.client_id)
             | {
@@ -52,6 +80,7 @@ class OneLife:
                 "max.in.flight.requests.per.connection": does.max_in_flight,
                 "compression.type": does.compression,
                 "delivery.timeout.ms": IDEMPOTENT_DELIVERY_TIMEOUT_MS if does.idempotence else DELIVERY_TIMEOUT_MS,
+                "linger.ms": does.linger_ms,
                 "error_cb": self._on_error,
             }
         )
@@ -82,15 +111,18 @@ class OneLife:
 
     def _send(self, counter: int) -> None:
         task = self.life.task
-        partition = self.life.random.randrange(task.partitions)
-        key = f"{task.topic}-{partition}"
         value = self.recorder.process << 32 | counter
+        customer = b"customer %d" % (counter % CUSTOMERS) if self.has_keys else None
+        partition = self.choose(Outgoing(customer, len(str(value))), self.topic)
+        assert partition is not None
+        key = f"{task.topic}-{partition}"
         operation = self.recorder.invoke("send", [send(key, value)])
         self.outstanding += 1
         try:
             self.producer.produce(
                 task.topic,
                 str(value),
+                key=customer,
                 partition=partition,
                 on_delivery=partial(self._on_delivery, operation, key, value),
             )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from linearizability.history.contract import Acks, Contract
 
@@ -23,6 +23,17 @@ class Producing(BaseModel):
     max_in_flight: int = 5
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     rate_per_s: float = Field(default=100, gt=0)
+    partitioner: Literal["given", "by-key", "round-robin", "sticky"] = "given"
+    """Who chooses a record's partition: the application, by chance, or a partitioner of `partitioning`. The exact producer
+    names each partition itself."""
+    linger_ms: int = Field(default=2, ge=0)
+    """How long librdkafka keeps a record back for others of its partition."""
+
+    @model_validator(mode="after")
+    def _is_placed_by_who_can(self) -> "Producing":
+        if self.client == "exact" and self.partitioner != "given":
+            raise ValueError("the exact producer has a lane for each partition, and takes no partitioner")
+        return self
 
 
 class Transacting(BaseModel):
@@ -48,6 +59,8 @@ class Consuming(BaseModel):
     group: str = ""
     isolation: Literal["read_uncommitted", "read_committed"] = "read_committed"
     commit_every_s: float = Field(default=1, gt=0)
+    assignor: Literal["range", "roundrobin", "cooperative-sticky"] = "range"
+    """How the group's leader shares out partitions; with the last one members keep theirs while they join again."""
 
 
 class Profile(BaseModel):
@@ -145,7 +158,14 @@ def standard_profile(
         producers=[
             Producing(client=exact, acks=acks, idempotence=idempotent, rate_per_s=share),
             Producing(client=exact, acks=acks, idempotence=False, compression="gzip", rate_per_s=share),
-            Producing(client="librdkafka", acks=acks, idempotence=idempotent, compression="lz4", rate_per_s=share),
+            Producing(
+                client="librdkafka",
+                acks=acks,
+                idempotence=idempotent,
+                compression="lz4",
+                rate_per_s=share,
+                partitioner="by-key",
+            ),
             *([Transacting(rate_per_s=share)] if transactions else []),
         ],
         consumers=[

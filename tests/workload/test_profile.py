@@ -1,10 +1,18 @@
 """Each client declares what it relies on, and not more."""
 
+import random
+from typing import Literal
+
 import pytest
 from confluent_kafka import KafkaError
 
 from linearizability.workload.outcomes import proves_nothing_appended, proves_nothing_committed
-from linearizability.workload.profile import Transacting, standard_profile
+from linearizability.workload.partitioning.murmur2 import partition_of
+from linearizability.workload.partitioning.partitioners import Outgoing, Topic
+from linearizability.workload.producer import partitioner
+from linearizability.workload.profile import Producing, Transacting, standard_profile
+
+PLACED: tuple[Literal["given", "by-key", "round-robin", "sticky"], ...] = ("given", "by-key", "round-robin", "sticky")
 
 
 def test_three_nodes_promise_two_copies():
@@ -89,3 +97,15 @@ def test_what_librdkafkas_last_error_proves_of_a_send(code, proof):
 )
 def test_what_an_error_proves_of_a_commit(code, proof):
     assert proves_nothing_committed(KafkaError(code)) is proof
+
+
+def test_only_who_sends_through_the_library_takes_a_partitioner():
+    with pytest.raises(ValueError, match="takes no partitioner"):
+        Producing(client="exact", partitioner="by-key")
+    places = {name: partitioner(Producing(client="librdkafka", partitioner=name), random.Random(1)) for name in PLACED}
+    topic = Topic("orders", 5)
+    found = {name: [choose(Outgoing(b"customer 1", 400), topic) for _ in range(20)] for name, choose in places.items()}
+    assert set(found["by-key"]) == {partition_of(b"customer 1", 5)}
+    assert found["round-robin"] == [*range(5)] * 4
+    assert len(set(found["given"])) > 2 and len(set(found["sticky"])) > 1
+    assert found["sticky"][0] == found["sticky"][1] == found["sticky"][2], "three of these make a batch"

@@ -55,7 +55,9 @@ def judged() -> list[str]:
     return [
         name
         for name, mutant in MUTANTS.items()
-        if mutant.nodes == 1 and not _has_its_own_table(mutant) and (mutant.caught_by or is_fuzzed(mutant))
+        if (mutant.nodes == 1 or mutant.workload != "records")
+        and not _has_its_own_table(mutant)
+        and (mutant.caught_by or is_fuzzed(mutant))
     ]
 
 

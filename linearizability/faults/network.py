@@ -209,7 +209,13 @@ class Network:
                     self._point(sender, receiver, _hardware(receiver))
 
     def close(self) -> None:
-        """End the namespaces. May be called twice."""
+        """End the namespaces, and leave a sandbox in which another network can be made. May be called twice."""
+        outside = self._links.get(CLIENTS)
+        if outside is not None:  # a namespace's own end of a pair goes with it, but not at once
+            hosts = [f"host{place}" for place in range(1, self.size + 1)]
+            for interface in ("bridge", *hosts, *(f"far{place}" for place in self._relays)):
+                with suppress(Exception):
+                    outside.link("del", index=_index(outside, interface))
         for link in self._links.values():
             with suppress(Exception):
                 link.close()

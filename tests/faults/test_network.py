@@ -91,6 +91,15 @@ def test_links_are_cut_in_one_direction_and_joined():
     ], done.stderr
 
 
+def test_another_network_can_follow_in_the_same_sandbox():
+    done = subprocess.run(
+        [*unshare(), sys.executable, "-c", SCRIPT + SCRIPT],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) == 12 and lines[:6] == lines[6:], done.stderr
+
+
 def test_a_program_outside_reaches_nobody_and_sends_nothing():
     code = "import socket; socket.create_connection(('127.77.0.1', 7000), timeout=2)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)

@@ -13,6 +13,7 @@ from linearizability.simulation.schedule import (
     Schedule,
     Topic,
 )
+from linearizability.simulation.traffic import KINDS as MESSAGES
 from linearizability.simulation.workloads import consumer, producer, topic
 
 LONGEST_DOWN_MS = 2_000
@@ -27,7 +28,9 @@ KINDS = (
     "uneven", "uneven", "blackout", "blackout", "leaders in turn", "leaders in turn", "leaders in turn",
     "there and back", "there and back", "deaf leader", "deaf leader", "last one standing", "last one standing",
     "dies as it commits", "dies as it commits", "troubled return", "troubled return",
-    "contested election", "contested election", "late word", "late word", "late word",
+    "contested election", "contested election", "late word", "late word", "hold", "hold", "lose",
+    "words held up", "words held up", "words held up", "words held up", "words held up", "words held up",
+    "words held up", "words held up",
 )  # fmt: skip
 """Misfortunes, by their share; the first is the simplest."""
 
@@ -181,6 +184,9 @@ class Misfortunes:
                 return self._at_node(at_ms, kind, choices.integer(50, 800), amount=amount)
             case "read-only":
                 return self._at_node(at_ms, kind, choices.integer(50, 800))
+            case "hold" | "lose":
+                messages = choices.one_of(MESSAGES)
+                return self._at_node(at_ms, kind, choices.one_of((700, 200, 1_500)), messages=messages)
             case "clock-jump":
                 return self._at_node(at_ms, kind, 0, amount=choices.integer(-MAX_CLOCK_JUMP_MS, MAX_CLOCK_JUMP_MS))
             case _:

@@ -15,6 +15,13 @@ LONGEST_MS = 2_000
 SETTLED_MS = 150
 """After so long a leadership that an operator moved is mostly where it was to be."""
 
+LEADERS_WORDS = ("proposal", "proposal-answer", "metadata")
+FOLLOWERS_WORDS = ("fetch", "fetch-answer", "fetch", "metadata", "registration", "heartbeat")
+"""What passes between a broker and others, by kind (`traffic.py`), as one that leads a partition and as one that follows."""
+
+HELD_MS = (1_000, 1_500, 2_000, 500)
+"""How long messages are held up: an ISR is left after 400, a session of 600 is over."""
+
 
 class Plots:
     """Draws plots for one cluster."""
@@ -278,6 +285,51 @@ class Plots:
             case _:
                 return self._trap(at_ms, ("ExpandIsr", "ShrinkIsr"), ("reset",), (1,), "other")
 
+    def words_held_up(self, at_ms: int) -> list[Fault]:
+        """A follower has left the ISR; at a step of its return some of what the two say or hear is held up or lost, and
+        one of them, or the controller, is struck meanwhile: words of before arrive when they are no longer true."""
+        choices = self._choices
+        place, replicas = self._partition(), self._in_some_order()
+        away_ms = at_ms + SETTLED_MS
+        back_ms = away_ms + choices.one_of((600, 500, 900))
+        away = {
+            "at_ms": away_ms,
+            "kind": choices.one_of(("cut", "cut", "pause", "isolate", "crash")),
+            "node": replicas[-1],
+            "others": (replicas[0],),
+            "for_ms": back_ms - away_ms,
+        }
+        step = choices.one_of(
+            ("ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "CommitIsr", "ShrinkIsr", "BecomeLeader")
+        )
+        armed_ms = back_ms - choices.one_of((1, 40, 100))
+        strikes = ("power-loss", "crash", "power-loss", "pause", "power-loss", "isolate")
+        struck = choices.one_of(("other", "other", "other", "other", "actor", "controller"))
+        common_ms = choices.one_of(HELD_MS)
+        some = tuple(choices.one_of(FOLLOWERS_WORDS) for _ in range(choices.integer(1, 2)))
+        faults = [
+            self._lead(at_ms, place, replicas),
+            Fault.model_validate(away),
+            *self._held_up("actor", LEADERS_WORDS, armed_ms, step, common_ms),
+            *self._held_up("other", some, armed_ms, step, common_ms),
+            self._trap(armed_ms, (step,), strikes, (20, 1, 300, 1_000), struck),
+        ]
+        if choices.integer(0, 3) == 3:
+            faults.append(self._lead(armed_ms + choices.integer(0, 1_000), place, self._in_some_order()))
+        return faults
+
+    def _held_up(self, role: str, words: tuple[str, ...], at_ms: int, step: str, common_ms: int) -> list[Fault]:
+        """What becomes, from a step on, of some kinds of messages of one role: most are over after a common while."""
+        choices = self._choices
+        faults: list[Fault] = []
+        for messages in words:
+            kind = choices.one_of(("hold", "", "lose", "hold"))
+            for_ms = choices.one_of((common_ms, common_ms, common_ms, *HELD_MS))
+            said = {"at_ms": at_ms, "after": step, "kind": kind, "role": role, "messages": messages, "for_ms": for_ms}
+            if kind:
+                faults.append(Fault.model_validate(said | {"node": choices.one_of(self._nodes)}))
+        return faults
+
     def _down_ms(self) -> int:
         return self._choices.one_of((1_000, 20, 300, LONGEST_MS))
 
@@ -293,5 +345,6 @@ PLOTS: dict[str, Callable[[Plots, int], list[Fault]]] = {
     "troubled return": Plots.troubled_return,
     "contested election": Plots.contested_election,
     "late word": Plots.late_word,
+    "words held up": Plots.words_held_up,
 }
 """What is played, by name."""

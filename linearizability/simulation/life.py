@@ -239,6 +239,7 @@ class Cluster:
             self.operator.finish()
         self._wait_for_stable_ends()
         self._leave_evidence()
+        self._wait_for_abdications()
         self._drain()
         for machine in self.machines:
             self._start_again(machine)
@@ -383,6 +384,29 @@ class Cluster:
         self.world.run(bound_us, lambda: producer.finished)
         self.is_over = True
         self._rest([producer], REST_BOUND_MS)
+
+    def _wait_for_abdications(self) -> None:
+        """Who was deposed hears of it: it may serve old ends until then, and the last reader must not ask it. Errors: Violation."""
+        self.world.run(self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: not self._deposed())
+        deposed = self._deposed()
+        if deposed:
+            text = f"{REST_BOUND_MS} ms after everything was healed {', '.join(deposed)} does not know of its successor"
+            raise Violation("no-progress", text)
+
+    def _deposed(self) -> list[str]:
+        """The leaders of partitions that another one leads by now."""
+        if self.witness is None:
+            return []
+        epochs = {key: ledger.decided.leader_epoch for key in self.partitions() if (ledger := self.witness.ledger(key))}
+        return [
+            f"{machine.name}, which leads {topic}-{index},"
+            for machine in self.machines
+            if machine.node is not None
+            for (topic, index), epoch in epochs.items()
+            if (partition := machine.node.partitions.get((topic, index))) is not None
+            and partition.is_leader
+            and partition.reign.leader_epoch < epoch
+        ]
 
     def _drain(self) -> None:
         isolation = "read_committed" if self.schedule.transacts else "read_uncommitted"

@@ -1,16 +1,19 @@
 """What passes between brokers, by what it is about: for those who hold a message up, or let it through.
 
-A message is seen when it is sent, so that its sender may be gone when it arrives.
+A message is seen when it is sent, so that its sender may be gone when it arrives. Its kind is told by its first bytes; what
+it says is read only for those who ask.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from reference.protocol.codec import CodecError, decode_from
-from reference.protocol.frames import decode_request, decode_response
+from reference.protocol.frames import decode_request, decode_response, form_of
 
 QUESTIONS = {
     ("fetch", "FetchRequest"): "fetch",
@@ -27,52 +30,68 @@ ANSWERS = {"fetch": "fetch-answer", "proposal": "proposal-answer", "metadata-fet
 KINDS = ("fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat")
 
 
-@dataclass(slots=True, eq=False)
+_KEY_AND_VERSION = struct.Struct(">hh")
+_SIZE_BYTES = 4
+
+
 class Message:
     """One request of a broker to another, or the answer to it."""
 
-    kind: str
-    asker: int
-    """The broker that asks, or had asked."""
-    asked: int
-    body: Any
-    question: Any = None
-    """Of an answer: what was asked."""
-    since_us: int = 0
-    """When it was sent."""
+    def __init__(self, kind: str, asker: int, asked: int, read: Callable[[], Any], since_us: int) -> None:
+        self.kind = kind
+        self.asker = asker
+        """The broker that asks, or had asked."""
+        self.asked = asked
+        self.since_us = since_us
+        """When it was sent."""
+        self._read = read
+
+    @cached_property
+    def body(self) -> Any:
+        """What it says. Errors: CodecError."""
+        return self._read()
 
 
 class Reader:
-    """Reads what passes on one connection that a broker has opened for one lane."""
+    """Tells the kinds of what passes on one connection that a broker has opened for one lane."""
 
     def __init__(self, lane: str, asker: int, asked: int) -> None:
         self._lane = lane
         self._asker = asker
         self._asked = asked
-        self._open: deque[tuple[str, int, int, Any]] = deque()
-        """Kind, key, version and body of the questions that wait for their answers."""
+        self._open: deque[tuple[str, int, int]] = deque()
+        """Kind, key and version of the questions that wait for their answers."""
 
     def question(self, frame: bytes, now_us: int) -> Message | None:
         """A request leaves; `frame` begins with its size. None for what has no kind."""
-        try:
-            header, form, view, position = decode_request(frame[4:])
-            body, _ = decode_from(form.request, header.request_api_version, view, position)
-        except CodecError:
-            self._open.append(("", 0, 0, None))
-            return None
-        kind = QUESTIONS.get((self._lane, type(body).__name__), "")
-        self._open.append((kind, header.request_api_key, header.request_api_version, body))
-        return Message(kind, self._asker, self._asked, body, since_us=now_us) if kind else None
+        key, version = _KEY_AND_VERSION.unpack_from(frame, _SIZE_BYTES)
+        kind = QUESTIONS.get((self._lane, _name_of(key, version)), "")
+        self._open.append((kind, key, version))
+        return Message(kind, self._asker, self._asked, lambda: _request_in(frame), now_us) if kind else None
 
     def answer(self, frame: bytes, now_us: int) -> Message | None:
         """An answer leaves, in the order of the questions. None for what has no kind."""
         if not self._open:
             return None
-        kind, key, version, question = self._open.popleft()
-        if kind not in ANSWERS:
+        asked, key, version = self._open.popleft()
+        kind = ANSWERS.get(asked)
+        if kind is None:
             return None
-        try:
-            _, body = decode_response(key, version, frame[4:])
-        except CodecError:
-            return None
-        return Message(ANSWERS[kind], self._asker, self._asked, body, question, now_us)
+        return Message(kind, self._asker, self._asked, lambda: _response_in(key, version, frame), now_us)
+
+
+def _name_of(key: int, version: int) -> str:
+    """The name of a request; empty for one that nobody knows."""
+    try:
+        return form_of(key, version).request.__name__
+    except CodecError:
+        return ""
+
+
+def _request_in(frame: bytes) -> Any:
+    header, form, view, position = decode_request(frame[_SIZE_BYTES:])
+    return decode_from(form.request, header.request_api_version, view, position)[0]
+
+
+def _response_in(key: int, version: int, frame: bytes) -> Any:
+    return decode_response(key, version, frame[_SIZE_BYTES:])[1]

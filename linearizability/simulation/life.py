@@ -386,7 +386,7 @@ class Cluster:
         self._rest([producer], REST_BOUND_MS)
 
     def _wait_for_abdications(self) -> None:
-        """Who was deposed hears of it: it may serve old ends until then, and the last reader must not ask it. Errors: Violation."""
+        """Who was deposed hears of it; until then it may serve old ends to the last reader. Errors: Violation."""
         self.world.run(self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: not self._deposed())
         deposed = self._deposed()
         if deposed:

@@ -52,7 +52,9 @@ STEP_KINDS = (
 
 
 def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
-    """A life of a cluster in which leaders change."""
+    """A life of a cluster in which leaders change; in every other one plot is played again and again."""
+    if choices.integer(0, 1):
+        return _of_one_plot(choices, seed, mutant, nodes)
     duration_ms = choices.one_of((2_000, 3_000, 4_500))
     flushed = choices.integer(0, 4) == 4
     topics = [_topic(choices, index, flushed) for index in range(choices.integer(1, 2))]
@@ -73,6 +75,28 @@ def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Sche
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
     )
 
+
+def _of_one_plot(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
+    """One partition is written in haste while one plot is played two or three times, without interference."""
+    times = choices.integer(2, 3)
+    drawn = _topic(choices, 0, False).model_copy(update={"partitions": 1})
+    plots, name = Plots(choices, nodes, [drawn]), choices.one_of([kind for kind in KINDS if kind in PLOTS])
+    faults = [fault for turn in range(times) for fault in plots.draw(name, FIRST_PLOT_MS + turn * PLOT_MS)]
+    clients: list[Client] = [producer(choices, times * PLOT_MS, nodes) for _ in range(choices.integer(1, 2))]
+    return Schedule(
+        seed=seed,
+        mutant=mutant,
+        nodes=nodes,
+        duration_ms=times * PLOT_MS,
+        properties=_properties(choices),
+        topics=(drawn,),
+        clients=(*clients, consumer(choices, nodes)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+    )
+
+
+FIRST_PLOT_MS, PLOT_MS = 100, 2_500
+"""When a plot that is all of a life is played first, and how long it takes."""
 
 RARE_SETTINGS: tuple[tuple[int, tuple[dict[str, str], ...]], ...] = (
     (3, tuple({"metadata.log.max.record.bytes.between.snapshots": size} for size in ("3000", "600"))),

@@ -16,7 +16,7 @@ SETTLED_MS = 150
 """After so long a leadership that an operator moved is mostly where it was to be."""
 
 LEADERS_WORDS = ("proposal", "proposal-answer", "metadata")
-FOLLOWERS_WORDS = ("fetch", "fetch-answer", "fetch", "metadata", "registration", "heartbeat")
+FOLLOWERS_WORDS = ("fetch", "fetch-answer", "fetch", "fetch-answer", "metadata", "registration", "heartbeat")
 """What passes between a broker and others, by kind (`traffic.py`), as one that leads a partition and as one that follows."""
 
 HELD_MS = (1_000, 1_500, 2_000, 500)
@@ -297,10 +297,13 @@ class Plots:
             "kind": choices.one_of(("cut", "cut", "pause", "isolate", "crash")),
             "node": replicas[-1],
             "others": (replicas[0],),
+            "topic": place[0],
+            "partition": place[1],
             "for_ms": back_ms - away_ms,
         }
+        role = choices.one_of(("bystander", ""))
         step = choices.one_of(
-            ("ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "CommitIsr", "ShrinkIsr", "BecomeLeader")
+            ("ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "CommitIsr", "ShrinkIsr", "BecomeLeader")
         )
         armed_ms = back_ms - choices.one_of((1, 40, 100))
         strikes = ("power-loss", "crash", "power-loss", "pause", "power-loss", "isolate")
@@ -308,8 +311,8 @@ class Plots:
         common_ms = choices.one_of(HELD_MS)
         some = tuple(choices.one_of(FOLLOWERS_WORDS) for _ in range(choices.integer(1, 2)))
         faults = [
-            self._lead(at_ms, place, replicas),
-            Fault.model_validate(away),
+            self._lead(at_ms, place, replicas).model_copy(update={"role": role}),
+            Fault.model_validate(away | ({"role": role, "others": ()} if role else {})),
             *self._held_up("actor", LEADERS_WORDS, armed_ms, step, common_ms),
             *self._held_up("other", some, armed_ms, step, common_ms),
             self._trap(armed_ms, (step,), strikes, (20, 1, 300, 1_000), struck),

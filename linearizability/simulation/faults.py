@@ -167,6 +167,9 @@ def _operate(cluster: Cluster, fault: Fault) -> None:
 
 
 def _move_leader(cluster: Cluster, fault: Fault) -> None:
+    if fault.role == "bystander":
+        rest = [each for each in fault.others if each != fault.node]
+        fault = fault.model_copy(update={"others": (fault.node, *rest)[: len(fault.others)]})
     _operate(cluster, fault.model_copy(update={"kind": "reassign"}))
     _operate(cluster, fault.model_copy(update={"kind": "elect-preferred"}))
 
@@ -272,6 +275,8 @@ def aimed(cluster: Cluster, fault: Fault) -> Fault:
         found = cluster.active_controller()
     elif fault.role == "leader":
         found = cluster.leader_of((fault.topic, fault.partition))
+    elif fault.role == "bystander":
+        found = _bystander(cluster, fault)
     elif fault.role == "coordinator":
         found = cluster.leader_of((GROUPS_TOPIC, 0))
     elif fault.role == "transaction-coordinator":
@@ -280,6 +285,13 @@ def aimed(cluster: Cluster, fault: Fault) -> Fault:
     return fault.model_copy(
         update={"node": node if node in cluster.schedule.node_ids else cluster.schedule.node_ids[0]}
     )
+
+
+def _bystander(cluster: Cluster, fault: Fault) -> int | None:
+    """Some node that neither leads the partition nor is the active controller: the first from the fault's own on."""
+    busy = {cluster.active_controller(), cluster.leader_of((fault.topic, fault.partition))}
+    nodes = sorted(cluster.schedule.node_ids, key=lambda node: (node < fault.node, node))
+    return next((node for node in nodes if node not in busy), None)
 
 
 def strike(cluster: Cluster, fault: Fault, number: int) -> None:

@@ -211,9 +211,10 @@ class Fault(Value):
     node: int = Field(default=0, ge=0)
     """The node that is struck, by its id."""
     role: Literal[
-        "", "controller", "leader", "coordinator", "transaction-coordinator", "actor", "other", "between",
+        "", "controller", "leader", "bystander", "coordinator", "transaction-coordinator", "actor", "other", "between",
     ] = ""  # fmt: skip
-    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. The coordinator is the
+    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. A bystander neither
+    leads the partition nor is the active controller; where one is to lead, it comes first. The coordinator is the
     groups', unless it is said to be that of transactions. The actor is who made the step that the fault waited for, the other
     is the second node that the step names; between strikes the actor, and the other takes the place of `others`."""
     topic: str = ""

@@ -1,5 +1,7 @@
 """Plots: each one draws schedules, and what it is made of convicts the bugs that need just that."""
 
+from typing import Any
+
 import pytest
 
 from linearizability.mutants.registry import MUTANTS, planted
@@ -69,3 +71,19 @@ def test_a_cut_between_the_two_whom_a_step_names_strikes_no_third():
     outcome, _ = live(played("blackout", 0).model_copy(update={"faults": (crash, cut)}))
     assert outcome.verdict == "valid"
     assert outcome.counts["fault cut"] == 1 and outcome.counts["action ShrinkIsr"] >= 1
+
+
+def test_a_bystander_neither_leads_nor_decides():
+    """Two leaderships are moved to bystanders, and a third bystander is struck: never who leads or is the controller."""
+    moves = [
+        Fault(at_ms=at_ms, kind="lead", role="bystander", topic="orders", others=(1, 2, 3)) for at_ms in (300, 900)
+    ]
+    crash = Fault(at_ms=1_500, kind="crash", role="bystander", topic="orders", for_ms=100)
+    rows: list[dict[str, Any]] = []
+    outcome, _ = live(played("blackout", 0).model_copy(update={"faults": (*moves, crash)}), rows=rows)
+    assert outcome.verdict == "valid"
+    leaders = [row["node"] for row in rows if row["action"] == "BecomeLeader" and row["partition"] == "orders-0"]
+    controller = next(row["node"] for row in rows if row["action"] == "RegisterBroker")
+    assert len(leaders) >= 3 and controller not in leaders[1:3]
+    struck = next(row["node"] for row in rows if row["action"] == "Restart" and row["partition"] == "orders-0")
+    assert struck not in (controller, leaders[2])

@@ -83,6 +83,7 @@ def _of_one_plot(choices: Choices, seed: int, mutant: str | None, nodes: int) ->
     plots, name = Plots(choices, nodes, [drawn]), choices.one_of([kind for kind in KINDS if kind in PLOTS])
     faults = [fault for turn in range(times) for fault in plots.draw(name, FIRST_PLOT_MS + turn * PLOT_MS)]
     clients: list[Client] = [producer(choices, times * PLOT_MS, nodes) for _ in range(choices.integer(1, 2))]
+    clients[0] = clients[0].model_copy(update={"acks": "all"})
     return Schedule(
         seed=seed,
         mutant=mutant,

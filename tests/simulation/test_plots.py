@@ -47,6 +47,8 @@ FOUND_BY = {
     "kip-966": ("last one standing", 0),
     "kip-279": ("there and back", 0),
     "fenced-broker-admitted": ("late word", 205),
+    "kip-903": ("words held up", 174),
+    "stale-proposal-rolled-back": ("words held up", 13),
 }
 """Mutant -> the plot that leads to it, and a seed from which on few lives show it."""
 MOST_LIVES = 60

@@ -11,7 +11,6 @@ from linearizability.simulation.drawing_clusters import PARTITION_STEPS, QUORUM_
 from linearizability.simulation.life import live
 from linearizability.simulation.schedule import (
     FAULTS,
-    HOLDING,
     ONE_NODE_FAULTS,
     BadSchedule,
     Fault,
@@ -21,6 +20,7 @@ from linearizability.simulation.schedule import (
     read_schedule,
 )
 from linearizability.simulation.shrink import shrink, with_fewer_nodes
+from linearizability.simulation.traffic import KINDS as MESSAGES
 
 
 def test_a_schedule_survives_its_file(tmp_path: Path):
@@ -70,8 +70,9 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: int):
     drawn = [draw(seed, None, nodes) for seed in range(400)]
-    assert {fault.kind for each in drawn for fault in each.faults} == {*FAULTS} - HOLDING
-    roles = {"", "leader", "controller", "actor", "other", "between"}
+    assert {fault.kind for each in drawn for fault in each.faults} == {*FAULTS}
+    assert {fault.messages for each in drawn for fault in each.faults} == {"", *MESSAGES}
+    roles = {"", "leader", "controller", "bystander", "actor", "other", "between"}
     assert {fault.role for each in drawn for fault in each.faults} == roles
     assert {fault.after for each in drawn for fault in each.faults} == {"", *PARTITION_STEPS, *QUORUM_STEPS}
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)

@@ -42,7 +42,7 @@ def events_of(history: History) -> Iterator[tuple[int, dict[str, Any]]]:
     """The events of a history with the number of their operation in its facts; native files are read again."""
     if history.events is None:
         for source in history.sources:
-            yield from _native_events(Path(source))
+            yield from native_events(Path(source))
         return
     open_by_process: dict[Any, int] = {}
     for index, event in enumerate(history.events()):
@@ -59,7 +59,8 @@ def events_of(history: History) -> Iterator[tuple[int, dict[str, Any]]]:
             yield open_by_process.pop(who), event
 
 
-def _native_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def native_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The events of one native file, with the number of their operation in its facts."""
     base = NativeFile(path).summary.process << 32
     for _, line, _ in numbered_lines(path):
         try:

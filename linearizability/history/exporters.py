@@ -7,28 +7,30 @@ process had several open at once (pipelined sends), the later ones are given to 
 from __future__ import annotations
 
 import gzip
+import heapq
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from linearizability.history.edn import write as edn
-from linearizability.history.events import events_of
+from linearizability.history.events import events_of, native_events
 from linearizability.history.importers.jepsen import CLIENTS, operation
 from linearizability.history.operations import INVOKE
+from linearizability.history.paired import NEMESIS
 from linearizability.history.streams import History
 
+NO_OPERATION = -1
 LANES = 10_000
 """The first number of a process that stands in for another one's overlapping operations."""
 
 
 def neutral_events(history: History) -> Iterator[dict[str, Any]]:
-    """A history's events in the order of time, with their index; `operation` pairs those of one operation."""
-    for index, (number, event) in enumerate(_by_time(history)):
-        plain = {name: value for name, value in event.items() if name != "n"}
-        yield plain | {"index": index, "operation": number & 0xFFFFFFFF}
-    for mark in history.marks if history.events is None else ():
-        yield mark | {"process": "nemesis"}
+    """A history's events and marks in the order of time, with their index; `operation` pairs those of one operation."""
+    marks = ((NO_OPERATION, mark | {"process": NEMESIS}) for mark in history.marks)
+    for index, (number, event) in enumerate(heapq.merge(_by_time(history), marks, key=_time)):
+        plain = {name: value for name, value in event.items() if name != "n"} | {"index": index}
+        yield plain if number == NO_OPERATION else plain | {"operation": number & 0xFFFFFFFF}
 
 
 def edn_events(history: History) -> Iterator[dict[str, Any]]:
@@ -51,8 +53,15 @@ def edn_events(history: History) -> Iterator[dict[str, Any]]:
         yield event | {"process": who}
 
 
-def _by_time(history: History) -> list[tuple[int, dict[str, Any]]]:
-    return sorted(events_of(history), key=lambda item: item[1].get("time") or 0)
+def _by_time(history: History) -> Iterable[tuple[int, dict[str, Any]]]:
+    """Native files are each in the order of time, so they are merged as streams; other histories are sorted in memory."""
+    if history.events is None:
+        return heapq.merge(*(native_events(Path(source)) for source in history.sources), key=_time)
+    return sorted(events_of(history), key=_time)
+
+
+def _time(item: tuple[int, dict[str, Any]]) -> int:
+    return item[1].get("time") or 0
 
 
 def write_neutral(path: Path, histories: Iterable[History]) -> int:
@@ -60,13 +69,19 @@ def write_neutral(path: Path, histories: Iterable[History]) -> int:
     count = 0
     with _open(path) as stream:
         for history in histories:
-            document: dict[str, Any] = {"id": history.id, "history": list(neutral_events(history))}
-            document["options"] = {"contract": history.contract.model_dump()}
+            document: dict[str, Any] = {"id": history.id, "options": {"contract": history.contract.model_dump()}}
             if history.labels is not None:
                 document["anomalies"] = history.labels
-            stream.write((json.dumps(document, separators=(",", ":"), ensure_ascii=False) + "\n").encode())
+            stream.write(_json(document)[:-1] + b',"history":[')
+            for index, event in enumerate(neutral_events(history)):
+                stream.write((b"," if index else b"") + _json(event))
+            stream.write(b"]}\n")
             count += 1
     return count
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def write_edn(path: Path, histories: Iterable[History]) -> int:

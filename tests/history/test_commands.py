@@ -14,8 +14,12 @@ from typer.testing import CliRunner, Result
 
 import tidegauge
 from linearizability.history.commands import app
+from linearizability.history.reader import read_histories
+from linearizability.history.recorder import Recorder
+from linearizability.history.streams import History
+from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import Judgement
-from tests.history.test_bad_input import record
+from tests.history.test_bad_input import Clock, record
 from tests.rules.test_labelled import LABELLED
 
 
@@ -121,3 +125,19 @@ def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(SystemExit) as end:
         tidegauge.main(["history", "check", str(tmp_path)])
     assert end.value.code == tidegauge.ENGINE_ERROR
+
+
+def test_marks_stand_where_they_were_made(tmp_path: Path) -> None:
+    """A fault that was written behind later events would look like a clock that steps back."""
+    clock = Clock()
+    with Recorder.open(tmp_path / "run", process=0, run="r", clock=clock) as nemesis:
+        nemesis.mark("fault", name="kill", node=1)
+        record(tmp_path / "run", clock)
+        nemesis.mark("heal", name="kill", node=1)
+    again = tmp_path / "again.jsonl"
+    for source, target, command in ((tmp_path / "run", again, "export"), (again, tmp_path / "twice.jsonl", "import")):
+        run(command, *(("--to", "neutral") if command == "export" else ()), source, target)
+        (exported,) = read_histories([target])
+        assert isinstance(exported, History) and not exported.defects
+        assert [mark["f"] for mark in exported.marks] == ["fault", "heal"]
+        assert judge_history(exported).verdict == "valid"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from linearizability.history.facts import NEVER
+from linearizability.rules import wgl
 from linearizability.rules.linearizability import BEFORE_ALL, first_conflict
 from linearizability.rules.wgl import CAS, READ, WRITE, RegisterOperation, linearizable
 
@@ -164,6 +165,12 @@ def test_a_long_register_takes_time_by_its_length() -> None:
     assert linearizable(operations, 0) is True
     stale = RegisterOperation(READ, 3, 0, 200_000, 200_001)
     assert linearizable([*operations, stale], 0) is False
+
+
+def test_a_history_is_not_given_up_for_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wgl, "MAX_STEPS", 10)
+    operations = [RegisterOperation(WRITE, i, 0, 10 * i, 10 * i + 5) for i in range(100)]
+    assert linearizable(operations, 0) is True
 
 
 def test_the_search_gives_up_rather_than_guess() -> None:

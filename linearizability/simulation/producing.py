@@ -46,7 +46,12 @@ SESSION_OVER = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )  # fmt: skip
-MAYBE_APPENDED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+MAYBE_APPENDED = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)  # fmt: skip
+"""The last one is also the answer to a batch that waited for its followers when its leader was deposed: they may have it."""
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 A *trial* is one mutant and one first seed: lives are drawn from that seed on until the bug is found, or MOST_SCHEDULES have
 passed. Mutants that lose or change committed records have a second row of trials, in which nobody looks into nodes: the
 clients' histories alone must convict. Each trial is stored as soon as it is over, with the fingerprint of what decides it
-(schedules and mutant); `--resume` runs only what is not stored, or was stored of something else.
+(schedules and mutant); `--resume` runs only what is not stored, was stored of something else, or was not found in fewer lives.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def fuzz(
         if each.fuzz and (each.nodes > 1 or not clusters) and (not workload or each.workload in workload)
     ]
     kept = read_store(store) if resume else {}
-    trials = {name: trial for name, trial in kept.items() if name.split("/")[0] in MUTANTS}
+    trials = {name: trial for name, trial in kept.items() if _still_counts(name.split("/")[0], trial)}
     interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store)
     text = table(rows(chosen, trials))
     if record:
@@ -248,6 +248,13 @@ def fuzz(
         print(json.dumps({"store": str(store), "interrupted": interrupted, "rows": said}))
 
 
+def _still_counts(mutant: str, trial: Trial) -> bool:
+    """Whether a stored trial is of the mutant and the schedules as they are now."""
+    from linearizability.mutants.registry import MUTANTS
+
+    return mutant in MUTANTS and trial.fingerprint == fingerprint(mutant)
+
+
 def _run_all(
     chosen: Sequence[str], seeds: int, schedules: int, minutes: float | None, trials: dict[str, Trial], store: Path
 ) -> bool:
@@ -256,7 +263,7 @@ def _run_all(
     try:
         for task in tasks(chosen, seeds):
             known = trials.get(task.name)
-            if known is not None and known.fingerprint == fingerprint(task.mutant):
+            if known is not None and (known.schedules is not None or known.lived >= schedules):
                 continue
             if time.monotonic() >= until:
                 return True

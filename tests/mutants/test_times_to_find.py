@@ -57,6 +57,20 @@ def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch
     assert ran[2:] == ["kip-497/everything/1"]
 
 
+def test_what_was_not_found_is_looked_for_again_in_more_lives(tmp_path, monkeypatch):
+    lived: list[int] = []
+
+    def trial(task: Task, most: int) -> Trial:
+        lived.append(most)
+        return Trial(None, 0.5, most, "", bench.fingerprint(task.mutant))
+
+    monkeypatch.setattr(bench, "run_trial", trial)
+    arguments = ["fuzz", "--mutant", "kip-497", "--seeds", "1", "--store", str(tmp_path / "fuzz.json"), "--resume"]
+    for most in ("5", "5", "3", "9"):
+        assert CliRunner().invoke(app, [*arguments, "--schedules", most]).exit_code == 0
+    assert lived == [5, 9]
+
+
 def test_the_table_names_median_and_worst():
     trials = {f"kip-497/everything/{index}": Trial(n, 1.0, n, "logs-differ", "x") for index, n in enumerate((1, 9, 2))}
     trials["kip-497/everything/3"] = Trial(None, 8.0, 50, "", "x")

@@ -137,6 +137,9 @@ def test_late_writes_and_second_markers_are_rejected() -> None:
 
 # ---- planted bugs
 
+LIVES_OF_A_BUG = 6
+"""Not every life comes to where a bug tells."""
+
 
 def given_to_two() -> AbstractContextManager[object]:
     """A partition is given to its new member before the old one has said that it gave it back."""
@@ -145,19 +148,19 @@ def given_to_two() -> AbstractContextManager[object]:
 
 @pytest.mark.java
 @pytest.mark.parametrize(
-    ("bug", "workload", "seed", "action"),
+    ("bug", "workload", "action"),
     [
-        (given_to_two, "groups", 0, "Heartbeat"),
-        ("epoch-kept-by-next-session", "transactions", 0, "NewSession"),
-        ("epoch-kept-by-end", "transactions", 1, "EndTransaction"),
-        ("aborted-marked-as-committed", "transactions", 0, "AppendMarker"),
+        (given_to_two, "groups", "Heartbeat"),
+        ("epoch-kept-by-next-session", "transactions", "NewSession"),
+        ("epoch-kept-by-end", "transactions", "EndTransaction"),
+        ("aborted-marked-as-committed", "transactions", "AppendMarker"),
     ],
 )
 def test_traces_of_bugs_are_rejected_where_they_leave_the_specification(
-    bug: object, workload: str, seed: int, action: str
+    bug: object, workload: str, action: str
 ) -> None:
     with bug() if callable(bug) else planted(str(bug)):
-        found = traces(workload, [seed])
+        found = traces(workload, range(LIVES_OF_A_BUG))
     done = check_traces(found)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert action in {verdict.event["action"] for verdict in done.rejected if verdict.event}
@@ -239,9 +242,8 @@ def test_what_is_no_trace_is_refused_with_its_line(lines: list[str]) -> None:
 
 @pytest.mark.java
 def test_the_command_checks_groups_beside_partitions(tmp_path: Path) -> None:
-    rows = rows_of("groups", 1)
+    rows = next(rows for seed in range(20) if group_traces(rows := rows_of("groups", seed)))
     write_rows(rows, tmp_path / "told")
     done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
     summary = json.loads(done.stdout.splitlines()[-1])
-    assert group_traces(rows)
     assert (done.exit_code, summary["accepted"]) == (0, len(cluster_traces(rows))), done.output

@@ -47,9 +47,11 @@ InitHistory ==
     /\ refusable = {}
 
 \* A reign is remembered while somebody follows it; a claim while somebody
-\* leads its reign and has not been told more in the same life.
+\* leads its reign, or may come to it, who replays late, and while its leader
+\* has not been told more in the same life.
 Outlived(f, claim) ==
-    \/ \A l \in Leaders : metadata[l].leaderEpoch # claim.leaderEpoch
+    \/ \A b \in Brokers :
+        metadata[b].leaderEpoch >= claim.leaderEpoch /\ (Leads(b) => metadata[b].leaderEpoch # claim.leaderEpoch)
     \/ \E l \in Leaders :
         /\ metadata[l].leaderEpoch = claim.leaderEpoch
         /\ progress[l][f].brokerEpoch = claim.told.brokerEpoch

@@ -42,6 +42,7 @@ def test_no_promise_is_broken_and_all_lives_come_to_rest() -> None:
         counts["acknowledged"] += len(world.promises.acknowledged)
     assert counts["acknowledged"] > 10 * LIVES
     by_world = {"Retry", "Consume", "ElectUncleanLeader"}
+    by_world |= {"Reassign", "CallOffReassignment", "GiveUpReplica", "ChangeMinIsr", "LearnMinIsr"}
     assert {action.name for action in ACTIONS} - set(counts) == by_world
 
 

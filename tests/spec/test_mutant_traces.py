@@ -16,13 +16,13 @@ from tests.spec.clusters import partition_traces_of, small
 
 SHOWN_BY_SEED = {
     "kip-101-divergence": 0,
-    "kip-320": 1,
-    "leaver-counted-out": 0,
+    "kip-320": 8,
+    "leaver-counted-out": 3,
     "committed-under-min-isr": 0,
-    "acknowledged-under-min-isr": 1,
+    "acknowledged-under-min-isr": 4,
     "acknowledged-before-commit": 0,
-    "follower-believes-its-leader": 1,
-    "divergence-unchecked": 0,
+    "follower-believes-its-leader": 103,
+    "divergence-unchecked": 35,
 }
 """Mutant -> a small life in which it leaves the specification."""
 
@@ -37,6 +37,8 @@ NOT_TOLD = {
     "follower-serves-ahead": "small lives read from leaders",
     "producers-forgotten-by-new-leaders": "a trace tells records by offsets, not by what is in them",
     "commit-answered-before-it-is-replicated": "a group's commit is no step of a partition",
+    "partitions-unverified": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
+    "epoch-kept-by-end": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
 }
 """Mutants of several nodes that no trace of a small life shows, and why."""
 

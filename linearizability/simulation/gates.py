@@ -2,7 +2,7 @@
 
 What waits, waits on the wire: behind it its connection's other messages in this direction, in order; and the end of the
 connection, so that a message arrives late of a broker that is gone meanwhile. A gate is a fault of a schedule (`hold`,
-`lose`), or the conductor of its score (`conducting.py`).
+`lose`), or the conductor of its score (`conducting/`).
 """
 
 from __future__ import annotations

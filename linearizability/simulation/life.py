@@ -19,7 +19,8 @@ from linearizability.rules.rule import Weight
 from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
-from linearizability.simulation.conducting import Conductor
+from linearizability.simulation.conducting.conductor import Conductor
+from linearizability.simulation.conducting.replication import ReplicationConductor
 from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.cooperating import CooperativeMember
@@ -253,7 +254,7 @@ class Cluster:
         notebook = self._notebook(Producer(idempotent=score.idempotent))
         producer = PromptedProducer(self, notebook.process, notebook, score.topic, score.idempotent)
         self._start(producer)
-        conductor = Conductor(self, score, producer)
+        conductor = ReplicationConductor(self, score, producer)
         self.witness.listener = conductor.on_action
         conductor.start()
         return conductor

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from conformance.batches import batches
 from conformance.broker import Broker
-from conformance.unmarked import Unmarked, unmarked
+from conformance.unmarked import Unmarked, over, unmarked
 from conformance.wire import Failed
 
 if TYPE_CHECKING:
     from linearizability.history.reader import History
     from linearizability.rules.rule import Anomaly
+    from linearizability.workload.drain import Unread
 
 BLOWS: tuple[tuple[str, Literal["leader", "follower", "controller", "any"], float], ...] = (
     ("kill", "leader", 1.0),
@@ -92,6 +93,23 @@ class Hunt:
             for each in self.unmarked
         )
 
+    def stopped_by(self, unread: Unread) -> bool:
+        """Whether the final read came to such a transaction, and no further."""
+        return any(each.partition == unread.partition and each.first_offset == unread.position for each in self.hidden)
+
+    @property
+    def unexplained(self) -> list[str]:
+        """Why the run is not known to be valid, but for what transactions without a marker account for."""
+        from linearizability.rules import RULES
+        from linearizability.rules.rule import Weight
+
+        explained = {unread.reason for unread in self.result.unread if self.stopped_by(unread)}
+        unproven = {found.rule for found in self.judgement.findings if RULES[found.rule].weight is Weight.UNPROVEN}
+        told = len(unproven) == len(self.judgement.reasons) and self.tells_all(unproven)
+        if told and all(self.for_want_of_a_marker(anomaly) for anomaly in self.anomalies(unproven)):
+            explained.update(self.judgement.reasons)
+        return [reason for reason in self.result.reasons if reason not in explained]
+
 
 def hunted(broker: Broker) -> Hunt:
     """The hunt on this start of the target; the first who asks carries it out."""
@@ -153,14 +171,14 @@ def offers(target: Any, fault: str) -> bool:
 def _without_a_marker(
     broker: Broker, name: str, partitions: int, history: History
 ) -> tuple[dict[int, str], list[Unmarked]]:
-    """The transaction of each operation; and those transactions that the topic's logs do not end."""
+    """The transaction of each operation; and those transactions that are over and that the topic's logs do not end."""
     from linearizability.history.events import operations_of
 
     sends = [each for each in operations_of(history).values() if each.f == "send" and "txn" in each.fields]
     transaction_of_value = {mop["value"]: each.fields["txn"] for each in sends for mop in each.mops}
     topic = broker.await_topic(name, partitions)
     logs = {number: batches(broker.log(topic, partition=number)) for number in range(partitions)}
-    return {each.id: each.fields["txn"] for each in sends}, unmarked(logs, transaction_of_value)
+    return {each.id: each.fields["txn"] for each in sends}, over(broker, unmarked(logs, transaction_of_value))
 
 
 def expect_none(broker: Broker, *rules: str, evidence: dict[str, int]) -> None:

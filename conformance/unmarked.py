@@ -6,6 +6,8 @@ transactions: what was aborted is read as committed, or the other way round. Unt
 from readers of committed records.
 
     unmarked({0: batches(log)}, {17: "txn-1", 18: "txn-2"})     # transactions by the values of their records
+
+The last one of a producer may be open still; whether it is over the coordinator says (`over`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Batch
+from conformance.broker import Broker
+from reference.protocol.messages.list_transactions import ListTransactionsRequest
+
+OVER = ("CompleteCommit", "CompleteAbort", "Empty")
+"""States of a transactional id in which all markers have been written, for all its coordinator knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,7 @@ class Unmarked:
     partition: int
     transaction: str
     first_offset: int
+    producer_id: int
     hides: bool
     """Nothing of its producer follows: the last stable offset stands still at `first_offset`."""
 
@@ -35,6 +43,27 @@ def unmarked(logs: Mapping[int, Sequence[Batch]], transaction_of: Mapping[int, s
     return [each for partition, log in sorted(logs.items()) for each in _in_partition(partition, log, transaction_of)]
 
 
+def over(broker: Broker, found: Sequence[Unmarked]) -> list[Unmarked]:
+    """Those of which a coordinator says that they are over, or that were followed by another one of their producer."""
+    asked = {each.producer_id for each in found if each.hides}
+    still_open = _open_producers(broker, asked) if asked else asked
+    return [each for each in found if not each.hides or each.producer_id not in still_open]
+
+
+def _open_producers(broker: Broker, producer_ids: set[int]) -> set[int]:
+    """Those with a transaction that is not over. Who has no ListTransactions (before 3.0) is taken at no word: all."""
+    if ListTransactionsRequest.KEY not in broker.subject.api_versions:
+        return producer_ids
+    request = ListTransactionsRequest(producer_id_filters=sorted(producer_ids))
+    listed = [
+        one
+        for node in broker.metadata([]).brokers
+        for one in broker.call(request, broker.version_for(request), to=(node.host, node.port)).transaction_states
+    ]
+    over = {one.producer_id for one in listed if one.transaction_state in OVER}
+    return producer_ids - over
+
+
 def _in_partition(partition: int, log: Sequence[Batch], transaction_of: Mapping[int, str]) -> Iterator[Unmarked]:
     open_of: dict[int, tuple[str, int]] = {}
     for batch in log:
@@ -43,10 +72,10 @@ def _in_partition(partition: int, log: Sequence[Batch], transaction_of: Mapping[
         elif batch.attributes & TRANSACTIONAL and (name := _transaction(batch, transaction_of)):
             known, since = open_of.setdefault(batch.producer_id, (name, batch.base_offset))
             if known != name:
-                yield Unmarked(partition, known, since, hides=False)
+                yield Unmarked(partition, known, since, batch.producer_id, hides=False)
                 open_of[batch.producer_id] = name, batch.base_offset
-    for name, since in open_of.values():
-        yield Unmarked(partition, name, since, hides=True)
+    for producer_id, (name, since) in open_of.items():
+        yield Unmarked(partition, name, since, producer_id, hides=True)
 
 
 def _transaction(batch: Batch, transaction_of: Mapping[int, str]) -> str:

@@ -203,9 +203,9 @@ def one_owner(broker: Broker) -> None:
 )  # fmt: skip
 def progress(broker: Broker) -> None:
     found = hunted(broker)
-    if found.result.reasons and found.hidden:
+    if found.unexplained:
+        raise Failed("; ".join(found.unexplained))
+    if found.result.reasons:
         broker.tolerate(f"{KNOWN}: {'; '.join(found.result.reasons)}")
         return
-    if found.result.reasons:
-        raise Failed("; ".join(found.result.reasons))
     expect_none(broker, "no-progress", evidence=dict(sends(broker)))

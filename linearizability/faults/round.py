@@ -17,7 +17,7 @@ from linearizability.history.recorder import Recorder, RecordingError
 from linearizability.targets import Target
 from linearizability.workload.clients import Clients
 from linearizability.workload.cluster import Coordinated, create_topic, knows_idempotence
-from linearizability.workload.drain import drain_topic
+from linearizability.workload.drain import Unread, drain_topic
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, standard_profile
 from linearizability.workload.replicas import record_replicas
 
@@ -43,6 +43,7 @@ class RoundResult(BaseModel):
     anomalies: dict[str, int] = {}
     permitted: dict[str, dict[str, int]] = {}
     reasons: list[str] = []
+    unread: list[Unread] = Field(default=[], description="what the final read did not come to; each is a reason, too")
     acknowledged: int = 0
     unknown: int = 0
     refused: int = 0
@@ -80,6 +81,7 @@ class Round:
         self.run_id = f"{plan.target} {topic}"
         self.interrupted = False
         self.attacked_s = 0.0
+        self.unread: list[Unread] = []
         faults = select(plan.faults, target, network)
         nodes = len(target.nodes)
         self.schedule = schedule or draw(seed, plan.round_s, faults, nodes)
@@ -130,7 +132,8 @@ class Round:
             with recorder:
                 reasons += self._attack(clients, nemesis, say)
             say("reading everything once more")
-            reasons += self._read_once_more(clients)
+            self.unread = self._read_to_the_end(clients)
+            reasons += [str(each) for each in self.unread] + self._read_replicas(clients)
         except RecordingError as error:
             reasons.append(f"the history could not be written: {error}")
         reasons += self._too_little(clients.counts())
@@ -157,25 +160,27 @@ class Round:
         finally:
             clients.kill()
 
-    def _read_once_more(self, clients: Clients) -> list[str]:
-        """The final reads: what consumers are given, and what the replicas hold. Gives what could not be read."""
-        contract, first_free = self.profile.contract(), clients.last_number + 1
-        unread = drain_topic(
+    def _read_to_the_end(self, clients: Clients) -> list[Unread]:
+        """The final read of what consumers are given. Gives what could not be read."""
+        return drain_topic(
             self.target.bootstrap,
             self.topic,
             self.profile.partitions,
             clients.history,
-            process=first_free * PROCESSES_A_CLIENT,
-            contract=contract,
+            process=(clients.last_number + 1) * PROCESSES_A_CLIENT,
+            contract=self.profile.contract(),
             run=self.run_id,
             within_s=DRAIN_WITHIN_S,
         )
-        return unread + record_replicas(
+
+    def _read_replicas(self, clients: Clients) -> list[str]:
+        """What each replica holds in the end. Gives whose could not be read."""
+        return record_replicas(
             self.target,
             self.topic,
             clients.history,
-            process=(first_free + 1) * PROCESSES_A_CLIENT,
-            contract=contract,
+            process=(clients.last_number + 2) * PROCESSES_A_CLIENT,
+            contract=self.profile.contract(),
             run=self.run_id,
         )
 
@@ -201,6 +206,7 @@ class Round:
             anomalies=judgement.anomalies,
             permitted=judgement.permitted,
             reasons=[*reasons, *nemesis.deaths, *judgement.reasons],
+            unread=self.unread,
             acknowledged=counts.get("ok", 0),
             unknown=counts.get("info", 0),
             refused=counts.get("fail", 0),

@@ -6,6 +6,7 @@ read that such a transaction stops has not come to the end.
 """
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -19,11 +20,24 @@ ASK_AGAIN_S = 0.5
 RECORDS_A_POLL = 2_000
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A partition that was not read to its end."""
+
+    partition: int
+    reason: str
+    position: int | None = None
+    """The offset at which the read stood still until its time was over, where it did."""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 def drain_topic(
     bootstrap: str, topic: str, partitions: int, folder: Path, *, process: int, contract: Contract, run: str,
     within_s: float,
-) -> list[str]:  # fmt: skip
-    """Read every partition to its end and record it. Gives what could not be read, one sentence each."""
+) -> list[Unread]:  # fmt: skip
+    """Read every partition to its end and record it. Gives what could not be read."""
     until = time.monotonic() + within_s
     consumer = Consumer(
         consumer_settings(bootstrap, "tidegauge-drain", "", contract.isolation) | {"enable.partition.eof": True}
@@ -31,11 +45,11 @@ def drain_topic(
     measurer = Consumer(consumer_settings(bootstrap, "tidegauge-drain-end", "", "read_uncommitted"))
     try:
         with Recorder.open(folder, process=process, contract=contract, run=run) as recorder:
-            failures = (
+            tried = (
                 _drain_partition(consumer, measurer, recorder, topic, partition, until)
                 for partition in range(partitions)
             )
-            return [failure for failure in failures if failure]
+            return [unread for unread in tried if unread is not None]
     finally:
         consumer.close()
         measurer.close()
@@ -43,11 +57,11 @@ def drain_topic(
 
 def _drain_partition(
     consumer: Consumer, measurer: Consumer, recorder: Recorder, topic: str, partition: int, until: float
-) -> str:
+) -> Unread | None:
     key = f"{topic}-{partition}"
     bounds = _bounds(measurer, recorder, key, TopicPartition(topic, partition), until)
     if bounds is None:
-        return f"{key}: no leader said where the log ends"
+        return Unread(partition, f"{key}: no leader said where the log ends")
     start, end = bounds
     consumer.assign([TopicPartition(topic, partition, start)])
     recorder.ok(recorder.invoke("assign", keys=[key]))
@@ -56,7 +70,7 @@ def _drain_partition(
     while position < end:
         if time.monotonic() > until:
             recorder.info(draining, error="out of time")
-            return f"{key}: read up to {position} of {end} when the time was over"
+            return Unread(partition, f"{key}: read up to {position} of {end} when the time was over", position)
         operation = recorder.invoke("poll", [poll()])
         messages = consumer.consume(RECORDS_A_POLL, timeout=1.0)
         found = [message for message in messages if message.error() is None]
@@ -69,9 +83,9 @@ def _drain_partition(
                 position = max(position, int(message.offset() or 0))
             elif not error.retriable():
                 recorder.info(draining, error=str(error))
-                return f"{key}: {error}"
+                return Unread(partition, f"{key}: {error}")
     recorder.ok(draining, [drain(key, start, end, position)])
-    return ""
+    return None
 
 
 def _bounds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from conformance.unmarked import Unmarked
 from linearizability.history.notation import history
 from linearizability.pipeline.engine import judge_history
 from linearizability.rules import RULES
+from linearizability.workload.drain import Unread
 
 BREAKS = {
     "HIS-01": ("lost-write",),
@@ -44,7 +45,7 @@ NOTHING = {"acknowledged": 0, "read": 0, "committed": 0, "aborted": 0, "faults":
 def judged(entry: Entry, notation: str, unmarked: Sequence[Unmarked] = (), **result: Any) -> Judgement:
     """The requirement's judgement on a hunt with this history; what its anomalies begin with wrote "open"."""
     judgement = judge_history(history(notation, {}, "t"))
-    told = PLENTY | {"verdict": judgement.verdict, "reasons": [], "folder": "folder"} | result
+    told = PLENTY | {"verdict": judgement.verdict, "reasons": [], "unread": [], "folder": "folder"} | result
     writers = {anomaly.operations[0]: "open" for each in judgement.findings for anomaly in each.anomalies[:1]}
     hunt = Hunt(SimpleNamespace(**told), judgement, writers, unmarked)
     return judge(entry, Subject([("127.0.0.1", 1)], "4.3.1", hunt=hunt))
@@ -74,9 +75,9 @@ def test_is_no_pass_where_the_history_is_unknown(entry: Entry) -> None:
     assert judgement.verdict in (Verdict.SKIPPED, Verdict.FAIL), judgement.reason
 
 
-OPEN = Unmarked(partition=0, transaction="open", first_offset=0, hides=False)
-OTHER = Unmarked(partition=0, transaction="other", first_offset=0, hides=False)
-HIDES = Unmarked(partition=0, transaction="other", first_offset=1, hides=True)
+OPEN = Unmarked(partition=0, transaction="open", first_offset=0, producer_id=7, hides=False)
+OTHER = Unmarked(partition=0, transaction="other", first_offset=0, producer_id=7, hides=False)
+HIDES = Unmarked(partition=0, transaction="other", first_offset=1, producer_id=7, hides=True)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +102,32 @@ def test_nothing_else_is_excused_by_it(id: str, rule: str) -> None:
     assert judged(catalogue()[id], RULES[rule].example, [OPEN, HIDES]).verdict is Verdict.FAIL
 
 
-def test_a_final_read_that_it_stops_is_excused_and_no_other() -> None:
-    stopped = {"verdict": "unknown", "reasons": ["t-0: read up to 3 of 4"]}
-    assert judged(catalogue()["HIS-12"], CLEAN, [HIDES], **stopped).verdict is Verdict.TOLERATED
-    assert judged(catalogue()["HIS-12"], CLEAN, [OPEN], **stopped).verdict is Verdict.FAIL
+STOPPED = Unread(0, "t-0: read up to 1 of 4", position=1)
+
+
+def stopped(*unread: Unread, **result: Any) -> dict[str, Any]:
+    """What a hunt tells whose final read did not come to these partitions' ends."""
+    return {"verdict": "unknown", "reasons": [str(each) for each in unread], "unread": [*unread]} | result
+
+
+def test_a_final_read_that_it_stops_is_excused() -> None:
+    assert judged(catalogue()["HIS-12"], CLEAN, [HIDES], **stopped(STOPPED)).verdict is Verdict.TOLERATED
+
+
+@pytest.mark.parametrize(
+    ("unmarked", "result"),
+    [
+        ([OPEN], stopped(STOPPED)),
+        ([], stopped(STOPPED)),
+        ([replace(HIDES, partition=1)], stopped(STOPPED)),
+        ([HIDES], stopped(replace(STOPPED, position=3))),
+        ([HIDES], stopped(replace(STOPPED, position=None))),
+        ([HIDES], stopped(STOPPED, Unread(1, "t-1: no leader said where the log ends"))),
+        ([HIDES], stopped(STOPPED, reasons=[str(STOPPED), "node 1 of reference:1 ended with code 1"])),
+    ],
+)
+def test_no_other_lack_of_progress_is(unmarked: Sequence[Unmarked], result: Mapping[str, Any]) -> None:
+    assert judged(catalogue()["HIS-12"], CLEAN, unmarked, **result).verdict is Verdict.FAIL
 
 
 def test_every_requirement_is_here() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Batch, batch, batches
-from conformance.unmarked import Unmarked, unmarked
+from conformance.unmarked import Unmarked, over, unmarked
+from reference.protocol.messages.list_transactions import ListTransactionsRequest
 
 TRANSACTION_OF = {1: "one", 2: "two", 3: "three"}
 
@@ -38,4 +42,41 @@ def log(notation: str) -> list[Batch]:
     ],
 )
 def test_who_has_no_marker(notation: str, wanted: list[tuple[str, int, bool]]) -> None:
-    assert unmarked({4: log(notation)}, TRANSACTION_OF) == [Unmarked(4, *each) for each in wanted]
+    found = unmarked({4: log(notation)}, TRANSACTION_OF)
+    assert found == [Unmarked(4, name, first, 7, hides) for name, first, hides in wanted]
+
+
+def broker(states: dict[int, str], *, serves: bool = True) -> Any:
+    """Two nodes; the second one's coordinator knows these producers' states."""
+    listed = [SimpleNamespace(producer_id=id, transaction_state=state) for id, state in states.items()]
+    answers = {1: SimpleNamespace(transaction_states=[]), 2: SimpleNamespace(transaction_states=listed)}
+    return SimpleNamespace(
+        subject=SimpleNamespace(api_versions={ListTransactionsRequest.KEY: (0, 1)} if serves else {}),
+        metadata=lambda topics: SimpleNamespace(
+            brokers=[SimpleNamespace(node_id=n, host="h", port=n) for n in answers]
+        ),
+        version_for=lambda request: 1,
+        call=lambda request, version, to: answers[to[1]],
+    )
+
+
+LAST = Unmarked(0, "last", 3, producer_id=7, hides=True)
+FORMER = Unmarked(0, "former", 0, producer_id=7, hides=False)
+
+
+@pytest.mark.parametrize(
+    ("states", "is_over"),
+    [
+        ({7: "CompleteAbort"}, True),
+        ({7: "Ongoing"}, False),
+        ({7: "PrepareCommit"}, False),
+        ({8: "CompleteAbort"}, False),
+        ({}, False),
+    ],
+)
+def test_the_last_one_is_over_when_a_coordinator_says_so(states: dict[int, str], is_over: bool) -> None:
+    assert over(broker(states), [FORMER, LAST]) == [FORMER] + [LAST] * is_over
+
+
+def test_who_cannot_be_asked_is_not_believed() -> None:
+    assert over(broker({7: "CompleteAbort"}, serves=False), [LAST]) == []

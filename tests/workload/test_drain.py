@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from linearizability.history.contract import Contract
 from linearizability.pipeline.engine import check
 from linearizability.targets import open_target
-from linearizability.workload.drain import drain_topic
+from linearizability.workload.drain import Unread, drain_topic
 
 CONTRACT = Contract(replication_factor=1, min_isr=1)
 PATIENCE_S = 2.0
@@ -27,7 +27,7 @@ def send(producer: Producer, topic: str, value: str) -> None:
     assert producer.flush(20) == 0
 
 
-def drained(bootstrap: str, topic: str, folder: Path, within_s: float) -> tuple[list[str], dict[str, object]]:
+def drained(bootstrap: str, topic: str, folder: Path, within_s: float) -> tuple[list[Unread], dict[str, object]]:
     """What could not be read, and the answer of the read itself."""
     failures = drain_topic(bootstrap, topic, 1, folder, process=1000, contract=CONTRACT, run="r", within_s=within_s)
     lines = [json.loads(line) for line in (folder / "history-01000.jsonl").read_text().splitlines()]
@@ -47,7 +47,7 @@ def test_a_record_behind_an_open_transaction_is_not_taken_for_lost(bootstrap, tm
 
     hidden, whole = tmp_path / "hidden", tmp_path / "whole"
     failures, answer = drained(bootstrap, topic, hidden, PATIENCE_S)
-    assert failures == [f"{topic}-0: read up to 0 of 2 when the time was over"]
+    assert failures == [Unread(0, f"{topic}-0: read up to 0 of 2 when the time was over", position=0)]
     assert answer["type"] == "info"
     assert next(iter(check([hidden], engine="local"))).verdict == "unknown"
 

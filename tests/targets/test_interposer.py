@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,11 @@ def test_a_compiler_that_fails_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "false")
     monkeypatch.setenv("TIDEGAUGE_CACHE", str(tmp_path))
     assert "false failed" in building.obstacle()
+
+
+def test_is_compiled_by_several_runs_at_once(tmp_path, monkeypatch):
+    """Each in its namespace has the process id 1: their unfinished libraries may not be one file."""
+    monkeypatch.setenv("TIDEGAUGE_CACHE", str(tmp_path))
+    with ThreadPoolExecutor() as pool:
+        made = {future.result() for future in [pool.submit(building.library) for _ in range(3)]}
+    assert [*tmp_path.glob("interposer/*")] == [*made]

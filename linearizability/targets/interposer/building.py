@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from linearizability.targets.artifacts import cache_folder
@@ -37,13 +38,15 @@ def library() -> Path:
     built = cache_folder().parent / "interposer" / f"{name}.so"
     if not built.is_file():
         built.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = built.with_suffix(f".{os.getpid()}")
-        _run([compiler, *OPTIONS, "-o", str(unfinished), str(SOURCE)], COMPILED_WITHIN_S)
-        # A library that cannot be loaded is skipped by the loader with a complaint, and would strike nobody.
-        complaint = _run([sys.executable, "-c", ""], TEST_WITHIN_S, {"LD_PRELOAD": str(unfinished)})
-        if complaint:
-            raise TargetError(f"the interposer cannot be loaded: {complaint}")
-        unfinished.replace(built)
+        # Several runs may come here at once, each of them process 1 in a namespace of its own.
+        with tempfile.TemporaryDirectory(dir=built.parent) as folder:
+            unfinished = Path(folder) / built.name
+            _run([compiler, *OPTIONS, "-o", str(unfinished), str(SOURCE)], COMPILED_WITHIN_S)
+            # A library that cannot be loaded is skipped by the loader with a complaint, and would strike nobody.
+            complaint = _run([sys.executable, "-c", ""], TEST_WITHIN_S, {"LD_PRELOAD": str(unfinished)})
+            if complaint:
+                raise TargetError(f"the interposer cannot be loaded: {complaint}")
+            unfinished.replace(built)
     return built
 
 

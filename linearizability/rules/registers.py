@@ -132,7 +132,27 @@ UNDECIDED = Rule(
     source="Gibbons and Korach 1997: the question is NP-complete",
     needs="-",
     cost="bounded by the number of steps",
-    example="",
+    example="""
+        1 [0 100] write key=x value=1
+        2 [0 100] write key=x value=2
+        3 [0 100] write key=x value=3
+        4 [0 100] write key=x value=4
+        5 [0 100] write key=x value=5
+        6 [0 100] write key=x value=6
+        7 [0 100] write key=x value=7
+        8 [0 100] write key=x value=8
+        9 [0 100] write key=x value=9
+        10 [0 100] write key=x value=10
+        11 [0 100] write key=x value=11
+        12 [0 100] write key=x value=12
+        13 [0 100] write key=x value=13
+        14 [0 100] write key=x value=14
+        15 [0 100] write key=x value=15
+        16 [0 100] write key=x value=16
+        17 [0 100] write key=x value=17
+        0 [110 115] read key=x value=1
+        0 [120 125] read key=x value=2
+    """,
     kernel=undecided,
     cut=APART,
     weight=Weight.UNPROVEN,

@@ -50,9 +50,9 @@ MUTANT_OF: dict[str, str] = {
 """Switch -> the mutant with the same bug (linearizability/mutants)."""
 
 WITHOUT_MUTANT = {
-    "CommitBeforeMinIsr": "the reference does as Apache Kafka does, and has it: it is the specification that is stricter",
+    "CommitBeforeMinIsr": "commit-before-min-isr has the bug; a cluster is not led through ChangeMinIsr",
 }
-"""Switches of the atomic grain without a mutant, and why."""
+"""Switches of the atomic grain that no mutant is led to, and why."""
 
 NOT_LED = frozenset({"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr", "GiveUpReplica"})
 """Steps that a cluster cannot be led through."""

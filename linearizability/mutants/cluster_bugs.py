@@ -137,6 +137,17 @@ def committed_under_min_isr(original: Any, leader: Any, now: int) -> bool:
 
 
 @mutant(
+    "commit-before-min-isr",
+    "reference.replication.leader:Leading._unheard_after",
+    "A smaller ISR counts as soon as the controller has answered, before the min.insync.replicas that it was written under is "
+    "known, as in Apache Kafka 4.3 and 4.4.",
+    fuzz=True, nodes=3, in_history=True,
+)  # fmt: skip
+def commit_before_min_isr(original: Any, leader: Any, isr: tuple[int, ...]) -> frozenset[int]:
+    return frozenset()
+
+
+@mutant(
     "acknowledged-under-min-isr",
     "reference.replication.leader:Leading.answer_to_produce",
     "Acks=all is answered as soon as all of the ISR have the record, however few they have become since the append.",

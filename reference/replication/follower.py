@@ -42,6 +42,7 @@ class Following(Replica):
         log.truncate_to(min(kept, log.log_end_offset))
         self.role, self.reign = Role.FOLLOWER, reign
         self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
+        self.unheard = frozenset()
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         if self.trace is not None:
             self.tell(

@@ -9,6 +9,10 @@ proposal. It also waits for a follower that is caught up and may be about to joi
 follower would chase it for ever. It never goes back within a reign, and it stands still while the ISR is smaller than
 min.insync.replicas, so that whoever then leaves the ISR has every committed record (KIP-966). Source: Kafka's `Partition`
 (maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
+
+The answer to a proposal comes before the record that it brought about, and does not say by which min.insync.replicas the
+controller judged who stays eligible to lead. So whoever has left by an answer counts until the record is replayed
+(`unheard`). Kafka 4.3.1 and 4.4.0 do without, and lose acknowledged records where min.insync.replicas is raised meanwhile.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ class Leading(Readable):
         self.log.assign_epoch_start(reign.leader_epoch, self.log.log_end_offset)
         self.role, self.reign = Role.LEADER, reign
         self.epoch_start = self.log.log_end_offset
-        self.pending, self.pending_is_sent = None, False
+        self.pending, self.pending_is_sent, self.unheard = None, False, frozenset()
         # Kafka keeps what it knew of its followers when the same broker is elected again; to forget it is the
         # specification's rule, and costs one fetch.
         self.followers = {
@@ -67,16 +71,27 @@ class Leading(Readable):
         """Whether a reign is to be taken up: any by a replica without a role, else one with a newer leader epoch."""
         return self.role is Role.NONE or reign.leader_epoch > self.reign.leader_epoch
 
-    def commit_isr(self, reign: Reign, now: TimestampMs) -> bool:
-        """Take over what the controller wrote in this reign; it settles what was pending. False for nothing newer."""
+    def commit_isr(self, reign: Reign, now: TimestampMs, unheard: frozenset[NodeId] = frozenset()) -> bool:
+        """Take over what the controller wrote in this reign; it settles what was pending. False for nothing newer.
+
+        `unheard` are who left and counts yet: nobody, where the record itself was replayed.
+        """
         if not self.is_leader or reign.leader_epoch != self.reign.leader_epoch:
             return False
         if reign.partition_epoch <= self.reign.partition_epoch:
             return False
         self.assign(reign)
-        self.pending, self.pending_is_sent = None, False
+        self.pending, self.pending_is_sent, self.unheard = None, False, unheard
         if self.trace is not None:
             self.tell("CommitIsr", leader=self.node, partitionEpoch=reign.partition_epoch)
+        self.advance_high_watermark(now)
+        return True
+
+    def hear_record(self, reign: Reign, now: TimestampMs) -> bool:
+        """The record of what an answer had told is replayed, and with it its settings: who left counts no more."""
+        if not self.unheard or reign.partition_epoch < self.reign.partition_epoch:
+            return False
+        self.unheard = frozenset()
         self.advance_high_watermark(now)
         return True
 
@@ -192,7 +207,11 @@ class Leading(Readable):
 
     def _counted_ends(self, now: TimestampMs) -> Iterator[Offset]:
         for follower, progress in self.followers.items():
-            if self.is_in_maximal_isr(follower) or self._is_about_to_join(follower, progress, now):
+            if (
+                self.is_in_maximal_isr(follower)
+                or follower in self.unheard
+                or self._is_about_to_join(follower, progress, now)
+            ):
                 yield progress.end
 
     def _is_about_to_join(self, follower: NodeId, progress: Progress, now: TimestampMs) -> bool:
@@ -328,7 +347,11 @@ class Leading(Readable):
         if partition_epoch == self.reign.partition_epoch:
             self.pending, self.pending_is_sent = None, False
             return
-        self.commit_isr(replace(self.reign, isr=isr, partition_epoch=partition_epoch), now)
+        self.commit_isr(replace(self.reign, isr=isr, partition_epoch=partition_epoch), now, self._unheard_after(isr))
+
+    def _unheard_after(self, isr: tuple[NodeId, ...]) -> frozenset[NodeId]:
+        """Who counts yet when an answer has told of an ISR: all who have left since the last record that was replayed."""
+        return self.unheard | {*self.reign.isr} - {*isr}
 
     def roll_back_isr(self, now: TimestampMs) -> None:
         """The controller refused the proposal for good: the committed ISR is the ISR."""

@@ -87,7 +87,7 @@ class Partition(Leading, Following):
     # ---- following the metadata
 
     def take_up(self, reign: Reign, now: TimestampMs) -> bool:
-        """Act by a record of the metadata, whichever it is; True when role, ISR or assignment changed.
+        """Act by a record of the metadata, whichever it is; True when role, ISR or assignment changed, or who counts.
 
         Errors: StorageError; the replica then acts as before.
         """
@@ -97,7 +97,8 @@ class Partition(Leading, Following):
             return False
         if self.commit_isr(reign, now):
             return True
-        return self._take_assignment(reign)
+        takes_assignment = self._take_assignment(reign)
+        return self.hear_record(reign, now) or takes_assignment
 
     def _take_assignment(self, reign: Reign) -> bool:
         """The record of an ISR that this leader knows already from its answer, but not who the replicas are now."""
@@ -134,6 +135,7 @@ class Partition(Leading, Following):
     def _forget_role(self) -> None:
         self.role, self.reign = Role.NONE, NO_REIGN
         self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
+        self.unheard = frozenset()
 
     # ---- clients
 

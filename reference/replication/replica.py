@@ -60,6 +60,8 @@ class Replica:
     pending: Proposal | None = None
     """As a leader: the proposal whose fate is not known."""
     pending_is_sent: bool = False
+    unheard: frozenset[NodeId] = frozenset()
+    """As a leader: who left the ISR by the answer to a proposal whose record is not replayed yet; they count until then."""
     epoch_start: Offset = -1
     """As a leader: where its reign began."""
 

@@ -322,7 +322,73 @@ def test_members_leave_one_by_one_when_they_lag_and_the_time_for_it_is_known() -
     second = leading.take_proposal()
     assert second is not None and second.isr == (1,)
     answer(leading, second, partition_epoch=12, now=NOW + LAG_MS + 1)
-    assert leading.reign.isr == (1,) and leading.high_watermark == 2
+    assert leading.reign.isr == (1,) and leading.high_watermark == 1
+    assert leading.take_up(reign(partition_epoch=12, isr=(1,)), NOW + LAG_MS + 1)
+    assert leading.high_watermark == 2
+
+
+LATE = NOW + LAG_MS + 1
+
+
+def gone_by_answer() -> Partition:
+    """A leader of (1, 2) and of one record more than 2 has, to which the controller has answered that 2 is out."""
+    leading, _ = caught_up(isr=(1, 2))
+    produce(leading)
+    assert leading.shrink_isr(LATE)
+    proposal = leading.take_proposal()
+    assert proposal is not None
+    assert answer(leading, proposal, now=LATE) is Fate.COMMITTED
+    assert leading.reign.isr == (1,) and leading.high_watermark == 1
+    return leading
+
+
+def test_who_left_by_an_answer_counts_until_the_record_is_replayed() -> None:
+    leading = gone_by_answer()
+    assert not leading.take_up(reign(isr=(1, 2)), LATE), "an earlier record says nothing of it"
+    assert leading.high_watermark == 1
+    assert leading.take_up(reign(partition_epoch=11, isr=(1,)), LATE)
+    assert leading.high_watermark == 2
+    assert not leading.take_up(reign(partition_epoch=11, isr=(1,)), LATE)
+
+
+def test_a_later_record_tells_as_much() -> None:
+    leading = gone_by_answer()
+    assert leading.take_up(reign(partition_epoch=12, isr=(1,)), LATE)
+    assert leading.high_watermark == 2
+
+
+def test_with_the_record_comes_the_setting_that_it_was_written_under() -> None:
+    """KIP-966: with min.insync.replicas=2 the controller keeps 2 eligible, for so small an ISR commits nothing."""
+    leading = gone_by_answer()
+    leading.learn_min_isr(2)
+    assert leading.take_up(reign(partition_epoch=11, isr=(1,)), LATE)
+    assert leading.high_watermark == 1
+    assert leading.answer_to_produce(2) is None
+
+
+def test_who_joined_and_left_by_answers_counts_too() -> None:
+    leading, _ = caught_up(isr=(1, 2))
+    fetch(leading, 3, 1, last_epoch=5)
+    joining = leading.take_proposal()
+    assert joining is not None and joining.isr == ALL
+    answer(leading, joining)
+    end = produce(leading)
+    fetch(leading, 2, end, last_epoch=5)
+    assert leading.shrink_isr(LATE)
+    leaving = leading.take_proposal()
+    assert leaving is not None and leaving.isr == (1, 2)
+    answer(leading, leaving, partition_epoch=12, now=LATE)
+    assert leading.high_watermark == 1
+    leading.take_up(reign(partition_epoch=11), LATE)
+    assert leading.high_watermark == 1, "that record is not the last that was told of"
+    leading.take_up(reign(partition_epoch=12, isr=(1, 2)), LATE)
+    assert leading.high_watermark == 2
+
+
+def test_a_new_reign_waits_for_nobody_who_left_before() -> None:
+    leading = gone_by_answer()
+    assert leading.take_up(reign(epoch=6, partition_epoch=12, isr=(1,)), NOW)
+    assert leading.high_watermark == 2 and not leading.unheard
 
 
 def test_a_member_at_the_end_never_lags() -> None:

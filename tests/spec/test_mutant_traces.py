@@ -32,6 +32,7 @@ OF_THE_QUORUM = {"vote-forgotten", "old-epoch-committed", "shorter-log-elected",
 NOT_TOLD = {
     "kip-903": "the leader proposes nobody of another life: former-life-unnoticed is this bug without that defence",
     "fenced-broker-admitted": "the leader proposes nobody who is fenced: fencing-unnoticed is this bug without that defence",
+    "commit-before-min-isr": "a leader says by which min.insync.replicas it goes, and may not have heard of the newest",
     "epoch-start-unasked": "it needs a leader that dies as it commits: no small life has one",
     "high-watermark-restored-wrongly": "it shows where a life ends with records that were not committed: seldom in small lives",
     "follower-serves-ahead": "small lives read from leaders",

@@ -1,0 +1,158 @@
+"""A line between brokers and their controller, on which what one broker is told of the metadata can be held up while all
+else passes: proposals, heartbeats and their answers have connections of their own, at Apache Kafka as at the reference.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Self
+
+from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.kafka import KafkaCluster
+from linearizability.targets.reference import ReferenceCluster
+from reference.protocol.messages.fetch import FetchRequest
+
+CONTROLLER = 3
+"""The only voter; it is a broker, too. Nodes 1 and 2 are brokers alone."""
+_SIZE = struct.Struct(">i")
+_KEY = struct.Struct(">h")
+_CLIENT_ID = struct.Struct(">h")
+_CLIENT_ID_AT = 8
+"""API key and version, and the correlation id, come before it."""
+
+
+class Line:
+    """Listens in the controller's place and hands on whole frames; between brokers and a controller every Fetch is one of the
+    metadata log."""
+
+    def __init__(self, delayed: int) -> None:
+        """`delayed` is the broker whose metadata can be held up."""
+        self._delayed = f"-{delayed}".encode()
+        self._may_pass = threading.Event()
+        self._may_pass.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
+        self.controller: tuple[str, int] = ("", 0)
+        """Where the controller truly listens."""
+        self.held = 0
+        """How many answers were held up."""
+
+    @property
+    def port(self) -> int:
+        return self._listener.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._may_pass.set()
+        for end in (self._listener, *self._ends):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def hold(self) -> None:
+        """From now on the delayed broker is told nothing of the metadata."""
+        self._may_pass.clear()
+
+    def release(self) -> None:
+        self._may_pass.set()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                try:
+                    far = socket.create_connection(self.controller)
+                except OSError:
+                    near.close()
+                    continue
+                self._ends += near, far
+                questions: deque[bool] = deque()
+                for pass_on in (self._pass_questions, self._pass_answers):
+                    threading.Thread(target=pass_on, args=(near, far, questions), daemon=True).start()
+
+    def _pass_questions(self, near: socket.socket, far: socket.socket, questions: deque[bool]) -> None:
+        """`questions` takes of each whether its answer is the delayed broker's metadata."""
+        while (frame := _read(near)) is not None:
+            questions.append(self._asks_for_metadata(frame))
+            _send(far, frame)
+        _hang_up(far)
+
+    def _pass_answers(self, near: socket.socket, far: socket.socket, questions: deque[bool]) -> None:
+        """A broker answers the requests of a connection in their order."""
+        while (frame := _read(far)) is not None:
+            if questions.popleft() and not self._may_pass.is_set():
+                self.held += 1
+                self._may_pass.wait()
+            _send(near, frame)
+        _hang_up(near)
+
+    def _asks_for_metadata(self, frame: bytes) -> bool:
+        """Brokers say who they are by their client id, which ends with the node's."""
+        (key,) = _KEY.unpack_from(frame)
+        (length,) = _CLIENT_ID.unpack_from(frame, _CLIENT_ID_AT)
+        start = _CLIENT_ID_AT + _CLIENT_ID.size
+        return key == FetchRequest.KEY and frame[start : start + max(0, length)].endswith(self._delayed)
+
+
+def _read(end: socket.socket) -> bytes | None:
+    """The next frame without its size; None at the end."""
+    with suppress(OSError), end.makefile("rb", buffering=0) as file:
+        size = _take(file, _SIZE.size)
+        if size is not None:
+            return _take(file, *_SIZE.unpack(size))
+    return None
+
+
+def _take(file: socket.SocketIO, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        part = file.read(count - len(parts))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def _send(end: socket.socket, frame: bytes) -> None:
+    with suppress(OSError):
+        end.sendall(_SIZE.pack(len(frame)) + frame)
+
+
+def _hang_up(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+
+
+class OneController(Cluster):
+    """Three nodes, of which one is the controller; the others reach it over a line."""
+
+    line: Line
+
+    def properties(self, member: Member) -> dict[str, str]:
+        given = super().properties(member)
+        if self.size < CONTROLLER:  # the throw-away broker that a release's first start leaves its archive
+            return given
+        self.line.controller = self.members[CONTROLLER - 1].node.host, self.members[CONTROLLER - 1].controller_port
+        entrance = f"127.0.0.1:{self.line.port}"
+        given["controller.quorum.voters"] = f"{CONTROLLER}@{entrance}"
+        if member.node.id == CONTROLLER:
+            given["advertised.listeners"] += f",CONTROLLER://{entrance}"
+        else:
+            given["process.roles"] = "broker"
+            given["listeners"] = given["advertised.listeners"]
+        return given
+
+
+class KafkaWithOneController(OneController, KafkaCluster):
+    pass
+
+
+class ReferenceWithOneController(OneController, ReferenceCluster):
+    pass

@@ -39,18 +39,16 @@ def behaviours(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write behaviours of a replication model: JSON lines of steps, and fault schedules that lead a simulated cluster there.
+    """Write behaviours of replication or of the metadata quorum: JSON lines of steps, and schedules that lead a cluster there.
 
     Exit codes: 0 written, 1 a switch has no counterexample or a cluster broke a promise, 3 TLC drew none, 64 a model without
     schedules.
     """
-    from spec.behaviours import NoBehaviours
+    from spec.behaviours import LED, NOT_LED, NoBehaviours
 
     case = case_named(name)
-    if case.model.module != "MCReplication":
-        raise typer.BadParameter(
-            f"{name} is no model of the atomic grain of replication: its steps have no trace events"
-        )
+    if case.model.module not in LED:
+        raise typer.BadParameter(f"{name} {NOT_LED}")
     summary: dict[str, object] = {"model": case.model.name, "switch": case.switch.name if case.switch else ""}
     try:
         kind, drawn, more = _drawn(case, count, length, seed, cover, walk)

@@ -5,9 +5,10 @@ one JSON object a line:
 
     {"model": "MCIsr", "switch": "IgnoreMinIsr", "violates": "EligibleAreComplete", "kind": "counterexample", "events": […]}
 
-`kind` is random, counterexample or covering. The events are those of a trace (trace.py): the first begins it, each other
-names a step, its arguments, and the state that the node, or the controller, has to be in afterwards. Without a switch all
-promises hold at the end; with one, the last event leads to the broken promise, and no sound broker gets there.
+`kind` is random, counterexample or covering. The events of replication are those of a trace (trace.py): the first begins it,
+each other names a step, its arguments, and the state that the node, or the controller, has to be in afterwards. Those of the
+metadata quorum are its steps alone (quorum_schedules.py). Without a switch all promises hold at the end; with one, the last
+event leads to the broken promise, and no sound broker gets there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from spec.actions import ACTIONS
 from spec.checker import TraceStep, check
 from spec.models import Case
+from spec.quorum_schedules import quorum_events
 from spec.values import parse_state
 
 STATE = re.compile(r"^STATE_(\d+) ==\s*\n(.*?)(?=^STATE_|^=+|\Z)", re.S | re.M)
@@ -140,16 +142,28 @@ ACTORS = {action.name: action.actor for action in ACTIONS}
 # ---- behaviours as schedules
 
 
+LED = ("MCReplication", "Quorum")
+"""Modules through whose behaviours a simulated cluster can be led."""
+
+NOT_LED = (
+    "has no steps through which a cluster is led: there are some of the atomic grain of replication and of the quorum"
+)
+
+
 def schedule(case: Case, kind: str, behaviour: Sequence[TraceStep]) -> dict[str, Any]:
-    """One line for a simulation to replay; only replication has a broker to replay it on. Errors: NoBehaviours."""
-    if case.model.folder != "replication" or case.model.module != "MCReplication":
-        raise NoBehaviours(
-            f"{case.name} is no model of the atomic grain of replication: its steps have no trace events"
-        )
-    found = re.search(r"MinIsr = (\d+)", case.configuration())
+    """One line for a simulation to replay. Errors: NoBehaviours."""
+    if case.model.module not in LED:
+        raise NoBehaviours(f"{case.name} {NOT_LED}")
     about = {
         "model": case.model.name,
         "switch": case.switch.name if case.switch else "",
         "violates": case.expected_property,
     }
-    return about | {"kind": kind, "events": trace_events(behaviour, int(found[1]) if found else 2)}
+    return about | {"kind": kind, "events": _events(case, behaviour)}
+
+
+def _events(case: Case, behaviour: Sequence[TraceStep]) -> list[dict[str, Any]]:
+    if case.model.module == "Quorum":
+        return quorum_events(behaviour)
+    found = re.search(r"MinIsr = (\d+)", case.configuration())
+    return trace_events(behaviour, int(found[1]) if found else 2)

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spec.quorum_schedules import quorum_schedule
+
 TOPIC = "orders"
 LONGEST_MS = 60_000
 """More than any behaviour takes; a life goes on as soon as its score is over."""
@@ -69,6 +71,8 @@ Cue = dict[str, Any]
 def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """The schedule of one line of `tidegauge spec behaviours`. Errors: NoSchedule."""
     begin, *events = behaviour["events"]
+    if "voters" in begin:
+        return quorum_schedule(behaviour, seed)
     beyond = next((event["action"] for event in events if event["action"] in NOT_LED), None)
     if beyond is not None:
         raise NoSchedule(f"a cluster cannot be led through {beyond}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,23 @@ def old_epoch_committed(original: Any, current: int, reached: int, epoch_start: 
 def divergence_unchecked(original: Any, log: Any, offset: int, epoch: int) -> Any:
     found = original(log, offset, epoch)
     return IN_LINE if found.verdict is Verdict.DIVERGING and offset <= log.end else found
+
+
+@mutant(
+    "fetch-across-epochs",
+    "reference.controller.quorum_leading:Leading._read_for",
+    "The active controller serves fetches of any epoch, and takes them for progress in its own.",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def fetch_across_epochs(
+    original: Any, leading: Any, partition: Any, request: Any, replica: int = NOBODY, now: int | None = None
+) -> Any:
+    asked, own = partition.current_leader_epoch, copy(partition)
+    own.current_leader_epoch = leading.epoch
+    response, has_news = original(leading, own, request, replica, now)
+    if leading.is_leader:
+        response.responses[0].partitions[0].current_leader.leader_epoch = asked
+    return response, has_news
 
 
 @mutant(

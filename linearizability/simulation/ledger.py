@@ -108,7 +108,14 @@ class Ledger:
         view = self._follow(number, log)
         if led_epoch is not None:
             self._lead(number, led_epoch)
-        self._commit(number, view, high_watermark)
+        if self._commit(number, view, high_watermark) and self.leaders:
+            # Nobody may commit any more what the newest leader does not have: a majority follows that one.
+            newest = max(self.leaders)
+            self._require_complete(
+                self.leaders[newest],
+                f"node {self.leaders[newest]}, which leads in epoch {newest},",
+                "leader-incomplete",
+            )
 
     def _follow(self, number: int, log: Log) -> View:
         """Bring the view of a log up to date, and hold its new batches against all others' logs."""
@@ -239,11 +246,12 @@ class Ledger:
 
     # ---- what is committed
 
-    def _commit(self, number: int, view: View, high_watermark: int) -> None:
-        """Hold what a replica calls committed against what others did, and add what is new."""
+    def _commit(self, number: int, view: View, high_watermark: int) -> bool:
+        """Hold what a replica calls committed against what others did, and add what is new; whether there was any."""
         grown = self._compare(number, view, high_watermark, may_add=True)
         if grown:
             self._require_eligible_complete()
+        return grown
 
     def _compare(self, number: int, view: View, end: int, may_add: bool = False) -> bool:
         """Compare a view's batches up to an offset; whether the committed log has grown. Errors: Violation."""

@@ -20,6 +20,7 @@ from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
 from linearizability.simulation.conducting.conductor import Conductor
+from linearizability.simulation.conducting.quorum import QuorumConductor
 from linearizability.simulation.conducting.replication import ReplicationConductor
 from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
@@ -46,6 +47,7 @@ from linearizability.simulation.schedule import (
     Topic,
     Transactor,
 )
+from linearizability.simulation.score import QuorumScore, Score
 from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
@@ -247,17 +249,24 @@ class Cluster:
         self._settle_contracts()
 
     def _conductor(self) -> Conductor | None:
-        """Whoever plays the schedule's score, if it has one, and the producer that is prompted."""
+        """Whoever plays the schedule's score, if it has one."""
         score = self.schedule.score
         if score is None or self.witness is None:
             return None
-        notebook = self._notebook(Producer(idempotent=score.idempotent))
-        producer = PromptedProducer(self, notebook.process, notebook, score.topic, score.idempotent)
-        self._start(producer)
-        conductor = ReplicationConductor(self, score, producer)
+        is_of_quorum = isinstance(score, QuorumScore)
+        conductor = (
+            QuorumConductor(self, score) if is_of_quorum else ReplicationConductor(self, score, self._prompted(score))
+        )
         self.witness.listener = conductor.on_action
         conductor.start()
         return conductor
+
+    def _prompted(self, score: Score) -> PromptedProducer:
+        """The producer that sends when a score says so."""
+        notebook = self._notebook(Producer(idempotent=score.idempotent))
+        producer = PromptedProducer(self, notebook.process, notebook, score.topic, score.idempotent)
+        self._start(producer)
+        return producer
 
     def _start_again(self, machine: Machine) -> None:
         machine.stop()

@@ -195,6 +195,11 @@ class Process:
 
     # ---- time
 
+    def look_at_timer(self) -> None:
+        """More time has passed than the world knows of."""
+        self._machine.look_at_clock()
+        self._set_timer()
+
     def _set_timer(self, has_ticked: bool = False) -> None:
         """Wake at the node's next deadline; a timer that is early enough stays. Errors: Violation, for one who spins."""
         delay_ms = max(0, self.call(self.node.next_deadline) - self._machine.disk.now)

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from linearizability.history.contract import Acks, Contract
-from linearizability.simulation.score import Score
+from linearizability.simulation.score import QuorumScore, Score
 
 FORMAT = "tidegauge-schedule/1"
 
@@ -250,7 +250,7 @@ class Schedule(Value):
     faults: tuple[Fault, ...] = ()
     voters: tuple[int, ...] = ()
     """The nodes that may be the active controller, the others are brokers only; all where none is named."""
-    score: Score | None = None
+    score: Score | QuorumScore | None = None
     """What the cluster is led through, step by step; clients then have its end only to wait for."""
 
     @model_validator(mode="after")
@@ -281,7 +281,10 @@ class Schedule(Value):
             raise ValueError(f"node {min(strangers)} is to vote, and there are {self.nodes} nodes")
         if self.score is None:
             return self
-        if not {*self.score.brokers} <= {*self.node_ids} - {*(self.voters or self.node_ids)}:
+        if isinstance(self.score, QuorumScore):
+            if {*self.score.voters} != {*(self.voters or self.node_ids)}:
+                raise ValueError("a score of the quorum is played on all voters")
+        elif not {*self.score.brokers} <= {*self.node_ids} - {*(self.voters or self.node_ids)}:
             raise ValueError("a score is played on brokers that do not vote")
         if any(fault.after for fault in self.faults):
             raise ValueError("a fault that waits for a step does not go together with a score")

@@ -48,3 +48,13 @@ class Score(BaseModel):
     idempotent: bool = False
     """Whether the records are those of an idempotent producer."""
     cues: tuple[Cue, ...]
+
+
+class QuorumScore(BaseModel):
+    """The steps of the metadata quorum. A cue's `broker` is the voter whose step it is, `other` the second one that it names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    voters: tuple[int, ...] = Field(min_length=2)
+    """They begin with one log and without a leader, in an epoch in which nobody has voted."""
+    cues: tuple[Cue, ...]

@@ -21,14 +21,24 @@ QUESTIONS = {
     ("heartbeat", "BrokerRegistrationRequest"): "registration",
     ("heartbeat", "BrokerHeartbeatRequest"): "heartbeat",
     ("quorum-fetch", "FetchRequest"): "metadata-fetch",
+    ("quorum", "VoteRequest"): "vote",
+    ("quorum", "BeginQuorumEpochRequest"): "begin-epoch",
+    ("quorum", "EndQuorumEpochRequest"): "end-epoch",
 }
 """A broker's lane and the request on it -> the kind of the message."""
 
-ANSWERS = {"fetch": "fetch-answer", "proposal": "proposal-answer", "metadata-fetch": "metadata"}
+ANSWERS = {
+    "fetch": "fetch-answer",
+    "proposal": "proposal-answer",
+    "metadata-fetch": "metadata",
+    "vote": "vote-answer",
+    "begin-epoch": "begin-epoch-answer",
+    "end-epoch": "end-epoch-answer",
+}
 """Kind of a question -> kind of its answer; other answers are no messages of their own."""
 
 KINDS = ("fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat")
-
+"""What a fault may hold up or lose (`schedule.py`); a score's conductor hears of the quorum's elections, too."""
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE_BYTES = 4

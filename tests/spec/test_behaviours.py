@@ -57,7 +57,7 @@ def test_a_simulated_behaviour_is_read() -> None:
 
 
 def test_only_the_atomic_grain_has_schedules() -> None:
-    with pytest.raises(NoBehaviours, match="MCGroups is no model"):
+    with pytest.raises(NoBehaviours, match="MCGroups has no steps"):
         schedule(all_cases()["MCGroups"], "random", ())
     refused = CliRunner().invoke(app, ["spec", "behaviours", "MCGroups"])
     assert refused.exit_code == 2

@@ -382,12 +382,18 @@ class Cluster:
         return only(found.partition_result, "partition in the answer").error_code
 
     def lead(self, topic: Topic, node: int) -> State:
-        """Let another replica lead, with nobody hurt: make it the preferred one, and elect."""
+        """Let another replica lead, with nobody hurt, and wait until it serves."""
+        before = self.state(topic)
+        self.change_leader(topic, node)
+        return self.await_leader(topic, node, above=before.epoch)
+
+    def change_leader(self, topic: Topic, node: int) -> None:
+        """Let another replica lead, with nobody hurt: make it the preferred one, elect, and wait until it is known."""
         before = self.state(topic)
         order = [node, *(other for other in before.replicas if other != node)]
         self.broker.expect_error(self.reassign(topic, *order).error_code, ErrorCode.NONE, what="another order")
         self.broker.expect_error(self.elect(topic), ErrorCode.NONE, what="the preferred leader's election")
-        return self.await_leader(topic, node, above=before.epoch)
+        self.await_state(topic, lambda one: one.leader == node and one.epoch > before.epoch, f"node {node} leads")
 
     def write(self, topic: Topic, writes: Writes) -> None:
         """One record with acks=-1 to whoever leads; what comes of it is noted."""

@@ -52,7 +52,10 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "AdoptHighWatermark": ("REP-12",),
     "Truncate": ("REP-09", "REP-10", "EPO-07", "EPO-10"),
     "AdvanceHighWatermark": ("REP-01", "REP-07"),
-    "ExpandIsr": ("REP-04",),
+    "ExpandIsr": (
+        "REP-04",
+        "REP-19",
+    ),
     "ShrinkIsr": ("REP-03", "REP-06", "REP-15"),
     "RollBackIsr": ("REP-14",),
     "Crash": ("REP-17", "REP-16"),

@@ -134,6 +134,44 @@ def back_when_caught_up(broker: Broker) -> None:
 
 
 @requirement(
+    "REP-19",
+    level=MUST,
+    source="Partition.isFollowerInSync",
+    sentence="A follower comes back into a new leader's ISR only once it asks for the offset where that leader's epoch begins, "
+    "though the high watermark is lower.",
+    accepted="fetches in its name at the high watermark and between the two leave it out; one at the start brings it in",
+    since="4.0",
+    nodes=3, hooks=FREEZES, configs=PATIENT, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def back_when_in_the_epoch(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        former, follower, leader = nodes.cast()
+        topic = nodes.topic(former, leader, follower, in_sync=3)
+        committed = broker.append(topic, batch(b"a")) + 1
+        nodes.freeze_out(topic, follower, b"b")  # from here on too few are in sync for anything to be committed
+        broker.append(topic, batch(b"c", b"d"), acks=1)
+        nodes.change_leader(topic, leader)
+        begins = end_of_epoch(broker, topic, broker.leader_epoch(topic) - 1).end_offset
+        broker.expect_equal("where the epoch begins", begins, committed + 3)
+        broker.expect_equal("the high watermark", broker.fetch(topic, committed).high_watermark, committed)
+        seen: set[int] = set()
+        for offset in (committed, *[begins - 1] * 10):
+            fetch_as(broker, topic, follower, offset, nodes.address(leader))
+            until = time.monotonic() + NEWS_S
+            while time.monotonic() < until:
+                seen |= nodes.state(topic).isr
+        told = f"fetches at {committed} and {begins - 1}, before the epoch's start at {begins}"
+        broker.expect_equal(f"who is in sync after {told}", seen, {former, leader})
+
+        def brought() -> bool:
+            fetch_as(broker, topic, follower, begins, nodes.address(leader))
+            return follower in nodes.state(topic).isr
+
+        broker.eventually(brought, f"fetches at {begins} bring node {follower} in")
+        broker.saw(f"fetches at {begins} bring node {follower} in")
+
+
+@requirement(
     "REP-05",
     level=MUST,
     source="ReplicationControlManager.handleBrokerFenced; broker.session.timeout.ms; documentation, design, 4.7",

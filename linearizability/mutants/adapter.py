@@ -1,4 +1,7 @@
-"""A mutant as a target: `exec:python -m linearizability.mutants adapter NAME` (the contract is `targets/CONTRACT.md`)."""
+"""A mutant as a target: `exec:python -m linearizability.mutants adapter NAME` (the contract is `targets/CONTRACT.md`).
+
+It has as many nodes as the bug needs to show.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from linearizability.mutants.registry import MUTANTS
 from linearizability.targets.cluster import Member
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.target import TargetError
@@ -38,11 +42,11 @@ class _Adapter:
         match request["command"]:
             case "describe":
                 return {
-                    "contract": 1, "name": f"tidegauge with the bug {self.mutant}", "hooks": [*HOOKS], "max_nodes": 1,
-                    "config": True,
+                    "contract": 1, "name": f"tidegauge with the bug {self.mutant}", "hooks": [*HOOKS],
+                    "max_nodes": MUTANTS[self.mutant].nodes, "config": True,
                 }  # fmt: skip
             case "start":
-                return self._start(Path(request["folder"]), request.get("config") or {})
+                return self._start(request.get("nodes", 1), Path(request["folder"]), request.get("config") or {})
             case "stop" if node is None:
                 self.end()
             case "kill" | "stop" | "restart" | "pause" | "resume" as hook:
@@ -55,8 +59,8 @@ class _Adapter:
                 raise TargetError(f"{other} is not offered")
         return {}
 
-    def _start(self, folder: Path, config: dict[str, str]) -> dict[str, Any]:
-        self.cluster = MutantCluster(self.mutant, nodes=1, folder=folder, config=config)
+    def _start(self, nodes: int, folder: Path, config: dict[str, str]) -> dict[str, Any]:
+        self.cluster = MutantCluster(self.mutant, nodes=nodes, folder=folder, config=config)
         self.cluster.open()
         return {"nodes": [{"id": each.id, "host": each.host, "port": each.port} for each in self.cluster.nodes]}
 

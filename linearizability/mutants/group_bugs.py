@@ -172,6 +172,8 @@ def offsets_of_a_live_group_expire(original: Any, group: Any, offsets: Any, rete
     "reference.coordinator.reconciliation:_still_owns",
     "KIP-848: a partition that a member is to give up is given to another before the member says that it has.",
     caught_by=("CGH-09",),
+    fuzz=True,
+    workload="groups",
     machine=CONSUMER_GROUPS,
 )
 def revoked_partitions_given_at_once(original: Any, owned: Any, revoked: Any) -> bool:

@@ -92,6 +92,8 @@ def epoch_kept_by_end(
     "reference.coordinator.transaction_endings:ending",
     "EndTxn of KIP-890 that is sent again, for its answer was lost, is fenced.",
     caught_by=("TXN-14",),
+    fuzz=True,
+    workload="transactions",
 )
 def repeated_end_fenced(original: Any, transaction: Any, identity: Any, committed: bool) -> Any:
     if identity.epoch != transaction.epoch:

@@ -1,8 +1,9 @@
 """A consumer of a group in the new protocol (KIP-848): one kind of heartbeat, by which it joins, says what it owns, is told
 what it is to own, and leaves; reading and committing are a group member's as ever (`grouping`).
 
-It brings its own id. What an answer takes from it, it stops reading at once and says so with the next heartbeat; a
-coordinator that does not know it, or its epoch, makes it give up everything and begin again.
+It brings its own id. What an answer takes from it, it stops reading at once and says so with the next heartbeat; one that
+commits first, as Java's consumer does, holds it until what it has read of it is processed and committed. A coordinator that
+does not know the member, or its epoch, makes it give up everything and begin again.
 """
 
 from __future__ import annotations
@@ -46,10 +47,15 @@ class ReconcilingMember(SimulatedMember):
         self._ids = 0
         self._said: frozenset[Key] | None = None
         """What the coordinator was told that we own; None where it may not have heard."""
+        self._wanted: frozenset[Key] | None = None
+        """What we are to own once the rest is given up; None where we own what we are to."""
 
     def _next_step(self) -> Callable[[], None]:
-        """What a classic member does; whoever owns less than it has said, says so first."""
+        """What a classic member does; whoever owns less than it has said, says so first; whoever is to own less, reads on
+        only when it does."""
         step = super()._next_step()
+        if self._wanted is not None and step in (self._read_on, self._idle):
+            return self._give_up_the_rest
         may_beat = self.generation >= 0 and not self._is_retiring and self._coordinator >= 0
         return self._beat if may_beat and self._said is not None and self._said - self.places.keys() else step
 
@@ -90,23 +96,44 @@ class ReconcilingMember(SimulatedMember):
             return
         self._heard_us = self.world.now_us
         has_moved, self.generation, self._is_synced = body.member_epoch != self.generation, body.member_epoch, True
-        keys = {*self.places} if body.assignment is None else self._keys(body.assignment)
-        if keys != self.places.keys():
-            self.places = {key: self.places.get(key) or Place() for key in sorted(keys)}
-            self._processed = {key: place for key, place in self._processed.items() if key in keys}
-            self._committed = {key: place for key, place in self._committed.items() if key in keys}
-            self.is_settled = False
-            self.world.counts["assignments"] += 1
-        elif not has_moved:
-            return
+        if body.assignment is not None:
+            self._wanted = self._keys(body.assignment)
+        if self._wanted is not None and not (self.member.commits_first and self.places.keys() - self._wanted):
+            has_moved = self._own(self._wanted) or has_moved
+        if has_moved:
+            self._note_assignment(generation=self.generation, member=self._known_as)
+
+    def _own(self, keys: frozenset[Key]) -> bool:
+        """Whether that is another assignment than before."""
+        self._wanted = None
+        if keys == self.places.keys():
+            return False
+        self.places = {key: self.places.get(key) or Place() for key in sorted(keys)}
+        self._processed = {key: place for key, place in self._processed.items() if key in keys}
+        self._committed = {key: place for key, place in self._committed.items() if key in keys}
+        self.is_settled = False
+        self.world.counts["assignments"] += 1
+        return True
+
+    def _give_up_the_rest(self) -> None:
+        """All that was read is processed and committed."""
+        assert self._wanted is not None
+        self.world.counts["partitions committed and given up"] += len(self.places.keys() - self._wanted)
+        self._own(self._wanted)
         self._note_assignment(generation=self.generation, member=self._known_as)
+        self._go_on()
+
+    def _give_up_partitions(self) -> None:
+        self._wanted = None
+        super()._give_up_partitions()
 
     def _resume(self, offsets: Mapping[Key, Position]) -> None:
         self._resume_new(offsets)
 
-    def _keys(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> set[Key]:
+    def _keys(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> frozenset[Key]:
         names: dict[UUID, str] = {id: name for name, id in self.topic_ids.items()}
-        return {(names[each.topic_id], index) for each in assignment.topic_partitions for index in each.partitions}
+        given = ((names[each.topic_id], index) for each in assignment.topic_partitions for index in each.partitions)
+        return frozenset(given)
 
     def _judge(self, api: str, code: int) -> bool:
         if code == ErrorCode.STALE_MEMBER_EPOCH:

@@ -175,6 +175,8 @@ class Member(Value):
     """How often, after a poll, it dies, leaves, or stands still for longer than its session."""
     dies_after_ms: int = Field(default=0, ge=0, le=600_000)
     """When it dies and does not come back; 0 for never."""
+    commits_first: bool = False
+    """Of KIP-848: whether it processes and commits what it has read before it gives a partition up; else it stops at once."""
     max_bytes: int = Field(default=2_000, ge=1, le=1 << 26)
 
 

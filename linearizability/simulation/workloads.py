@@ -112,8 +112,15 @@ def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
         )
     clients += [client for client in schedule.clients if isinstance(client, Producer)][: choices.integer(0, 1)]
     late = [_late_leader(choices, schedule) for _ in range(choices.integer(0, 2))] if schedule.nodes > 1 else []
-    faults = sorted((*_bearable(schedule), *late), key=lambda fault: fault.at_ms)
+    lossy = [_lossy(choices, schedule)] if schedule.nodes == 1 and choices.integer(0, 2) == 2 else []
+    faults = sorted((*_bearable(schedule), *late, *lossy), key=lambda fault: fault.at_ms)
     return schedule.model_copy(update={"clients": tuple(clients), "faults": tuple(faults)})
+
+
+def _lossy(choices: Choices, schedule: Schedule) -> Fault:
+    """Connections break all the time: of what was asked, some was heard, and its answer was not."""
+    at_ms = choices.integer(1, schedule.duration_ms // 2)
+    return Fault(at_ms=at_ms, kind="flaky", for_ms=schedule.duration_ms // 2, amount=choices.one_of((12, 4)))
 
 
 def _late_leader(choices: Choices, schedule: Schedule) -> Fault:
@@ -178,8 +185,14 @@ def _in_groups(choices: Choices, members: list[Member], duration_ms: int) -> lis
             if choices.integer(1, 2) <= statics[member.group]:
                 changed |= {"instance": f"{member.group}-{number}", **PATIENT}
         found.append(member.model_copy(update=changed))
-    return [_mortal(choices, member, duration_ms) if _is_last_of_several(found, at) else member
-            for at, member in enumerate(found)]  # fmt: skip
+    found = [_mortal(choices, member, duration_ms) if _is_last_of_several(found, at) else member
+             for at, member in enumerate(found)]  # fmt: skip
+    return [_conscientious(choices, member) if member.protocol == "consumer" else member for member in found]
+
+
+def _conscientious(choices: Choices, member: Member) -> Member:
+    """Half of the time a member commits what it has read of a partition before it gives it up."""
+    return member.model_copy(update={"commits_first": True}) if choices.integer(0, 1) else member
 
 
 PATIENT = {"session_timeout_ms": 1_000, "rebalance_timeout_ms": 250}

@@ -17,6 +17,7 @@ from reference.controller.brokers import fence_broker, register_broker, unregist
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
 from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
+from reference.controller.features import update_features
 from reference.controller.heartbeats import Heartbeats
 from reference.controller.image import MetadataImage
 from reference.controller.isr_proposals import alter_partition
@@ -36,6 +37,7 @@ from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from reference.protocol.messages.update_features import UpdateFeaturesRequest
 from reference.protocol.primitives import Epoch, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
@@ -202,6 +204,9 @@ class Controller:
         self.append(unregister_broker(self._image, self._configuration, body.broker_id), now)
         return UnregisterBrokerResponse()
 
+    def update_features(self, body: UpdateFeaturesRequest, version: int, now: TimestampMs) -> Message:
+        return self._made(update_features(self._image, body, self._quorum.node, SUPPORTED_FEATURES), now)
+
     # ---- by itself
 
     def tick(self, now: TimestampMs) -> None:
@@ -266,6 +271,7 @@ _DECIDED: dict[int, Callable[[Controller, Any, int, TimestampMs], Message]] = {
     45: Controller.alter_partition_reassignments,
     46: Controller.list_partition_reassignments,
     56: Controller.alter_partition,
+    57: Controller.update_features,
     62: Controller.register_broker,
     63: Controller.broker_heartbeat,
     64: Controller.unregister_broker,

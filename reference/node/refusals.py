@@ -26,6 +26,7 @@ from reference.protocol.messages.incremental_alter_configs import (
 )
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from reference.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from reference.protocol.messages.update_features import UpdateFeaturesResponse
 from reference.protocol.schema import Message
 
 FIRST_ELECTION_WITH_ERROR_AT_THE_TOP = 1
@@ -96,6 +97,7 @@ _REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
     46: _at_the_top(ListPartitionReassignmentsResponse),
     55: _at_the_top(DescribeQuorumResponse),
     56: _at_the_top(AlterPartitionResponse),
+    57: _at_the_top(UpdateFeaturesResponse),
     62: _at_the_top(BrokerRegistrationResponse),
     63: _at_the_top(BrokerHeartbeatResponse),
     64: _at_the_top(UnregisterBrokerResponse),

@@ -1,0 +1,120 @@
+"""UpdateFeatures, case by case as Apache Kafka 4.3.1 answered the same requests (errors and their texts)."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.controller.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
+from reference.controller.image import ELR_FEATURE
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.feature_level_record import FeatureLevelRecord
+from reference.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from tests.controller.cluster import Cluster
+
+SUPPORTED = {"metadata.version": (7, 30), ELR_FEATURE: (0, 1), "group.version": (0, 1)}
+CONTROLLER = 1
+FAILED = "The update failed for all features since the following feature had an error: "
+NOT_A_DOWNGRADE = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+)
+
+Update = tuple[str, int, int]
+
+
+def ask(
+    cluster: Cluster, *updates: Update, validate_only: bool = False
+) -> tuple[UpdateFeaturesResponse, list[tuple[str, int]]]:
+    """The answer, and the levels that are written down."""
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+            for name, level, kind in updates
+        ],
+        validate_only=validate_only,
+    )
+    decision = update_features(cluster.image, request, CONTROLLER, SUPPORTED)
+    cluster.write(decision.records)
+    assert all(isinstance(record, FeatureLevelRecord) for record in decision.records)
+    return decision.response, [(record.name, record.feature_level) for record in decision.records]  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A cluster that has finalized all of it, without a broker."""
+    cluster = Cluster()
+    cluster.write([FeatureLevelRecord(name="group.version", feature_level=1)])
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "reason"),
+    [
+        ("no.such", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        ("no.such", 0, SAFE_DOWNGRADE, "Feature no.such not found."),
+        ("group.version", 0, 0, "The controller does not support the given upgrade type."),
+        ("group.version", 0, 9, "The controller does not support the given upgrade type."),
+        ("group.version", -1, SAFE_DOWNGRADE, "A feature version cannot be less than 0."),
+        ("group.version", 9, UPGRADE, "Local controller 1 only supports versions 0-1"),
+        ("group.version", 0, UPGRADE, NOT_A_DOWNGRADE),
+        ("metadata.version", 31, UPGRADE, "Local controller 1 only supports versions 7-30"),
+        ("metadata.version", 0, SAFE_DOWNGRADE, "Local controller 1 only supports versions 7-30"),
+        ("metadata.version", 29, UPGRADE, NOT_A_DOWNGRADE),
+    ],
+)
+def test_what_is_refused(cluster: Cluster, name: str, level: int, kind: int, reason: str) -> None:
+    response, written = ask(cluster, (name, level, kind))
+    assert (response.error_code, written, response.results) == (ErrorCode.INVALID_UPDATE_VERSION, [], [])
+    assert response.error_message == f"{FAILED}Invalid update version {level} for feature {name}. {reason}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (SAFE_DOWNGRADE, "Refusing to perform the requested downgrade because it might delete metadata information."),
+        (UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported in this version."),
+    ],
+)
+def test_metadata_stay_readable(cluster: Cluster, kind: int, reason: str) -> None:
+    response, written = ask(cluster, ("metadata.version", 20, kind))
+    assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+    assert response.error_message == f"{FAILED}Unsupported metadata.version downgrade from 30 to 20. {reason}"
+
+
+def test_levels_go_down_and_up(cluster: Cluster) -> None:
+    assert cluster.image.has_elr
+    response, written = ask(cluster, (ELR_FEATURE, 0, SAFE_DOWNGRADE))
+    assert (response.error_code, response.error_message, written) == (0, None, [(ELR_FEATURE, 0)])
+    assert not cluster.image.has_elr
+    refused, _ = ask(cluster, (ELR_FEATURE, 1, SAFE_DOWNGRADE))
+    assert str(refused.error_message).endswith("Can't downgrade to a newer version.")
+    ask(cluster, (ELR_FEATURE, 1, UPGRADE))
+    assert cluster.image.has_elr
+
+
+@pytest.mark.parametrize("kind", [UPGRADE, SAFE_DOWNGRADE])
+def test_the_present_level_is_written_down_again(cluster: Cluster, kind: int) -> None:
+    assert ask(cluster, ("group.version", 1, kind))[1] == [("group.version", 1)]
+
+
+def test_one_refusal_refuses_all(cluster: Cluster) -> None:
+    response, written = ask(cluster, (ELR_FEATURE, 0, SAFE_DOWNGRADE), ("group.version", 9, UPGRADE))
+    assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+
+
+def test_only_to_validate_changes_nothing(cluster: Cluster) -> None:
+    response, written = ask(cluster, ("group.version", 0, SAFE_DOWNGRADE), validate_only=True)
+    assert (response.error_code, written, [each.feature for each in response.results]) == (0, [], ["group.version"])
+    assert cluster.image.features["group.version"] == 1
+
+
+def test_of_a_feature_that_is_named_twice_the_last_counts(cluster: Cluster) -> None:
+    assert ask(cluster, (ELR_FEATURE, 9, UPGRADE), (ELR_FEATURE, 1, UPGRADE))[1] == [(ELR_FEATURE, 1)]
+
+
+def test_every_broker_must_support_it() -> None:
+    cluster = Cluster()
+    cluster.start(4)
+    response, written = ask(cluster, ("group.version", 1, UPGRADE))
+    assert written == []
+    assert str(response.error_message).endswith("Broker 4 does not support this feature.")
+    assert ask(cluster, ("group.version", 0, SAFE_DOWNGRADE))[1] == [("group.version", 0)]

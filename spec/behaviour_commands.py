@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "Examples:  tidegauge spec behaviours MCRecovery --count 200 --out schedules.jsonl   ·   "
-    "tidegauge spec behaviours MCFailover --cover --walk 100   ·   tidegauge spec behaviours IgnoreMinIsr"
+    "tidegauge spec behaviours MCFailover --cover --walk 100   ·   "
+    "tidegauge spec behaviours MCTransactions --walk 20   ·   tidegauge spec behaviours IgnoreMinIsr"
 )
 
 
@@ -31,7 +32,8 @@ def behaviours(
         bool, typer.Option("--cover", help="Cover all edges of a small model's state graph instead.")
     ] = False,
     walk: Annotated[
-        int, typer.Option(min=0, help="With --cover: lead a cluster along so many paths; how many edges it walks.")
+        int,
+        typer.Option(min=0, help="Lead a cluster along so many of them; how many steps (--cover: edges) it walks."),
     ] = 0,
     out: Annotated[str, typer.Option(help="Write the schedules to this file; default: standard output.")] = "",
     faults: Annotated[
@@ -39,7 +41,7 @@ def behaviours(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write behaviours of replication or of the metadata quorum: JSON lines of steps, and schedules that lead a cluster there.
+    """Write behaviours of a model: JSON lines of steps, and fault schedules that lead a simulated cluster there.
 
     Exit codes: 0 written, 1 a switch has no counterexample or a cluster broke a promise, 3 TLC drew none, 64 a model without
     schedules.
@@ -71,16 +73,29 @@ def _drawn(
     from spec.behaviours import simulate
     from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
 
-    if case.switch:
-        return "counterexample", [_counterexample_of(case)], {}
-    if not cover:
-        return "random", simulate(case, count, length, seed), {}
+    if case.switch or not cover:
+        kind = "counterexample" if case.switch else "random"
+        drawn = [_counterexample_of(case)] if case.switch else simulate(case, count, length, seed)
+        return kind, drawn, _walked_steps(case, kind, drawn[:walk], seed) if walk else {}
     graph = graph_of(case)
     paths = covering_paths(graph)
     about: dict[str, object] = {"states": len(graph.states), "edges": graph.size, "edges covered": edges_covered(paths)}
     if walk:
         about |= _walked(case, graph, paths, walk)
     return "covering", (behaviour_of(path, graph) for path in paths), about  # one at a time: a state is large
+
+
+def _walked_steps(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep]], seed: int) -> dict[str, object]:
+    """How many of the steps a simulated cluster walks, led along behaviours."""
+    from spec.fault_schedules import NoSchedule
+    from spec.walking import walk_behaviours
+
+    try:
+        done = walk_behaviours(case, kind, behaviours, seed)
+    except NoSchedule as error:
+        raise typer.BadParameter(f"{case.name}: {error}") from error
+    found: dict[str, object] = {"behaviours led": done.behaviours, "behaviours walked whole": done.whole}
+    return found | {"steps led": done.steps, "steps walked": done.walked, "broken": list(done.broken)}
 
 
 def _walked(case: Case, graph: Graph, paths: list[list[str]], count: int) -> dict[str, object]:

@@ -7,8 +7,9 @@ one JSON object a line:
 
 `kind` is random, counterexample or covering. The events of replication are those of a trace (trace.py): the first begins it,
 each other names a step, its arguments, and the state that the node, or the controller, has to be in afterwards. Those of the
-metadata quorum are its steps alone (quorum_schedules.py). Without a switch all promises hold at the end; with one, the last
-event leads to the broken promise, and no sound broker gets there.
+metadata quorum are its steps alone (quorum_schedules.py), those of coordinators have a form of their own
+(coordinator_behaviours.py). Without a switch all promises hold at the end; with one, the last event leads to the broken
+promise, and no sound broker gets there.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from typing import Any
 
 from spec.actions import ACTIONS
 from spec.checker import TraceStep, check
+from spec.coordinator_behaviours import CHAPTERS, coordinator_events
 from spec.models import Case
 from spec.quorum_schedules import quorum_events
 from spec.values import parse_state
 
 STATE = re.compile(r"^STATE_(\d+) ==\s*\n(.*?)(?=^STATE_|^=+|\Z)", re.S | re.M)
+
+DRAWN_FROM = {"Groups": ("WholeHeartbeats", "AtOnceSpec")}
+"""Module -> module and specification of the behaviours that a cluster can be led along, where those are not all."""
 
 
 class NoBehaviours(Exception):
@@ -38,9 +43,12 @@ def simulate(case: Case, count: int, depth: int = 60, seed: int = 1) -> list[tup
     with tempfile.TemporaryDirectory(prefix="tidegauge-behaviours-") as name:
         target = Path(name) / "behaviour"
         options = ("-simulate", f"file={target},num={count}", "-depth", str(depth), "-seed", str(seed))
-        job = replace(
-            case.job(), options=options, coverage=False, configuration=without_properties(case.configuration())
-        )
+        text = without_properties(case.configuration())
+        job = replace(case.job(), options=options, coverage=False, configuration=text)
+        if case.model.module in DRAWN_FROM:
+            module, specification = DRAWN_FROM[case.model.module]
+            text = re.sub(r"^SPECIFICATION \w+$", f"SPECIFICATION {specification}", text, flags=re.M)
+            job = replace(job, module=module, configuration=text)
         outcome = check(job)
         files = sorted(Path(name).glob("behaviour*"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)])
         if not files:
@@ -142,11 +150,12 @@ ACTORS = {action.name: action.actor for action in ACTIONS}
 # ---- behaviours as schedules
 
 
-LED = ("MCReplication", "Quorum")
+LED = ("MCReplication", "Quorum", "Transactions", "Groups")
 """Modules through whose behaviours a simulated cluster can be led."""
 
 NOT_LED = (
-    "has no steps through which a cluster is led: there are some of the atomic grain of replication and of the quorum"
+    "has no steps through which a cluster is led: there are some of the atomic grain of replication, of the quorum, of "
+    "transactions and of groups"
 )
 
 
@@ -165,5 +174,7 @@ def schedule(case: Case, kind: str, behaviour: Sequence[TraceStep]) -> dict[str,
 def _events(case: Case, behaviour: Sequence[TraceStep]) -> list[dict[str, Any]]:
     if case.model.module == "Quorum":
         return quorum_events(behaviour)
+    if case.model.folder in CHAPTERS:
+        return coordinator_events(case.model.folder, behaviour, [case.switch.name] if case.switch else [])
     found = re.search(r"MinIsr = (\d+)", case.configuration())
     return trace_events(behaviour, int(found[1]) if found else 2)

@@ -4,7 +4,8 @@ Each step becomes a cue of a score (`linearizability/simulation/score.py`): what
 needs it, and what is somebody's doing (a crash, an election, a record that is produced) is done when its turn comes. The
 cluster takes a step only where its own rules allow it: a sound one follows a behaviour of the sound specification to its
 end, and leaves a counterexample at the latest at the step that the switch allows. With the mutant that has the same bug it
-goes on, and breaks the promise. The value is format tidegauge-schedule/1, and is run by `tidegauge replay`.
+goes on, and breaks the promise. The value is format tidegauge-schedule/1, and is run by `tidegauge replay`. Behaviours of
+coordinators have a module of their own, `coordinator_schedules.py`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spec.coordinator_schedules import LONGEST_MS, coordinator_schedule
 from spec.quorum_schedules import quorum_schedule
 
 TOPIC = "orders"
-LONGEST_MS = 60_000
-"""More than any behaviour takes; a life goes on as soon as its score is over."""
-
 PROPERTIES = {
     "replica.lag.time.max.ms": "1500",
     "broker.session.timeout.ms": "600",
@@ -73,6 +72,8 @@ def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
     begin, *events = behaviour["events"]
     if "voters" in begin:
         return quorum_schedule(behaviour, seed)
+    if "brokers" not in begin:
+        return coordinator_schedule(behaviour, seed)
     beyond = next((event["action"] for event in events if event["action"] in NOT_LED), None)
     if beyond is not None:
         raise NoSchedule(f"a cluster cannot be led through {beyond}")

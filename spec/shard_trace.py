@@ -81,7 +81,8 @@ def transaction_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
                 found[producers[producer_id]].append(_appended(row, epoch))
             continue
         title = f"transactional id {row['transactionalId']}"
-        if row["action"] == "NewSession" and row["producerEpoch"] == 0 and row["state"] == "Empty":
+        is_first = row["producerEpoch"] == 0 and row["state"] == "Empty" and row["producerId"] not in producers
+        if row["action"] == "NewSession" and is_first:
             title = title if title not in found else f"{title}~{len(found)}"
             producers = {id: name for id, name in producers.items() if not name.startswith(title.partition("~")[0])}
             producers[row["producerId"]] = title

@@ -1,5 +1,5 @@
-"""Which edges of a model's state graph a simulated cluster walks: paths of the graph are led through it (`fault_schedules.py`),
-and it goes along as far as its own rules allow.
+"""Which steps of behaviours, and which edges of a model's state graph, a simulated cluster walks: it is led along behaviours and
+paths of the graph (`fault_schedules.py`), and goes along as far as its own rules allow.
 
 A path is walked up to the cue at which the cluster leaves it. A step that nobody can be made to take (a high watermark that
 moved with the step before) is passed by, and its edge counted: the cluster is where the edge leads.
@@ -14,6 +14,7 @@ from itertools import pairwise
 from linearizability.simulation.life import live
 from linearizability.simulation.schedule import Schedule
 from spec.behaviours import schedule
+from spec.checker import TraceStep
 from spec.covering import Graph, behaviour_of
 from spec.fault_schedules import fault_schedule
 from spec.models import Case
@@ -35,6 +36,30 @@ class Walk:
     """What was broken on the way; nothing is to be."""
 
 
+@dataclass(frozen=True)
+class Steps:
+    """What came of leading clusters along behaviours."""
+
+    behaviours: int
+    whole: int
+    """Behaviours that were walked to their end."""
+    steps: int
+    walked: int
+    broken: tuple[str, ...]
+    """What was broken on the way; nothing is to be."""
+
+
+def walk_behaviours(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep]], seed: int) -> Steps:
+    """Lead a cluster along each behaviour. Errors: NoSchedule."""
+    whole = steps = walked = 0
+    broken: list[str] = []
+    for number, behaviour in enumerate(behaviours):
+        taken, rule = _lead(case, kind, behaviour, seed + number)
+        whole, steps, walked = whole + (taken == len(behaviour) - 1), steps + len(behaviour) - 1, walked + taken
+        broken += [rule] if rule else []
+    return Steps(len(behaviours), whole, steps, walked, tuple(broken))
+
+
 def longest_first(paths: Sequence[Path], count: int) -> list[Path]:
     """So many paths, of those that take the most edges."""
     return sorted(paths, key=len, reverse=True)[:count]
@@ -46,15 +71,15 @@ def walk(case: Case, graph: Graph, paths: Sequence[Path]) -> Walk:
     whole, broken = 0, list[str]()
     for number, path in enumerate(paths):
         edges = [*pairwise(path)]
-        taken, rule = _lead(case, graph, path, number)
+        taken, rule = _lead(case, "covering", behaviour_of(path, graph), number)
         walked |= set(edges[:taken])
         whole += taken == len(edges)
         broken += [rule] if rule else []
     return Walk(len(paths), whole, len(walked), tuple(broken))
 
 
-def _lead(case: Case, graph: Graph, path: Path, seed: int) -> tuple[int, str]:
+def _lead(case: Case, kind: str, behaviour: Sequence[TraceStep], seed: int) -> tuple[int, str]:
     """How many steps a cluster went along, and what it broke."""
-    plan = Schedule.model_validate(fault_schedule(schedule(case, "covering", behaviour_of(path, graph)), seed))
+    plan = Schedule.model_validate(fault_schedule(schedule(case, kind, behaviour), seed))
     outcome, _ = live(plan)
     return outcome.counts["cues"], outcome.rule or ("" if outcome.verdict == "valid" else outcome.verdict)

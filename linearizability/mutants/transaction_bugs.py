@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from linearizability.mutants.registry import mutant
+from reference.coordinator.transaction_state import State
+from reference.node.markers import _Work
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.storage.last_stable import NOTHING_OPEN
 
@@ -160,6 +162,24 @@ def marker_written_twice(original: Any, markers: Any, work: Any, partitions: Any
     if work not in sent:
         sent.add(work)
         markers._try_again(work, [*partitions], now)
+
+
+@mutant(
+    "marker-before-decision",
+    "reference.node.transactions:Transactions.join",
+    "A partition that joins a transaction gets the marker of its commit at once: what is aborted later was visible before.",
+    fuzz=True,
+    workload="transactions",
+)
+def marker_before_decision(
+    original: Any, transactions: Any, id: str, identity: Any, partitions: Any, version: int, now: int, answered: Any
+) -> None:
+    original(transactions, id, identity, partitions, version, now, answered)
+    for index, coordinator in transactions.coordination.loaded():
+        known = coordinator.transactions.get(id)
+        if known is not None and known.state is State.ONGOING:
+            work = _Work(index, coordinator, known.prepared(True, version, now))
+            transactions.markers._try_again(work, [*partitions], now)
 
 
 @mutant(

@@ -8,10 +8,10 @@ what the clients saw is judged by the history rules under the declared contract.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from linearizability.pipeline.verdict import INVALID, Judgement
 from linearizability.rules import RULES
@@ -19,9 +19,8 @@ from linearizability.rules.rule import Weight
 from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
+from linearizability.simulation.conducting.casting import conductor_of
 from linearizability.simulation.conducting.conductor import Conductor
-from linearizability.simulation.conducting.quorum import QuorumConductor
-from linearizability.simulation.conducting.replication import ReplicationConductor
 from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.cooperating import CooperativeMember
@@ -33,7 +32,6 @@ from linearizability.simulation.network import Network
 from linearizability.simulation.notebook import Notebook, judge_notebooks
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
-from linearizability.simulation.prompting import PromptedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
 from linearizability.simulation.schedule import (
     GROUPS_TOPIC,
@@ -47,11 +45,12 @@ from linearizability.simulation.schedule import (
     Topic,
     Transactor,
 )
-from linearizability.simulation.score import QuorumScore, Score
 from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
+
+Prompted = TypeVar("Prompted", bound=SimulatedClient)
 
 SETUP_BOUND_MS = 20_000
 REST_BOUND_MS = 20_000
@@ -248,25 +247,22 @@ class Cluster:
             self._start_again(machine)
         self._settle_contracts()
 
-    def _conductor(self) -> Conductor | None:
+    def _conductor(self) -> Conductor[Any] | None:
         """Whoever plays the schedule's score, if it has one."""
         score = self.schedule.score
         if score is None or self.witness is None:
             return None
-        is_of_quorum = isinstance(score, QuorumScore)
-        conductor = (
-            QuorumConductor(self, score) if is_of_quorum else ReplicationConductor(self, score, self._prompted(score))
-        )
+        conductor = conductor_of(self, score)
         self.witness.listener = conductor.on_action
         conductor.start()
         return conductor
 
-    def _prompted(self, score: Score) -> PromptedProducer:
-        """The producer that sends when a score says so."""
-        notebook = self._notebook(Producer(idempotent=score.idempotent))
-        producer = PromptedProducer(self, notebook.process, notebook, score.topic, score.idempotent)
-        self._start(producer)
-        return producer
+    def add_prompted(self, make: Callable[[Cluster, int, Notebook], Prompted], plan: Client | None = None) -> Prompted:
+        """Another client begins to wait for what a conductor tells it."""
+        notebook = self._notebook(plan)
+        client = make(self, notebook.process, notebook)
+        self._start(client)
+        return client
 
     def _start_again(self, machine: Machine) -> None:
         machine.stop()

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from linearizability.history.contract import Acks, Contract
+from linearizability.simulation.coordinator_scores import GroupScore, TransactionScore
 from linearizability.simulation.score import QuorumScore, Score
 
 FORMAT = "tidegauge-schedule/1"
@@ -252,7 +253,7 @@ class Schedule(Value):
     faults: tuple[Fault, ...] = ()
     voters: tuple[int, ...] = ()
     """The nodes that may be the active controller, the others are brokers only; all where none is named."""
-    score: Score | QuorumScore | None = None
+    score: Score | QuorumScore | TransactionScore | GroupScore | None = None
     """What the cluster is led through, step by step; clients then have its end only to wait for."""
 
     @model_validator(mode="after")
@@ -325,7 +326,8 @@ class Schedule(Value):
     @property
     def transacts(self) -> bool:
         """Whether some client writes in transactions."""
-        return any(client.kind in ("transactor", "copier") for client in self.clients)
+        kinds = ("transactor", "copier")
+        return isinstance(self.score, TransactionScore) or any(client.kind in kinds for client in self.clients)
 
     @property
     def has_groups(self) -> bool:

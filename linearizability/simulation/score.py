@@ -11,14 +11,19 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Cue(BaseModel):
-    """One step. What is not said is -1; epochs and decisions count from the score's first state."""
+class Step(BaseModel):
+    """One step of any chapter. What is not said is -1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: str
     broker: int = -1
     """Whose step it is, or whom the controller's step is about; of two brokers the one that acts."""
+
+
+class Cue(Step):
+    """One step of replication; epochs and decisions count from the score's first state."""
+
     other: int = -1
     """The second broker: the leader of a follower's step, the follower of a leader's."""
     end: int = -1

@@ -24,6 +24,8 @@ QUESTIONS = {
     ("quorum", "VoteRequest"): "vote",
     ("quorum", "BeginQuorumEpochRequest"): "begin-epoch",
     ("quorum", "EndQuorumEpochRequest"): "end-epoch",
+    ("verification", "AddPartitionsToTxnRequest"): "verification",
+    ("markers", "WriteTxnMarkersRequest"): "markers",
 }
 """A broker's lane and the request on it -> the kind of the message."""
 
@@ -34,6 +36,8 @@ ANSWERS = {
     "vote": "vote-answer",
     "begin-epoch": "begin-epoch-answer",
     "end-epoch": "end-epoch-answer",
+    "verification": "verification-answer",
+    "markers": "markers-answer",
 }
 """Kind of a question -> kind of its answer; other answers are no messages of their own."""
 

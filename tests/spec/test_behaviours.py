@@ -56,10 +56,10 @@ def test_a_simulated_behaviour_is_read() -> None:
     ]
 
 
-def test_only_the_atomic_grain_has_schedules() -> None:
-    with pytest.raises(NoBehaviours, match="MCGroups has no steps"):
-        schedule(all_cases()["MCGroups"], "random", ())
-    refused = CliRunner().invoke(app, ["spec", "behaviours", "MCGroups"])
+def test_not_every_grain_has_schedules() -> None:
+    with pytest.raises(NoBehaviours, match="MCMessages has no steps"):
+        schedule(all_cases()["MCMessages"], "random", ())
+    refused = CliRunner().invoke(app, ["spec", "behaviours", "MCMessages"])
     assert refused.exit_code == 2
     assert CliRunner().invoke(app, ["spec", "behaviours", "NoSuchModel"]).exit_code == 2
 

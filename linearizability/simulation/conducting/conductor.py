@@ -8,12 +8,12 @@ needs of whom, and what has to wait for it, is the chapter's (`replication.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from linearizability.simulation.client import SimulatedClient
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.schedule import Producer
-from linearizability.simulation.score import Cue
+from linearizability.simulation.score import Step
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
@@ -30,17 +30,21 @@ CODA = Producer(batches=5, records=1, pause_ms=20)
 """Who produces once the score is over."""
 
 
-class Conductor:
+S = TypeVar("S", bound=Step)
+"""A chapter's steps."""
+
+
+class Conductor(Generic[S]):
     """Plays one score; a doorkeeper of the network's gates meanwhile."""
 
-    def __init__(self, cluster: Cluster, cues: Sequence[Cue], places: Sequence[int]) -> None:
+    def __init__(self, cluster: Cluster, cues: Sequence[S], places: Sequence[int]) -> None:
         """`places` are the nodes that the score is played on."""
         self._cluster = cluster
         self._world = cluster.world
         self._cues = cues
         self._places = places
         self._place = 0
-        self._cue: Cue | None = None
+        self._cue: S | None = None
         """The step that may be made now; none while the stage is set for it."""
         self._until_us = 0
         self._is_ending = False
@@ -76,27 +80,27 @@ class Conductor:
         """A step of the specification happens."""
         raise NotImplementedError
 
-    def _set_stage(self, cue: Cue) -> None:
+    def _set_stage(self, cue: S) -> None:
         """Do what must be done before a step may be made, then cue it in."""
         self._cue_in(cue)
 
-    def _bound_ms(self, cue: Cue) -> int:
+    def _bound_ms(self, cue: S) -> int:
         """How long a step may take."""
         raise NotImplementedError
 
-    def _may_be_passed_by(self, cue: Cue) -> bool:
+    def _may_be_passed_by(self, cue: S) -> bool:
         """Whether a step is done without, if it does not come in time: nobody can be made to take it."""
         return False
 
-    def _act(self, cue: Cue) -> None:
+    def _act(self, cue: S) -> None:
         """Do what a step needs somebody to do."""
         raise NotImplementedError
 
-    def _is_made(self, cue: Cue) -> bool:
+    def _is_made(self, cue: S) -> bool:
         """Whether the cluster shows a step."""
         raise NotImplementedError
 
-    def _on_made(self, cue: Cue) -> None:
+    def _on_made(self, cue: S) -> None:
         """A step was made, or passed by."""
 
     def _play_end(self) -> None:
@@ -130,7 +134,7 @@ class Conductor:
         else:
             self._set_stage(self._cues[self._place])
 
-    def _cue_in(self, cue: Cue) -> None:
+    def _cue_in(self, cue: S) -> None:
         self._cue = cue
         self._world.trace.note(f"cue {self._place} {cue.action} {cue.broker}")
         if self._world.trace.keep:

@@ -27,7 +27,7 @@ DECIDING = frozenset({"registration", "heartbeat", "proposal"})
 """What makes an active controller append records that the score does not know."""
 
 
-class Waits(Conductor):
+class Waits(Conductor[Cue]):
     """Says of each message whether it has to wait."""
 
     def __init__(self, cluster: Cluster, cues: Sequence[Cue], places: Sequence[int]) -> None:

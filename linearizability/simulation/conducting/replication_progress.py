@@ -25,7 +25,7 @@ class Decision(NamedTuple):
     isr: frozenset[int]
 
 
-class Progress(Conductor):
+class Progress(Conductor[Cue]):
     """Knows how far the score's only partition has come."""
 
     def __init__(self, cluster: Cluster, score: Score) -> None:

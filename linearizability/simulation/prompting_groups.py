@@ -1,0 +1,170 @@
+"""A member of a consumer group without a will of its own (KIP-848): each heartbeat leaves it when it is told
+(`conducting/groups.py`), and an answer that has come waits until it is told to take it, or to lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from linearizability.history.operations import commit
+from linearizability.simulation.client import Key, SimulatedClient, error_name
+from linearizability.simulation.coordinator_scores import GroupScore
+from linearizability.simulation.grouping import FIND_COORDINATOR, GROUP_KEY, OFFSET_COMMIT
+from linearizability.simulation.line import BACKOFF_MS, Line
+from linearizability.simulation.notebook import Notebook
+from linearizability.simulation.reconciling import CONSUMER_GROUP_HEARTBEAT, JOINING, LEAVING
+from linearizability.simulation.world import MICROSECONDS_A_MS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+if TYPE_CHECKING:
+    from linearizability.simulation.life import Cluster
+
+VERSIONS = {FIND_COORDINATOR: 4, CONSUMER_GROUP_HEARTBEAT: 1, OFFSET_COMMIT: 9}
+REBALANCE_TIMEOUT_MS = 30_000
+"""More than a score takes: nobody is thrown out for what it is slow to give back."""
+
+
+class Answer(NamedTuple):
+    """What a member is to own from now on."""
+
+    epoch: int
+    partitions: frozenset[Key]
+
+
+class PromptedMember(SimulatedClient):
+    """One member of a score's group; everything is asked of its only broker."""
+
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, score: GroupScore, id: str) -> None:
+        super().__init__(cluster, number, notebook)
+        self.id = id
+        self._score = score
+        self._home = score.brokers[0]
+        self.epoch = JOINING
+        self.owned: frozenset[Key] = frozenset()
+        self.answer: Answer | None = None
+        """What came and was not taken."""
+        self.was_fenced = False
+        """Whether the last heartbeat was refused."""
+        self.has_found_coordinator = False
+
+    # ---- prompts
+
+    def beat(self) -> None:
+        """Say the epoch and what is owned; who has none asks to be let in."""
+        self.answer = None
+        self._say(self.epoch, self._beaten)
+
+    def beat_idly(self) -> None:
+        """Say that it is still there; the answer is to change nothing, and is not looked at."""
+        self._say(self.epoch, self._unheard)
+
+    def take(self) -> None:
+        """Act by the answer that came."""
+        if self.answer is not None:
+            self.epoch, self.owned = self.answer
+            self.answer = None
+            self._note()
+
+    def lose(self) -> None:
+        """The answer that came was never heard."""
+        self.answer = None
+
+    def let_go(self) -> None:
+        """Give up everything, as who was fenced."""
+        self.epoch, self.owned, self.answer, self.was_fenced = JOINING, frozenset(), None, False
+        self._note()
+
+    def leave(self) -> None:
+        """Leave the group."""
+        self._say(LEAVING, self._unheard)
+        self.let_go()
+
+    def commit(self) -> None:
+        """Say of everything that is owned how far it was read: not at all."""
+        if not self.owned or not self.is_ready:
+            return
+        request = OffsetCommitRequest
+        topics = [
+            request.OffsetCommitRequestTopic(
+                topic_id=self.topic_ids[name], name=name,
+                partitions=[request.OffsetCommitRequestPartition(partition_index=index, committed_offset=0)],
+            )
+            for name, index in sorted(self.owned)
+        ]  # fmt: skip
+        offsets: dict[str | int, int] = {f"{name}-{index}": 0 for name, index in sorted(self.owned)}
+        operation = self.notebook.invoke("commit", [commit(self._score.group, offsets, self.epoch, self.id)])
+        body = request(
+            group_id=self._score.group, generation_id_or_member_epoch=self.epoch, member_id=self.id, topics=topics
+        )
+        self.ask(OFFSET_COMMIT, VERSIONS[OFFSET_COMMIT], body, self._committed, operation)
+
+    def _committed(self, body: OffsetCommitResponse, operation: int) -> None:
+        code = next((each.error_code for topic in body.topics for each in topic.partitions if each.error_code), 0)
+        self.count("OffsetCommit", code)
+        if code == ErrorCode.NONE:
+            self.notebook.ok(operation)
+        else:
+            self.notebook.info(operation, error_name(code))
+
+    # ---- connections
+
+    def on_ready(self) -> None:
+        self.ask_metadata()
+
+    def on_metadata(self) -> None:
+        if not self.has_found_coordinator:
+            body = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._score.group])
+            self.ask(FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], body, self._found)
+
+    def _found(self, body: FindCoordinatorResponse, _: Any) -> None:
+        self.has_found_coordinator = body.coordinators[0].error_code == ErrorCode.NONE
+        if not self.has_found_coordinator:
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self.on_metadata)
+
+    def on_line_down(self, line: Line, reason: str) -> None:
+        """There is one broker: nobody else is asked."""
+        super().on_line_down(line, reason)
+        self._home = self._score.brokers[0]
+
+    # ---- heartbeats
+
+    def _say(self, epoch: int, answered: Callable[[ConsumerGroupHeartbeatResponse, Any], None]) -> None:
+        if not self.is_ready:
+            return
+        topics = [
+            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=self.topic_ids[name], partitions=[index])
+            for name, index in sorted(self.owned)
+        ]
+        body = ConsumerGroupHeartbeatRequest(
+            group_id=self._score.group, member_id=self.id, member_epoch=epoch, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=[self._score.topic], topic_partitions=topics,
+        )  # fmt: skip
+        self.ask(CONSUMER_GROUP_HEARTBEAT, VERSIONS[CONSUMER_GROUP_HEARTBEAT], body, answered)
+
+    def _beaten(self, body: ConsumerGroupHeartbeatResponse, _: Any) -> None:
+        self.count("ConsumerGroupHeartbeat", body.error_code)
+        self.was_fenced = body.error_code != ErrorCode.NONE
+        if not self.was_fenced:
+            self.answer = Answer(body.member_epoch, self._keys(body))
+
+    def _unheard(self, body: ConsumerGroupHeartbeatResponse, _: Any) -> None:
+        self.count("ConsumerGroupHeartbeat", body.error_code)
+
+    def _keys(self, body: ConsumerGroupHeartbeatResponse) -> frozenset[Key]:
+        """Every heartbeat is a full one: the answer always says what is to be owned."""
+        names = {id: name for name, id in self.topic_ids.items()}
+        assert body.assignment is not None
+        given = body.assignment.topic_partitions
+        return frozenset((names[each.topic_id], index) for each in given for index in each.partitions)
+
+    def _note(self) -> None:
+        keys = [f"{name}-{index}" for name, index in sorted(self.owned)]
+        claim = {"generation": self.epoch, "member": self.id} if self.epoch != JOINING else {}
+        self.notebook.ok(self.notebook.invoke("assign", keys=keys, group=self._score.group, **claim))

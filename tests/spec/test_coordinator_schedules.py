@@ -1,0 +1,109 @@
+"""Behaviours of transactions and groups are led through simulated coordinators and their clients: what the specification allows
+holds, and what a switch breaks, breaks with the mutant that has the same bug.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from linearizability.mutants.registry import MUTANTS, planted
+from linearizability.simulation.coordinator_scores import GroupScore
+from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.schedule import Schedule, read_schedule
+from spec.behaviours import schedule
+from spec.catalogue import MODELS, all_cases
+from spec.checker import Verdict, check
+from spec.commands import app
+from spec.coordinator_behaviours import CHAPTERS
+from spec.coordinator_schedules import MUTANT_OF
+from spec.fault_schedules import fault_schedule
+from spec.shard_trace import group_traces, transaction_traces
+from spec.trace import AnyTrace, check_traces, trace_of
+
+pytestmark = pytest.mark.java
+
+
+@cache
+def counterexample(switch: str) -> Schedule:
+    outcome = check(all_cases()[switch].job())
+    assert outcome.verdict == Verdict.VIOLATED
+    return led(schedule(all_cases()[switch], "counterexample", outcome.trace))
+
+
+def led(behaviour: dict[str, Any]) -> Schedule:
+    return Schedule.model_validate(fault_schedule(behaviour, 0))
+
+
+def is_whole(outcome: Outcome) -> bool:
+    """Whether the cluster was led to the end."""
+    assert outcome.schedule.score is not None
+    return outcome.counts["cues"] == len(outcome.schedule.score.cues)
+
+
+def test_every_switch_of_coordinators_has_a_mutant() -> None:
+    switches = {switch.name for model in MODELS if model.folder in CHAPTERS for switch in model.switches}
+    assert switches == {*MUTANT_OF}
+    assert {*MUTANT_OF.values()} <= {*MUTANTS}
+
+
+BROKEN_BY = {
+    "AssignBeforeRevocation": "commit-of-former-generation",
+    "BeforeKip890": "hanging-transaction",
+    "KeepEpochOnNewSession": "G1a",
+    "MarkerBeforeDecision": "G1a",
+}
+"""Switch -> the promise that its mutant is seen to break."""
+
+
+@pytest.mark.parametrize("switch", MUTANT_OF)
+def test_a_counterexample_is_left_by_the_reference_and_followed_to_its_end_by_the_mutant(switch: str) -> None:
+    plan = counterexample(switch)
+    sound, _ = live(plan)
+    assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
+    assert not is_whole(sound)
+    with planted(MUTANT_OF[switch]):
+        broken, _ = live(plan)
+    assert (broken.verdict, broken.rule) == ("invalid", BROKEN_BY[switch]), broken.text
+    assert is_whole(broken)
+
+
+def trace_of_led(switch: str, mutant: str) -> AnyTrace:
+    """What the coordinator, and the leaders of partitions, tell of the only group or transactional id."""
+    rows: list[dict[str, Any]] = []
+    with planted(mutant) if mutant else nullcontext():
+        live(counterexample(switch), by_history=True, rows=rows)
+    told = [json.loads(json.dumps(row)) for row in rows]
+    found = group_traces(told) if isinstance(counterexample(switch).score, GroupScore) else transaction_traces(told)
+    (events,) = found.values()
+    return trace_of(events, f"{switch} {mutant or 'sound'}")
+
+
+def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spec.trace.REJECTIONS_SHOWN", 0)
+    done = check_traces([trace_of_led(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)])
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert {verdict.name for verdict in done.rejected} == {f"{switch} {bug}" for switch, bug in MUTANT_OF.items()}
+
+
+@pytest.mark.parametrize(("model", "least_percent"), [("MCTransactions", 90), ("MCGroups", 60)])
+def test_random_behaviours_hold_with_the_reference(model: str, least_percent: int) -> None:
+    """Nearly all of their steps are taken; what the reference does at once cannot always be taken apart."""
+    done = CliRunner().invoke(app, ["spec", "behaviours", model, "--count", "6", "--walk", "6", "--json"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["broken"] == [] and summary["behaviours led"] == 6
+    assert summary["steps walked"] * 100 > summary["steps led"] * least_percent
+
+
+def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["spec", "behaviours", "AssignBeforeRevocation", "--faults", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    (file,) = tmp_path.glob("*.json")
+    assert read_schedule(file).score == counterexample("AssignBeforeRevocation").score

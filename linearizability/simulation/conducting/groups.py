@@ -83,9 +83,9 @@ class GroupConductor(ShardConductor[GroupCue]):
         made = MADE.get(cue.action)
         if made is not None:
             return made(self, cue)
-        return bool(self._told) and self._is_score_s(self._told[0], cue)
+        return bool(self._told) and self._agrees(self._told[0], cue)
 
-    def _is_score_s(self, told: Told, cue: GroupCue) -> bool:
+    def _agrees(self, told: Told, cue: GroupCue) -> bool:
         """Whether the coordinator's next step is the score's."""
         named = told.row["args"]
         if told.action != cue.action or named.get("member", cue.member) != cue.member:

@@ -87,26 +87,18 @@ def _drawn(
 
 def _walked_steps(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep]], seed: int) -> dict[str, object]:
     """How many of the steps a simulated cluster walks, led along behaviours."""
-    from spec.fault_schedules import NoSchedule
     from spec.walking import walk_behaviours
 
-    try:
-        done = walk_behaviours(case, kind, behaviours, seed)
-    except NoSchedule as error:
-        raise typer.BadParameter(f"{case.name}: {error}") from error
+    done = walk_behaviours(case, kind, behaviours, seed)
     found: dict[str, object] = {"behaviours led": done.behaviours, "behaviours walked whole": done.whole}
     return found | {"steps led": done.steps, "steps walked": done.walked, "broken": list(done.broken)}
 
 
 def _walked(case: Case, graph: Graph, paths: list[list[str]], count: int) -> dict[str, object]:
     """How many of the edges a simulated cluster walks, led along so many of the paths."""
-    from spec.fault_schedules import NoSchedule
     from spec.walking import longest_first, walk
 
-    try:
-        done = walk(case, graph, longest_first(paths, count))
-    except NoSchedule as error:
-        raise typer.BadParameter(f"{case.name}: {error}") from error
+    done = walk(case, graph, longest_first(paths, count))
     found: dict[str, object] = {"paths led": done.paths, "paths walked whole": done.whole}
     return found | {"edges walked": done.edges, "broken": list(done.broken)}
 
@@ -131,7 +123,7 @@ def _write_behaviours(
     from pathlib import Path
 
     from spec.behaviours import schedule
-    from spec.fault_schedules import NoSchedule, fault_schedule
+    from spec.fault_schedules import fault_schedule
 
     made = steps = 0
     with Path(out).open("w") if out else nullcontext(sys.stdout) as file:
@@ -142,8 +134,5 @@ def _write_behaviours(
             if faults:
                 target = Path(faults) / f"{case.name}-{kind}-{number}.json"
                 target.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
-                except NoSchedule as error:
-                    raise typer.BadParameter(f"{case.name}: {error}") from error
+                target.write_text(json.dumps(fault_schedule(row, seed + number), indent=1))
     return made, steps

@@ -35,6 +35,7 @@ MUTANT_OF: dict[str, str] = {
     "AcknowledgeBeforeHighWatermark": "acks-all-as-one",
     "AdmitFencedBroker": "fencing-unnoticed",
     "AdmitStaleBrokerEpoch": "former-life-unnoticed",
+    "CommitBeforeMinIsr": "commit-before-min-isr",
     "ElectOutsideIsr": "unclean-election",
     "FetchWithoutFencing": "fetch-without-fencing",
     "ForgetSequences": "duplicate-appended",
@@ -50,36 +51,22 @@ MUTANT_OF: dict[str, str] = {
 }
 """Switch -> the mutant with the same bug (linearizability/mutants)."""
 
-WITHOUT_MUTANT = {
-    "CommitBeforeMinIsr": "commit-before-min-isr has the bug; a cluster is not led through ChangeMinIsr",
-}
-"""Switches of the atomic grain that no mutant is led to, and why."""
-
-NOT_LED = frozenset({"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr", "GiveUpReplica"})
-"""Steps that a cluster cannot be led through."""
-
-
-class NoSchedule(ValueError):
-    """A behaviour has a step that a cluster cannot be led through; the message names it."""
-
-
 Event = Mapping[str, Any]
 Cue = dict[str, Any]
 
 
 def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The schedule of one line of `tidegauge spec behaviours`. Errors: NoSchedule."""
+    """The schedule of one line of `tidegauge spec behaviours`."""
     begin, *events = behaviour["events"]
     if "voters" in begin:
         return quorum_schedule(behaviour, seed)
     if "brokers" not in begin:
         return coordinator_schedule(behaviour, seed)
-    beyond = next((event["action"] for event in events if event["action"] in NOT_LED), None)
-    if beyond is not None:
-        raise NoSchedule(f"a cluster cannot be led through {beyond}")
     steps = [event for event in events if not _is_of_the_first_reign(event)]
-    brokers = sorted(_replicas_ever(begin, steps), key=lambda broker: broker != begin["partition"]["leader"])
-    controller = max(brokers) + 1
+    first = begin["partition"]
+    brokers = sorted(first["replicas"], key=lambda broker: (broker != first["leader"], broker))
+    others = sorted({*begin["brokers"]} - {*brokers})
+    controller = max(begin["brokers"]) + 1
     unclean = any(step["action"] == "ElectUncleanLeader" for step in steps)
     configs = {"min.insync.replicas": str(begin["minIsr"]), "unclean.leader.election.enable": str(unclean).lower()}
     return {
@@ -94,19 +81,11 @@ def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
         "score": {
             "topic": TOPIC,
             "brokers": brokers,
+            "others": others,
             "idempotent": any(step["action"] == "Retry" for step in steps),
             "cues": [_cue(place, steps) for place in range(len(steps))],
         },
     }
-
-
-def _replicas_ever(begin: Event, steps: Sequence[Event]) -> set[int]:
-    """All of them are there from the beginning. Errors: NoSchedule where the partition begins with fewer."""
-    records = [begin["partition"], *(step["partition"] for step in steps if "partition" in step)]
-    found = {broker for record in records for broker in record["replicas"]}
-    if found != {*begin["partition"]["replicas"]}:
-        raise NoSchedule("a cluster cannot be led to replicas that it did not begin with")
-    return found
 
 
 def _is_of_the_first_reign(event: Event) -> bool:
@@ -122,6 +101,8 @@ def _cue(place: int, steps: Sequence[Event]) -> Cue:
         cue |= {"broker": named.get("broker", named.get("leader", NOBODY)), "leader": step["partition"]["leader"]}
         if step["action"] == "Reassign":
             cue["replicas"] = named["replicas"]
+        if "minIsr" in named:
+            cue["min_isr"] = named["minIsr"]
         return cue | {"decision": step["partition"]["partitionEpoch"]}
     cue["broker"] = step["node"]
     other = next((named[name] for name in SECOND_BROKERS if named.get(name, step["node"]) != step["node"]), NOBODY)
@@ -129,6 +110,10 @@ def _cue(place: int, steps: Sequence[Event]) -> Cue:
         cue["other"] = other
     if "partitionEpoch" in named:
         cue["decision"] = named["partitionEpoch"]
+    if step["action"] == "LearnMinIsr":
+        cue |= {"decision": _newest(steps[:place])["partitionEpoch"], "min_isr": named["minIsr"]}
+    if step["action"] == "GiveUpReplica":
+        cue["decision"] = _newest(steps[:place], without=step["node"])["partitionEpoch"]
     if "leaderEpoch" in named:
         cue["leader_epoch"] = named["leaderEpoch"]
     if "acks" in named:
@@ -139,6 +124,12 @@ def _cue(place: int, steps: Sequence[Event]) -> Cue:
     if step["action"] == "Crash":
         cue |= {"loses_tail": _loses_tail(place, steps), "fetches_late": _fetches_late(place, steps)}
     return cue
+
+
+def _newest(steps: Sequence[Event], without: int = NOBODY) -> Event:
+    """The controller's newest record, or the newest one that gives a broker no replica."""
+    records = (step["partition"] for step in reversed(steps) if "partition" in step)
+    return next(record for record in records if without not in record["replicas"])
 
 
 def _loses_tail(place: int, steps: Sequence[Event]) -> bool:

@@ -50,7 +50,7 @@ class Steps:
 
 
 def walk_behaviours(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep]], seed: int) -> Steps:
-    """Lead a cluster along each behaviour. Errors: NoSchedule."""
+    """Lead a cluster along each behaviour."""
     whole = steps = walked = 0
     broken: list[str] = []
     for number, behaviour in enumerate(behaviours):
@@ -66,7 +66,7 @@ def longest_first(paths: Sequence[Path], count: int) -> list[Path]:
 
 
 def walk(case: Case, graph: Graph, paths: Sequence[Path]) -> Walk:
-    """Lead a cluster along each path. Errors: NoSchedule."""
+    """Lead a cluster along each path."""
     walked: set[Edge] = set()
     whole, broken = 0, list[str]()
     for number, path in enumerate(paths):

@@ -92,7 +92,8 @@ def _request(fault: Fault) -> tuple[int, Message]:
     match fault.kind:
         case "reassign":
             request = AlterPartitionReassignmentsRequest
-            partition = request.ReassignablePartition(partition_index=fault.partition, replicas=[*fault.others])
+            replicas = [*fault.others] or None
+            partition = request.ReassignablePartition(partition_index=fault.partition, replicas=replicas)
             topic = request.ReassignableTopic(name=fault.topic, partitions=[partition])
             return ALTER_PARTITION_REASSIGNMENTS, request(timeout_ms=TIMEOUT_MS, topics=[topic])
         case "config":

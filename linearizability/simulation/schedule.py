@@ -38,7 +38,7 @@ FAULTS: dict[str, str] = {
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `lane`",
     "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers, wait on the wire",
     "lose": "within `for_ms` the next of those messages is lost, with its connection",
-    "reassign": "an operator gives the partition the replicas `others`",
+    "reassign": "an operator gives the partition the replicas `others`, or calls its reassignment off where none are named",
     "config": "an operator sets `configs` of the topic",
     "elect-preferred": "an operator asks that preferred replicas lead again",
     "lead": "an operator reorders the partition's replicas to be `others` and asks that the first of them leads",
@@ -287,7 +287,7 @@ class Schedule(Value):
         if isinstance(self.score, QuorumScore):
             if {*self.score.voters} != {*(self.voters or self.node_ids)}:
                 raise ValueError("a score of the quorum is played on all voters")
-        elif not {*self.score.brokers} <= {*self.node_ids} - {*(self.voters or self.node_ids)}:
+        elif not {*_brokers_of(self.score)} <= {*self.node_ids} - {*(self.voters or self.node_ids)}:
             raise ValueError("a score is played on brokers that do not vote")
         if any(fault.after for fault in self.faults):
             raise ValueError("a fault that waits for a step does not go together with a score")
@@ -311,7 +311,9 @@ class Schedule(Value):
         default = self.properties.get("min.insync.replicas", "1")
         changes = [fault.configs for fault in self.faults if fault.topic == topic.name]
         first = topic.configs.get("min.insync.replicas", default)
-        return min(int(value) for value in (first, *(each.get("min.insync.replicas", first) for each in changes)))
+        cues = self.score.cues if isinstance(self.score, Score) else ()
+        led = [cue.min_isr for cue in cues if cue.action == "ChangeMinIsr"]
+        return min(int(value) for value in (first, *led, *(each.get("min.insync.replicas", first) for each in changes)))
 
     @property
     def elects_uncleanly(self) -> bool:
@@ -366,6 +368,10 @@ class Schedule(Value):
             replicas_losing_unflushed_data=0 if self.always_flushed else min(self.nodes, power_losses),
             cleanup="delete" if self.retains else "keep",
         )
+
+
+def _brokers_of(score: Score | TransactionScore | GroupScore) -> tuple[int, ...]:
+    return score.all_brokers if isinstance(score, Score) else score.brokers
 
 
 class BadSchedule(ValueError):

@@ -35,6 +35,8 @@ class Cue(Step):
     """Who leads after a decision of the controller's."""
     replicas: tuple[int, ...] = ()
     """Of a reassignment: who is to have a replica."""
+    min_isr: int = -1
+    """min.insync.replicas, where it is changed or replayed."""
     acks: str = ""
     loses_tail: bool = False
     """Of a crash: what was not fsynced is gone."""
@@ -50,9 +52,15 @@ class Score(BaseModel):
     topic: str
     brokers: tuple[int, ...] = Field(min_length=2)
     """The replicas of the topic's only partition; the first leads to begin with, and all are in the ISR."""
+    others: tuple[int, ...] = ()
+    """Brokers that may be given a replica later."""
     idempotent: bool = False
     """Whether the records are those of an idempotent producer."""
     cues: tuple[Cue, ...]
+
+    @property
+    def all_brokers(self) -> tuple[int, ...]:
+        return *self.brokers, *self.others
 
 
 class QuorumScore(BaseModel):

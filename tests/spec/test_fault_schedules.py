@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
 from spec.cluster_trace import partition_traces
 from spec.commands import app
-from spec.fault_schedules import MUTANT_OF, WITHOUT_MUTANT, NoSchedule, fault_schedule
+from spec.fault_schedules import MUTANT_OF, fault_schedule
 from spec.replication_trace import Trace
 from spec.trace import check_traces
 from tests.spec.clusters import Row, as_read
@@ -30,9 +31,17 @@ from tests.spec.clusters import Row, as_read
 pytestmark = pytest.mark.java
 
 
+AT_THE_ANSWER = {"CommitBeforeMinIsr": ("Fences = 1", "Fences = 0")}
+"""Switch -> what is taken from its model, so that a cluster can be led through its counterexample: who replays the record of a
+fencing replays what was set before it, too; only an answer comes alone."""
+
+
 @cache
 def counterexample(switch: str) -> dict[str, Any]:
-    outcome = check(all_cases()[switch].job())
+    job = all_cases()[switch].job()
+    had, has = AT_THE_ANSWER.get(switch, ("", ""))
+    assert had in job.configuration
+    outcome = check(replace(job, configuration=job.configuration.replace(had, has) if had else job.configuration))
     assert outcome.verdict == Verdict.VIOLATED
     return schedule(all_cases()[switch], "counterexample", outcome.trace)
 
@@ -43,7 +52,7 @@ def led(behaviour: dict[str, Any], seed: int) -> Schedule:
 
 def test_every_switch_of_replication_has_a_mutant() -> None:
     switches = {switch.name for model in MODELS if model.module == "MCReplication" for switch in model.switches}
-    assert switches == {*MUTANT_OF} | {*WITHOUT_MUTANT}
+    assert switches == {*MUTANT_OF}
     assert {*MUTANT_OF.values()} <= {*MUTANTS}
 
 
@@ -68,6 +77,7 @@ def trace_of_led(switch: str, mutant: str) -> Trace:
 
 TELL_NOTHING_FALSE = {
     "AcknowledgeBeforeHighWatermark": "it tells a produce with acks=1, and what the client asked for is not in its trace",
+    "CommitBeforeMinIsr": "a leader says by which min.insync.replicas it goes, and may not have heard of the newest",
     "ElectOutsideIsr": "an administrator may ask for an unclean election, too",
     "ForgetSequences": "a trace tells records by offsets, not by what is in them",
 }
@@ -82,7 +92,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not(monke
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {mutant}" for switch, mutant in leaving.items()}
 
 
-@pytest.mark.parametrize("model", ["MCFailover", "MCRecovery"])
+@pytest.mark.parametrize("model", ["MCFailover", "MCRecovery", "MCReassignment", "MCReconfiguration"])
 def test_random_behaviours_hold_with_the_reference(model: str) -> None:
     """Most of their steps are taken: where a cluster has to do otherwise (it may not wait, or forget) the score is left."""
     case = all_cases()[model]
@@ -112,9 +122,3 @@ def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> No
     for file in files[:: len(files) // 4]:
         outcome, _ = live(read_schedule(file))
         assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
-
-
-@pytest.mark.parametrize(("switch", "step"), [("CommitBeforeMinIsr", "ChangeMinIsr")])
-def test_what_a_cluster_cannot_be_led_through_is_said(switch: str, step: str) -> None:
-    with pytest.raises(NoSchedule, match=step):
-        led(counterexample(switch), 0)

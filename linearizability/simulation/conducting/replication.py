@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ TURN_MS = 40
 WITHIN_MS = {
     "FenceBroker": 2_500, "RegisterBroker": 2_000, "UnfenceBroker": 1_000, "ElectLeader": 1_000, "ShrinkIsr": 4_000,
     "ControlledShutdown": 1_000, "ShutDown": 8_000, "ElectUncleanLeader": 1_500, "BecomeLeader": 800,
-    "BecomeFollower": 800, "Reassign": 1_000,
+    "BecomeFollower": 800, "Reassign": 1_000, "CallOffReassignment": 1_000, "ChangeMinIsr": 1_000,
 }  # fmt: skip
 """How long a step may take; broker.session.timeout.ms is 600, replica.lag.time.max.ms 1500, while a score is played."""
 DEFAULT_WITHIN_MS = 300
@@ -31,8 +31,14 @@ OWN_ACCORD_MS = 60
 OWN_ACCORD = frozenset({"Acknowledge", "Consume", "AdvanceHighWatermark", "AdoptHighWatermark"})
 """Steps that nobody can be made to take: they come at once, came before already, or are done without."""
 
+WHILE_UNHEARD = OWN_ACCORD | {"Produce", "Retry"}
+"""Steps that a leader makes with what it has: they do not wait for what it is yet to hear."""
+
 BROKERS_STEPS = frozenset({"RegisterBroker", "UnfenceBroker", "FenceBroker", "ControlledShutdown"})
-CONTROLLERS_STEPS = BROKERS_STEPS | {"AlterPartition", "ElectLeader", "ElectUncleanLeader", "Reassign"}
+OPERATORS_STEPS = frozenset({"ElectLeader", "Reassign", "CallOffReassignment", "ChangeMinIsr"})
+CONTROLLERS_STEPS = BROKERS_STEPS | OPERATORS_STEPS | {"AlterPartition", "ElectUncleanLeader"}
+REPLAYS = BEGINS | {"CommitIsr", "LearnMinIsr", "GiveUpReplica"}
+"""Steps in which a broker hears of decisions."""
 
 
 class NothingSurvives(Random):
@@ -52,6 +58,8 @@ class ReplicationConductor(Holding):
         super().__init__(cluster, score)
         self._producer = producer
         self._last_producing = score.brokers[0]
+        self._to_hear: dict[int, int] = {}
+        """Leaders that have an ISR from the answer alone, and up to which decision they are to hear of the metadata then."""
 
     # ---- the beginning
 
@@ -83,7 +91,9 @@ class ReplicationConductor(Holding):
         leader = self._replica(self._score.brokers[0])
         assert leader is not None
         self._first_epoch = leader.reign.leader_epoch
-        self._decisions = [Decision(0, leader.reign.leader, frozenset(leader.reign.isr))]
+        self._min_isr = leader.min_isr
+        replicas = frozenset(leader.reign.replicas)
+        self._decisions = [Decision(0, leader.reign.leader, frozenset(leader.reign.isr), replicas)]
         self._call()
 
     # ---- cues
@@ -111,11 +121,29 @@ class ReplicationConductor(Holding):
         return cue.action in OWN_ACCORD
 
     def _act(self, cue: Cue) -> None:
-        if cue.action in BEGINS or cue.action == "CommitIsr":
-            self._heard[cue.broker] = max(self._heard[cue.broker], self._numbers.get(cue.decision, 0))
+        if cue.action not in WHILE_UNHEARD:
+            for broker, number in self._to_hear.items():
+                self._let_hear(broker, number)
+            self._to_hear.clear()
+        if cue.action in REPLAYS:
+            self._replay(cue)
         act = ACTS.get(cue.action)
         if act is not None:
             act(self, cue)
+
+    def _replay(self, cue: Cue) -> None:
+        """A broker may hear of more. A leader that has its answer due hears of a new setting later than of the ISR: not before
+        the next step that needs it."""
+        number = self._numbers.get(cue.decision, 0)
+        replica = self._replica(cue.broker)
+        settings = any(each.is_setting for each in self._decisions[self._heard[cue.broker] + 1 : number + 1])
+        if cue.action == "CommitIsr" and settings and replica is not None and replica.pending is not None:
+            self._to_hear[cue.broker] = number
+        else:
+            self._let_hear(cue.broker, number)
+
+    def _let_hear(self, broker: int, number: int) -> None:
+        self._heard[broker] = max(self._heard[broker], number)
 
     def _on_made(self, cue: Cue) -> None:
         if cue.action in BEGINS:
@@ -130,13 +158,18 @@ class ReplicationConductor(Holding):
         return cue.action in BROKERS_STEPS and cue.leader not in (-1, self._decisions[-1].leader)
 
     def _turn_to(self, broker: int) -> None:
-        """Make a broker the preferred one."""
+        """Make a broker the preferred one, where it is to have a replica."""
         assert self._cluster.operator is not None
         self._cluster.operator.take(self._operation("reassign", broker))
 
     def _operation(self, kind: Any, first: int) -> Fault:
-        others = (first, *(each for each in self._score.brokers if each != first))
-        return Fault(at_ms=0, kind=kind, topic=self._score.topic, others=others)
+        replicas = self._decisions[-1].replicas if self._decisions else self._score.brokers
+        return Fault(at_ms=0, kind=kind, topic=self._score.topic, others=self._in_order(replicas, first))
+
+    def _in_order(self, replicas: Collection[int], first: int) -> tuple[int, ...]:
+        """Replicas as the score names them, but for one that comes first, if it is among them."""
+        named = [broker for broker in self._score.all_brokers if broker in replicas]
+        return tuple(sorted(named, key=lambda broker: broker != first))
 
     # ---- the end
 
@@ -159,8 +192,22 @@ class ReplicationConductor(Holding):
         self._elect(cue.broker)
 
     def _reassign(self, cue: Cue) -> None:
+        """Whoever leads next comes first: the controller takes the first replica that may lead, once a leader is dropped."""
+        led = self._decisions[-1].leader
+        following = (each.leader for each in self._cues[self._place :] if each.leader not in (-1, led))
+        first = next(following, led)
+        self._operate("reassign", others=self._in_order(cue.replicas, first))
+
+    def _call_off(self, cue: Cue) -> None:
+        self._operate("reassign")
+
+    def _change_min_isr(self, cue: Cue) -> None:
+        if self._min_isr != cue.min_isr:
+            self._operate("config", configs={"min.insync.replicas": str(cue.min_isr)})
+
+    def _operate(self, kind: Any, **more: Any) -> None:
         assert self._cluster.operator is not None
-        self._cluster.operator.take(Fault(at_ms=0, kind="reassign", topic=self._score.topic, others=cue.replicas))
+        self._cluster.operator.take(Fault(at_ms=0, kind=kind, topic=self._score.topic, **more))
 
     def _crash(self, cue: Cue) -> None:
         machine = self._cluster.machine(cue.broker)
@@ -188,6 +235,8 @@ Act = Callable[[ReplicationConductor, Cue], None]
 ACTS: dict[str, Act] = {
     "ElectLeader": ReplicationConductor._elect_for,
     "Reassign": ReplicationConductor._reassign,
+    "CallOffReassignment": ReplicationConductor._call_off,
+    "ChangeMinIsr": ReplicationConductor._change_min_isr,
     "Crash": ReplicationConductor._crash,
     "ShutDown": ReplicationConductor._stop,
     "ControlledShutdown": ReplicationConductor._stop,

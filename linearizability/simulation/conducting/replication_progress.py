@@ -23,13 +23,17 @@ class Decision(NamedTuple):
     """Where it ends in the metadata log."""
     leader: int
     isr: frozenset[int]
+    replicas: frozenset[int]
+    """Who is to have a replica, once a reassignment is over."""
+    is_setting: bool = False
+    """Whether it changes min.insync.replicas."""
 
 
 class Progress(Conductor[Cue]):
     """Knows how far the score's only partition has come."""
 
     def __init__(self, cluster: Cluster, score: Score) -> None:
-        super().__init__(cluster, score.cues, score.brokers)
+        super().__init__(cluster, score.cues, score.all_brokers)
         self._score = score
         self._key = score.topic, 0
         self._decisions: list[Decision] = []
@@ -41,6 +45,8 @@ class Progress(Conductor[Cue]):
         self._came: set[tuple[str, int]] = set()
         """Steps since the cue, and whose they are."""
         self._first_epoch = 0
+        self._min_isr = 0
+        """What the controller has min.insync.replicas set to."""
 
     def _is_made(self, cue: Cue) -> bool:
         return DONE[cue.action](self, cue)
@@ -59,6 +65,8 @@ class Progress(Conductor[Cue]):
             return
         broker = row.get("args", {}).get("broker", row.get("args", {}).get("leader", -1))
         self._came.add((action, broker))
+        if action == "ChangeMinIsr":
+            self._min_isr = row["args"]["minIsr"]
         if action in FENCING:
             self._fenced.add(broker)
         elif action == "UnfenceBroker":
@@ -67,7 +75,10 @@ class Progress(Conductor[Cue]):
             self._registered[broker] = row["offset"]
         changed = (row.get("partitions") or {}).get(f"{self._score.topic}-0")
         if changed is not None and action != "End" and (action != "Reassign" or self._is_reassigning()):
-            self._decisions.append(Decision(row["offset"], changed["leader"], frozenset(changed["isr"])))
+            replicas = frozenset(changed["replicas"]) - {*changed["removing"]}
+            is_setting = action == "ChangeMinIsr"
+            isr = frozenset(changed["isr"])
+            self._decisions.append(Decision(row["offset"], changed["leader"], isr, replicas, is_setting))
 
     def _is_reassigning(self) -> bool:
         """Whether that is the score's decision: the stage is set by reassignments, too."""
@@ -118,6 +129,17 @@ class Progress(Conductor[Cue]):
         replica = self._replica(cue.broker)
         return replica is not None and replica.high_watermark >= cue.end
 
+    def _has_set(self, cue: Cue) -> bool:
+        """A setting that is what it was before is no change to Kafka's controller."""
+        return self._min_isr == cue.min_isr
+
+    def _has_learnt(self, cue: Cue) -> bool:
+        replica = self._replica(cue.broker)
+        return replica is not None and replica.min_isr == cue.min_isr
+
+    def _has_none(self, cue: Cue) -> bool:
+        return self._replica(cue.broker) is None
+
     def _proposes_more(self, cue: Cue) -> bool:
         replica = self._replica(cue.broker)
         return replica is not None and replica.pending is not None and cue.other in replica.pending.isr
@@ -146,9 +168,13 @@ DONE: dict[str, Callable[[Progress, Cue], bool]] = {
     "ElectLeader": Progress._has_come,
     "ElectUncleanLeader": Progress._has_come,
     "Reassign": Progress._has_come,
+    "CallOffReassignment": Progress._has_come,
+    "ChangeMinIsr": Progress._has_set,
     "BecomeLeader": Progress._has_begun,
     "BecomeFollower": Progress._has_begun,
     "CommitIsr": Progress._has_committed,
+    "LearnMinIsr": Progress._has_learnt,
+    "GiveUpReplica": Progress._has_none,
     "AnswerFetch": Progress._has_answered,
     "AppendFetched": Progress._ends_at,
     "AdoptHighWatermark": Progress._is_marked,

@@ -33,14 +33,14 @@ class Holding(Progress):
 
     def __init__(self, cluster: Cluster, score: Score) -> None:
         super().__init__(cluster, score)
-        self._heard: dict[int, int] = dict.fromkeys(score.brokers, 0)
+        self._heard: dict[int, int] = dict.fromkeys(score.all_brokers, 0)
         """Up to which decision each broker may hear of the metadata."""
         self._fetching: set[int] = set()
         """Brokers whose next fetch waits, for it is to outlive them."""
 
     def holds(self, message: Message) -> bool:
         """Whether a message has no cue yet."""
-        if message.asker not in self._score.brokers or (self._is_ending and message.kind in FETCHING):
+        if message.asker not in self._places or (self._is_ending and message.kind in FETCHING):
             return False
         return HOLDS[message.kind](self, message)
 

@@ -1,7 +1,7 @@
 """TXN: time in transactions. How long one may be open, what becomes of who is late, and when a transactional id is forgotten."""
 
 from conformance.batches import values
-from conformance.broker import READ_COMMITTED, Broker
+from conformance.broker import READ_COMMITTED, TRANSACTION, Broker
 from conformance.requirement import MUST, SHOULD, requirement
 from conformance.requirements.transactional_ids import KNOWN_AGAIN_SINCE, OWN_ERROR, expect_identity, expect_refused
 from conformance.transaction_client import (
@@ -37,7 +37,8 @@ SHORT_MS = 500
     sentence="A transaction timeout of 0 or less, or above transaction.max.timeout.ms, is refused with "
     "INVALID_TRANSACTION_TIMEOUT, and the transactional id stays unknown.",
     accepted="INVALID_TRANSACTION_TIMEOUT(50) without a producer id for 0, -1, the least and the greatest number and 900001; "
-    "NONE(0) for 1 and 900000",
+    "NONE(0) for 900000; NONE(0) or COORDINATOR_NOT_AVAILABLE(15) for 1: so long the followers have to replicate it",
+    draft="NONE(0) for 1 and 900000",
     configs={"transaction.max.timeout.ms": str(MAX_TIMEOUT_MS)},
     apis=TRANSACTIONS,
 )
@@ -49,10 +50,17 @@ def the_timeouts_bounds(broker: Broker) -> None:
             expect_refused(broker, "InitProducerId", answer, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
             found = client.described()
             broker.expect_error(found.error_code, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, what="DescribeTransactions")
-    for timeout_ms in (1, MAX_TIMEOUT_MS):
-        with broker.case(f"{timeout_ms} ms"):
-            client = TransactionalClient(broker, CLASSIC, timeout_ms=timeout_ms)
-            broker.expect_equal("the timeout", client.described().transaction_timeout_ms, timeout_ms)
+    with broker.case(f"{MAX_TIMEOUT_MS} ms"):
+        client = TransactionalClient(broker, CLASSIC, timeout_ms=MAX_TIMEOUT_MS)
+        broker.expect_equal("the timeout", client.described().transaction_timeout_ms, MAX_TIMEOUT_MS)
+    with broker.case("1 ms"):
+        client.asked = broker.coordinator(client.name, TRANSACTION)
+        answer = client.init(timeout_ms=1)
+        broker.expect_error(
+            answer.error_code, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, what="InitProducerId"
+        )
+        if answer.error_code == ErrorCode.NONE:
+            broker.expect_equal("the timeout", client.described().transaction_timeout_ms, 1)
 
 
 @requirement(

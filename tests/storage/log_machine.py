@@ -119,7 +119,7 @@ class LogMachine(RuleBasedStateMachine):
         self.job: tuple[Cleaning, Iterator[int]] | None = None
         self.met: dict[int, int] = {}
         """When a compaction first met each tombstone: its delete horizon is counted from no earlier."""
-        self.clean_to = self.compacted_below = 0
+        self.clean_to = self.compacted_below = self.settled_below = 0
         """Up to where a compaction came to its end, and how far one ever looked."""
         self.start = self.end = 0
         self.epoch = 0
@@ -337,6 +337,7 @@ class LogMachine(RuleBasedStateMachine):
         if section.dirty_bytes and not self.disk_is_full():
             log.write_checkpoint()
             self.compacted_below = max(self.compacted_below, section.end)
+            self.settled_below = self.high_watermark
             self.meet_tombstones(section.end)
             cleaning = Cleaning(log, section, self.now, 600)
             self.job = cleaning, cleaning.steps()
@@ -439,8 +440,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:
         target = self.end - back
-        if target < max(self.start, self.compacted_below):
-            return  # what is compacted is committed, and stays
+        if target < max(self.start, self.settled_below):
+            return  # what is compacted is committed, and so are the markers by which aborted records went: they stay
         assert self.log.truncate_to(target, self.now) == (target < self.end)
         while self.history and self.history[-1].last >= target:
             target = min(target, self.history.pop().base)
@@ -455,7 +456,7 @@ class LogMachine(RuleBasedStateMachine):
     def start_over(self, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset, self.now)
         self.history, self.written, self.sequences, self.started_over = [], [], {}, False
-        self.clean_to = self.compacted_below = offset
+        self.clean_to = self.compacted_below = self.settled_below = offset
         self.met = {}
         self.start = self.end = offset
         self.reloaded()
@@ -686,7 +687,7 @@ class SimulatedLogMachine(LogMachine):
     def truncate_until_the_disk_breaks(self, back: int, changes: int, repairs: bool, seed: int) -> None:
         """What went is gone, what did not is there, and the cut can be made again."""
         target = self.end - back
-        if target < max(self.start, self.compacted_below):
+        if target < max(self.start, self.settled_below):
             return
         before = list(self.history), list(self.written), self.end
         self.simulated.changes_left = changes

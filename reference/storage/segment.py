@@ -329,12 +329,17 @@ class Segment:
             self.first_timestamp = None
 
     def remove(self) -> None:
-        """Remove the files, the log last. Errors: OSError; the segment is then still there, in memory as on the disk.
+        """Remove the files, the offset index first and the log last. Errors: OSError, and it may be tried again.
 
-        What the next start finds of its indexes does not matter: a log without `.index` has them all built again.
+        A start that finds a log without `.index` builds all its indexes again: it does not matter which of them are left.
         """
-        for suffix in reversed(SUFFIXES):
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX):
             self._disk.remove(self.path(suffix))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no removal has begun: from its first file on, a segment may only go."""
+        return self._disk.exists(self.path(INDEX_SUFFIX))
 
     def rename(self, ending: str) -> None:
         """Give the files another ending, the log's last: who finds that finds the others. May be tried again.

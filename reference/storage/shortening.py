@@ -92,9 +92,9 @@ class Shortening(SegmentRow):
             raise
 
     @property
-    def _extent(self) -> tuple[int, int]:
-        """How many segments there are, and how long the last one is."""
-        return len(self._segments), self._active.size
+    def _extent(self) -> tuple[int, int, bool]:
+        """How many segments there are, how long the last one is, and whether its files are all there."""
+        return len(self._segments), self._active.size, self._active.is_whole
 
     def _lower_checkpoints(self, offset: Offset) -> None:
         """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start."""

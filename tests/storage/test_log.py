@@ -1,5 +1,6 @@
 """One partition's log: appending, rolling, reading, cutting, keeping."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from reference.storage.config import LogConfig
 from reference.storage.disk import PosixDisk, SimulatedDisk
 from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
 from reference.storage.log import Log, PendingFlush
-from tests.storage.logs import FOLDER, NOW, append, batch, names, offsets, open_log
+from tests.storage.breaking_disk import BreakingDisk
+from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, offsets, open_log
 
 
 def headers(log: Log) -> list[BatchHeader]:
@@ -399,3 +401,29 @@ def test_a_read_only_disk_still_reads() -> None:
         with pytest.raises(StorageError):
             change()
     assert offsets(log) == [0, 1]
+
+
+def test_a_segment_whose_removal_has_begun_goes() -> None:
+    """Else the log would go on in files that have lost their names: what was aborted would be forgotten at a clean stop."""
+    ends = set()
+    for changes in range(12):
+        disk = BreakingDisk()
+        log = open_log(disk)
+        append(log)
+        append(log)
+        log.roll(NOW)
+        append_as(log, 1, 0, transactional=True)
+        end_transaction(log, 1, commit=False)
+        aborted = log.aborted_transactions(0, 9)
+        disk.changes_left = changes
+        with contextlib.suppress(StorageError):
+            log.truncate_to(1)
+        disk.changes_left = None
+        end = log.log_end_offset
+        ends.add(end)
+        append(log)
+        log.close()
+        again = open_log(disk, clean=True)
+        assert (again.recovered_bytes, offsets(again)) == (0, list(range(end + 1)))
+        assert again.aborted_transactions(0, 9) == (aborted if end == 4 else [])
+    assert ends == {1, 4}

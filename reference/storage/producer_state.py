@@ -284,7 +284,11 @@ class ProducerState:
         self._disk.write_file(self.snapshot_path(self.end_offset), _written_snapshot(self.producers.items()))
 
     def load(self, log_start: Offset, log_end: Offset) -> None:
-        """Fall back to the newest whole snapshot within the log; from `end_offset` on the log must be applied."""
+        """Fall back to the newest whole snapshot within the log; from `end_offset` on the log must be applied.
+
+        No snapshot tells which markers the high watermark had not passed: of those that stay in the log this is kept.
+        """
+        undecided = list(self._undecided)
         self.clear(log_start)
         for offset in reversed(self.snapshot_offsets()):
             if not log_start <= offset <= log_end:
@@ -298,7 +302,8 @@ class ProducerState:
             started = sorted((p.transaction_start, i) for i, p in loaded.items() if p.transaction_start >= 0)
             self._ongoing = OrderedDict(started)
             self.end_offset = offset
-            return
+            break
+        self._undecided.extend((start, marker) for start, marker in undecided if marker < self.end_offset)
 
     def remove_snapshot(self, offset: Offset) -> None:
         """Remove one snapshot, if it is there."""

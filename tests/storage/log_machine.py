@@ -125,7 +125,7 @@ class LogMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.sequences: dict[int, int] = {}
         self.high_watermark = 0
-        """The highest that the log was told of; after a reload of its state it must not hear of a lower one than its end."""
+        """The highest that the log was told of; after a new start it must not hear of a lower one than its end."""
         self.started_over = False
         """Records below the log's start have gone: producers whose state went with them are not compared."""
         self.checkpoint = (0, 0)
@@ -448,7 +448,7 @@ class LogMachine(RuleBasedStateMachine):
         self.forget_from(target)
         self.end = target
         self.start = min(self.start, target)
-        self.reloaded()
+        self.high_watermark = min(self.high_watermark, self.end)
         self.count_sequences()
 
     @precondition(lambda self: not self.disk_is_full())
@@ -710,7 +710,7 @@ class SimulatedLogMachine(LogMachine):
         self.forget_from(end)
         self.end = end
         self.start = min(self.start, end)
-        self.reloaded()
+        self.high_watermark = min(self.high_watermark, self.end)
         self.count_sequences()
 
     def sync_parents(self) -> None:

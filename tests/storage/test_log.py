@@ -427,3 +427,15 @@ def test_a_segment_whose_removal_has_begun_goes() -> None:
         assert (again.recovered_bytes, offsets(again)) == (0, list(range(end + 1)))
         assert again.aborted_transactions(0, 9) == (aborted if end == 4 else [])
     assert ends == {1, 4}
+
+
+def test_a_cut_forgets_no_transaction_whose_marker_stays_above_the_high_watermark() -> None:
+    log = open_log()
+    append_as(log, 1, 0, transactional=True)
+    end_transaction(log, 1, commit=False)
+    log.roll(NOW)
+    append(log)
+    assert log.last_stable_offset(1) == 0
+    log.truncate_to(2)
+    assert log.last_stable_offset(1) == 0, "another leader could still decide otherwise"
+    assert log.last_stable_offset(2) == 2

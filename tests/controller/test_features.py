@@ -34,8 +34,9 @@ def ask(
     )
     decision = update_features(cluster.image, request, CONTROLLER, SUPPORTED)
     cluster.write(decision.records)
-    assert all(isinstance(record, FeatureLevelRecord) for record in decision.records)
-    return decision.response, [(record.name, record.feature_level) for record in decision.records]  # type: ignore[attr-defined]
+    levels = [record for record in decision.records if isinstance(record, FeatureLevelRecord)]
+    assert levels == decision.records
+    return decision.response, [(record.name, record.feature_level) for record in levels]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ do; when the home fails, another takes its place. What belongs to a partition go
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ STALE = frozenset(
 """Errors after which a client asks for metadata and tries again."""
 
 
-class SimulatedClient:
+class SimulatedClient(ABC):
     """A client with a connection to each node that it needs. Subclasses say what they do with them."""
 
     def __init__(self, cluster: Cluster, number: int, notebook: Notebook) -> None:
@@ -70,9 +71,9 @@ class SimulatedClient:
 
     # ---- for subclasses
 
+    @abstractmethod
     def on_ready(self) -> None:
         """The home is connected, nothing is under way there."""
-        raise NotImplementedError
 
     def on_lost(self, line: Line) -> None:
         """A connection is gone, and with it the answers to what was asked."""

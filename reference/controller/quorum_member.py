@@ -6,6 +6,7 @@ how all of it works.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -70,7 +71,7 @@ class Waiting:
     deadline: TimestampMs
 
 
-class Member:
+class Member(ABC):
     """One voter or observer, without what its roles do."""
 
     def __init__(
@@ -249,9 +250,9 @@ class Member:
             if self._state is before or self._paused_until is not None:
                 return
 
+    @abstractmethod
     def _act(self, now: TimestampMs) -> None:
         """Do what the role wants at this time."""
-        raise NotImplementedError
 
     def _attempt(self, step: Callable[[], None], now: TimestampMs) -> None:
         try:

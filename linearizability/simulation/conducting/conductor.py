@@ -7,6 +7,7 @@ needs of whom, and what has to wait for it, is the chapter's (`replication.py`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -34,7 +35,7 @@ S = TypeVar("S", bound=Step)
 """A chapter's steps."""
 
 
-class Conductor(Generic[S]):
+class Conductor(ABC, Generic[S]):
     """Plays one score; a doorkeeper of the network's gates meanwhile."""
 
     def __init__(self, cluster: Cluster, cues: Sequence[S], places: Sequence[int]) -> None:
@@ -64,41 +65,41 @@ class Conductor(Generic[S]):
 
     # ---- what a chapter says
 
+    @abstractmethod
     def start(self) -> None:
         """Lead the cluster to the specification's first state, then call the first cue."""
-        raise NotImplementedError
 
+    @abstractmethod
     def holds(self, message: Message) -> bool:
         """Whether a message has no cue yet."""
-        raise NotImplementedError
 
     def loses(self, message: Message) -> bool:
         """Whether the cue wants a message to be lost."""
         return False
 
+    @abstractmethod
     def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
         """A step of the specification happens."""
-        raise NotImplementedError
 
     def _set_stage(self, cue: S) -> None:
         """Do what must be done before a step may be made, then cue it in."""
         self._cue_in(cue)
 
+    @abstractmethod
     def _bound_ms(self, cue: S) -> int:
         """How long a step may take."""
-        raise NotImplementedError
 
     def _may_be_passed_by(self, cue: S) -> bool:
         """Whether a step is done without, if it does not come in time: nobody can be made to take it."""
         return False
 
+    @abstractmethod
     def _act(self, cue: S) -> None:
         """Do what a step needs somebody to do."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_made(self, cue: S) -> bool:
         """Whether the cluster shows a step."""
-        raise NotImplementedError
 
     def _on_made(self, cue: S) -> None:
         """A step was made, or passed by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 from linearizability.simulation.conducting.conductor import Conductor, S
@@ -29,6 +30,6 @@ class ShardConductor(Conductor[S]):
             self._cluster.operator.take(Fault(at_ms=0, kind="reassign", topic=self.topic, others=(broker,)))
         self._wait_until(lambda: self._cluster.leader_of(shard) == broker and self._serves(), then)
 
+    @abstractmethod
     def _serves(self) -> bool:
         """Whether the coordinator has taken up its log."""
-        raise NotImplementedError

@@ -60,12 +60,13 @@ def cleanable(
     young_from = now - config.min_compaction_lag_ms if config.min_compaction_lag_ms > 0 else MAX_LONG
     young = (segment.base_offset for segment in dirty if segment.largest_timestamp > young_from)
     limit = min(stable_end, next(young, active_base))
-    end = [start, *bases, active_base][bisect_right([*bases, active_base], limit)]
+    ends = [*bases, active_base]
+    slot = max(first_dirty, bisect_right(ends, limit) - 1)
     return Cleanable(
         start,
-        max(start, end),
+        ends[slot] if slot > first_dirty else start,
         sum(segment.size for segment in closed[: bisect_left(bases, start)]),
-        sum(segment.size for segment in closed[first_dirty : bisect_left(bases, end)]),
+        sum(segment.size for segment in closed[first_dirty:slot]),
         _is_overdue(dirty, config, now),
     )
 

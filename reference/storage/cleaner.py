@@ -98,7 +98,8 @@ class Cleaner:
             return
         _, key, section = max(due)
         log = self._logs[key]
-        # A gap that compaction leaves is a loss to a start that knows of a lower recovery point.
+        # What goes because of a marker must not outlive it, and a gap is a loss to a start that knows of a lower recovery point.
+        log.flush(now)
         log.write_checkpoint()
         cleaning = Cleaning(log, section, now, self.settings.map_bytes)
         self._job = key, cleaning, cleaning.steps()

@@ -10,7 +10,7 @@ from reference.protocol.primitives import Offset, TimestampMs
 from reference.storage.errors import OffsetOutOfRange
 from reference.storage.recovery import replay
 from reference.storage.retention import breaching_segments
-from reference.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment, remove_files
+from reference.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 from reference.storage.segment_row import SegmentRow, storage_error
 
 
@@ -80,15 +80,15 @@ class Shortening(SegmentRow):
     def _begin_cut(self, cut: Cut) -> None:
         """Errors: OSError; where the first change of a segment failed, nothing is cut."""
         self.times_shortened += 1
+        start, end, extent = self.log_start_offset, self.log_end_offset, self._extent
         self._lower_checkpoints(cut.end)
-        self._remove_snapshots_behind(cut.end)
-        before, extent = self.log_end_offset, self._extent
-        self.log_end_offset, self._cut = cut.end, cut
         try:
+            self._remove_snapshots_behind(cut.end)
+            self.log_end_offset, self._cut = cut.end, cut
             self._finish_cut(cut)
         except OSError:
             if self._extent == extent:
-                self.log_end_offset, self._cut = before, None
+                self.log_start_offset, self.log_end_offset, self._cut = start, end, None
             raise
 
     @property
@@ -199,8 +199,13 @@ class Shortening(SegmentRow):
         return self._segments[:-1]
 
     def new_cleaned_segment(self, base_offset: Offset, now: TimestampMs) -> Segment:
-        """An empty segment for a compaction to write; it is none of the log's yet. Errors: OSError."""
-        remove_files(self._disk, self.folder, base_offset, CLEANED_SUFFIX)
+        """An empty segment for a compaction to write; it is none of the log's yet. Errors: OSError.
+
+        What an earlier compaction could not remove goes first: a start would take it for a part of this one.
+        """
+        for name in self._disk.list_folder(self.folder):
+            if name.endswith(CLEANED_SUFFIX):
+                self._disk.remove(self.folder / name)
         segment = Segment(self._disk, self.folder, base_offset, now, CLEANED_SUFFIX)
         segment.clear_indexes(self.config.segment_index_bytes)
         return segment

@@ -335,6 +335,7 @@ class LogMachine(RuleBasedStateMachine):
             stable, self.now,
         )  # fmt: skip
         if section.dirty_bytes and not self.disk_is_full():
+            log.flush(self.now)
             log.write_checkpoint()
             self.compacted_below = max(self.compacted_below, section.end)
             self.settled_below = self.high_watermark

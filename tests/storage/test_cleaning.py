@@ -469,3 +469,42 @@ def test_nothing_is_swapped_in_that_kafka_had_not_finished_splitting() -> None:
     again = open_log(disk, COMPACT, clean=True, recovery_point=3)
     assert rows(again) == [(0, "k", "0"), (1, "k", "1"), (2, "k", "2")]
     assert not names(again, ".swap") + names(again, ".cleaned")
+
+
+def test_nothing_is_dirty_of_a_segment_in_which_the_log_begins_and_that_is_not_flushed() -> None:
+    log = open_log(config=replace(COMPACT, cleanup_policy="compact,delete"))
+    put(log, ("k", "0"))
+    log.roll(NOW)
+    put(log, ("k", "1"), ("k", "2"))
+    log.roll(NOW)
+    log.advance_log_start_offset(2)
+    log.delete_old_segments(NOW, 3)
+    assert [segment.base_offset for segment in log.closed_segments] == [1]
+    section = section_of(log)
+    assert (section.start, section.end, section.dirty_bytes) == (2, 2, 0)
+    log.flush()
+    section = section_of(log)
+    assert (section.start, section.end, section.dirty_bytes) == (2, 3, log.size_bytes)
+
+
+def test_what_an_earlier_compaction_could_not_remove_spoils_no_later_one() -> None:
+    """A start would take it for a sign that the swap is not whole, and both the swap and its originals would go."""
+    for changes in range(60):
+        disk = BreakingDisk()
+        log = open_log(disk, COMPACT)
+        put(log, ("k", "0"))
+        log.roll(NOW)
+        log.flush()
+        disk.write_file(log.folder / "00000000000000000000.log.cleaned", b"")
+        log.truncate_fully_and_start_at(1)
+        for number in (1, 2):
+            put(log, ("k", str(number)))
+            log.roll(NOW)
+        log.flush()
+        cleaning = Cleaning(log, section_of(log), NOW, MAP_BYTES)
+        disk.changes_left = changes
+        with contextlib.suppress(OSError, StorageError):
+            for _ in cleaning.steps():
+                pass
+        disk.changes_left = None
+        assert rows(open_log(disk, COMPACT, recovery_point=3, log_start=1))[-1] == (2, "k", "2")

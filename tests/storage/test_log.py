@@ -439,3 +439,16 @@ def test_a_cut_forgets_no_transaction_whose_marker_stays_above_the_high_watermar
     log.truncate_to(2)
     assert log.last_stable_offset(1) == 0, "another leader could still decide otherwise"
     assert log.last_stable_offset(2) == 2
+
+
+def test_a_cut_that_did_not_begin_moves_no_start() -> None:
+    disk = BreakingDisk()
+    log = open_log(disk)
+    append(log, 2)
+    append(log)
+    log.advance_log_start_offset(1)
+    disk.changes_left = 0
+    with pytest.raises(StorageError):
+        log.truncate_to(1)
+    disk.changes_left = None
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)

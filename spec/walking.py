@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import Schedule
 from spec.behaviours import schedule
 from spec.checker import TraceStep

@@ -101,7 +101,7 @@ def run_trial(task: Task, most: int) -> Trial:
     """Live from the trial's first seed on until the bug is found."""
     from linearizability.mutants.registry import MUTANTS, planted
     from linearizability.simulation.drawing import draw
-    from linearizability.simulation.life import live
+    from linearizability.simulation.judging import live
 
     mutant = MUTANTS[task.mutant]
     began = time.process_time()

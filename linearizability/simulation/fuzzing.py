@@ -18,7 +18,8 @@ from typing import Any
 
 from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.elsewhere import Elsewhere, Task
+from linearizability.simulation.judging import Outcome, judge, live
 from linearizability.simulation.schedule import STEPS, Schedule
 from linearizability.simulation.shrink import shrink
 from linearizability.simulation.story import keep
@@ -53,6 +54,8 @@ class Plan:
     """What clients do besides single records (`workloads.WORKLOADS`)."""
     traces: bool = False
     """Whether each life's steps are kept, for `tidegauge spec trace`."""
+    python: str = ""
+    """The interpreter that leads the lives (`elsewhere`); none for this one."""
 
 
 @dataclass
@@ -221,7 +224,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
     """The results of all tasks in the order of their seeds."""
     tasks = _tasks(plan, began)
     if plan.jobs == 1:
-        _prepare(plan.mutant)
+        _prepare(plan.mutant, plan.python)
         thresholds = gc.get_threshold()
         _collect_rarely()
         try:
@@ -230,10 +233,10 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
         finally:
             gc.set_threshold(*thresholds)
             gc.unfreeze()
-            _prepare(None)
+            _prepare(None, "")
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(plan.jobs, context, _start_worker, (plan.mutant,)) as pool:
+    with ProcessPoolExecutor(plan.jobs, context, _start_worker, (plan.mutant, plan.python)) as pool:
         waiting: dict[int, Future[list[Small]]] = {}
         submitted = delivered = 0
         more = True
@@ -266,12 +269,12 @@ def is_find(plan: Plan, life: Outcome | Small) -> bool:
     return MUTANTS[plan.mutant].is_found_by(life.rule)
 
 
-def _start_worker(mutant: str | None) -> None:
+def _start_worker(mutant: str | None, python: str) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    _prepare(mutant)
+    _prepare(mutant, python)
     _collect_rarely()
 
 
@@ -285,15 +288,21 @@ def _collect_rarely() -> None:
 
 
 _planted: Any = None
+_elsewhere: Elsewhere | None = None
 
 
-def _prepare(mutant: str | None) -> None:
-    """Plant a mutant in this process, in place of one that was there."""
-    global _planted
+def _prepare(mutant: str | None, python: str) -> None:
+    """Plant a mutant in this process, in place of one that was there; or start the interpreter that leads the lives."""
+    global _planted, _elsewhere
     if _planted is not None:
         _planted.__exit__(None, None, None)
         _planted = None
-    if mutant is not None:
+    if _elsewhere is not None:
+        _elsewhere.close()
+        _elsewhere = None
+    if python:
+        _elsewhere = Elsewhere(python)
+    elif mutant is not None:
         from linearizability.mutants.registry import planted
 
         _planted = planted(mutant)
@@ -302,25 +311,39 @@ def _prepare(mutant: str | None) -> None:
 
 def _live_many(seeds: range, plan: Plan) -> list[Small]:
     lives: list[Small] = []
-    for seed in seeds:
-        began = time.process_time()
-        rows: list[dict[str, Any]] | None = [] if plan.traces else None
-        outcome, _ = live(draw(seed, plan.mutant, plan.nodes, plan.workload), by_history=plan.by_history, rows=rows)
-        if rows is not None:
-            write_rows(rows, plan.folder / "traces" / f"seed-{seed}")
+    for outcome, rows, seconds in _lives(seeds, plan):
+        if plan.traces:
+            write_rows(rows, plan.folder / "traces" / f"seed-{outcome.schedule.seed}")
         permitted: Counter[str] = Counter()
         if outcome.judgement is not None:
             for rule, reasons in outcome.judgement.permitted.items():
                 permitted[rule] += sum(reasons.values())
         lives.append(
             Small(
-                seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
-                outcome.acknowledged_by_all, outcome.leader_changes, time.process_time() - began, outcome.counts, dict(permitted),
+                outcome.schedule.seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
+                outcome.acknowledged_by_all, outcome.leader_changes, seconds, outcome.counts, dict(permitted),
             )
         )  # fmt: skip
         if plan.until_found and is_find(plan, outcome):
             break
     return lives
+
+
+def _lives(seeds: range, plan: Plan) -> Iterator[tuple[Outcome, list[dict[str, Any]], float]]:
+    """Each life's outcome, its steps where they are asked for, and its CPU seconds, here and elsewhere."""
+    if _elsewhere is not None:
+        task = Task(seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.by_history, plan.traces)
+        for told in _elsewhere.lead(task):
+            began = time.process_time()
+            outcome = judge(told.lived)
+            yield outcome, told.rows, told.seconds + time.process_time() - began
+        return
+    for seed in seeds:
+        began = time.process_time()
+        rows: list[dict[str, Any]] = []
+        schedule = draw(seed, plan.mutant, plan.nodes, plan.workload)
+        outcome, _ = live(schedule, by_history=plan.by_history, rows=rows if plan.traces else None)
+        yield outcome, rows, time.process_time() - began
 
 
 def write_rows(rows: Iterable[Mapping[str, Any]], folder: Path) -> None:

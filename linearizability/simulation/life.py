@@ -1,8 +1,8 @@
-"""One simulated life: a schedule in, a verdict out.
+"""One simulated life: a schedule in, what became of it out.
 
 Topics are created, clients work while faults strike, everything is healed, the clients come to rest, a last reader drains
 every partition, each node is stopped and started once more. What must never happen ends the life at once (a violation);
-what the clients saw is judged by the history rules under the declared contract.
+what the clients saw is for `judging` to judge.
 """
 
 from __future__ import annotations
@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
-from linearizability.pipeline.verdict import INVALID, Judgement
-from linearizability.rules import RULES
-from linearizability.rules.rule import Weight
 from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
@@ -29,7 +25,7 @@ from linearizability.simulation.gates import Gates
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.machine import EPOCH_MS, Machine
 from linearizability.simulation.network import Network
-from linearizability.simulation.notebook import Notebook, judge_notebooks
+from linearizability.simulation.notebook import Notebook, Notes
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
@@ -69,16 +65,16 @@ STABLE_BOUND_MS = 15_000
 
 
 @dataclass
-class Outcome:
-    """What became of one life."""
+class Lived:
+    """One life that is over; what its clients saw is not judged yet."""
 
     schedule: Schedule
-    verdict: str
+    notes: Sequence[Notes] = ()
     rule: str = ""
-    """The violated promise: an invariant's name, or the history rules that condemn."""
+    """The promise that was broken before anybody's eyes, and ended the life."""
     text: str = ""
-    judgement: Judgement | None = None
     digest: str = ""
+    """Of the trace: the same schedule gives the same."""
     counts: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     virtual_ms: int = 0
@@ -91,26 +87,6 @@ class Outcome:
     def messages(self) -> int:
         """Requests delivered to nodes and answers that left them."""
         return self.counts["messages"]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "verdict": self.verdict,
-            "rule": self.rule,
-            "text": self.text,
-            "seed": self.schedule.seed,
-            "mutant": self.schedule.mutant,
-            "digest": self.digest,
-            "steps": self.steps,
-            "virtual_ms": self.virtual_ms,
-            "messages": self.messages,
-            "acknowledged": self.acknowledged,
-            "acknowledged_by_all": self.acknowledged_by_all,
-            "leader_changes": self.leader_changes,
-            "consumed": self.consumed,
-            "anomalies": self.judgement.anomalies if self.judgement else {},
-            "permitted": self.judgement.permitted if self.judgement else {},
-            "counts": dict(sorted(self.counts.items())),
-        }
 
 
 class Cluster:
@@ -509,50 +485,31 @@ def _kind_of(plan: Member) -> type[SimulatedMember]:
     return CooperativeMember if plan.assignors == ("cooperative-sticky",) else SimulatedMember
 
 
-def live(
-    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False,
-    rows: list[dict[str, Any]] | None = None,
-) -> tuple[Outcome, Trace]:  # fmt: skip
-    """Run one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs).
+def lead(
+    schedule: Schedule, keep_trace: bool = False, by_history: bool = False, rows: list[dict[str, Any]] | None = None
+) -> tuple[Lived, Trace]:
+    """Lead the life of one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs).
 
-    With `by_history` the invariants of nodes and replicas are not looked at: clients' histories alone convict. `rows` takes
-    all steps of the specification that nodes tell, in order (`tidegauge spec trace` checks them).
+    With `by_history` the invariants of nodes and replicas are not looked at. `rows` takes all steps of the specification
+    that nodes tell, in order (`tidegauge spec trace` checks them).
     """
     cluster = Cluster(schedule, keep_trace, by_history)
     world = cluster.world
     world.rows = rows
-    outcome = Outcome(schedule, INVALID)
+    rule = text = ""
     try:
         cluster.live()
     except Violation as violation:
-        outcome.rule, outcome.text = violation.rule, violation.text
+        rule, text = violation.rule, violation.text
         world.trace.note(f"violation {violation}")
         if keep_trace:
             world.trace.tell("world", "world", f"VIOLATION {violation}")
-    else:
-        judgement = outcome.judgement = judge_notebooks(f"seed-{schedule.seed}", cluster.notebooks)
-        outcome.verdict = judgement.verdict
-        world.trace.note(f"verdict {judgement.verdict} {judgement.anomalies}")
-        if judgement.verdict == INVALID:
-            outcome.rule, outcome.text = _condemning(judgement)
-    outcome.digest = world.trace.digest
-    outcome.counts = world.counts
-    outcome.steps = world.steps
-    outcome.virtual_ms = world.now_ms
     producers = [client for client in cluster.clients if isinstance(client, SimulatedProducer)]
-    outcome.acknowledged = sum(each.acknowledged for each in producers)
-    outcome.acknowledged_by_all = sum(each.acknowledged for each in producers if each.plan.acks == "all")
-    outcome.leader_changes = cluster.witness.leader_changes if cluster.witness is not None else 0
-    outcome.consumed = sum(c.consumed for c in cluster.clients if isinstance(c, SimulatedConsumer))
-    if history_folder is not None:
-        for notebook in cluster.notebooks:
-            notebook.write(history_folder, f"seed-{schedule.seed}")
-    return outcome, world.trace
-
-
-def _condemning(judgement: Judgement) -> tuple[str, str]:
-    """The rules that found what the contract does not permit, and the first witness."""
-    guilty = [item for item in judgement.findings if not item.permitted and RULES[item.rule].weight is Weight.VIOLATION]
-    first = next((anomaly for item in guilty for anomaly in item.anomalies), None)
-    text = f"{first.topic}-{first.partition}: {first.text}" if first else ""
-    return ", ".join(sorted({item.rule for item in guilty})), text
+    lived = Lived(
+        schedule, cluster.notebooks, rule, text, world.trace.digest, world.counts, world.steps, world.now_ms,
+        acknowledged=sum(each.acknowledged for each in producers),
+        acknowledged_by_all=sum(each.acknowledged for each in producers if each.plan.acks == "all"),
+        leader_changes=cluster.witness.leader_changes if cluster.witness is not None else 0,
+        consumed=sum(client.consumed for client in cluster.clients if isinstance(client, SimulatedConsumer)),
+    )  # fmt: skip
+    return lived, world.trace

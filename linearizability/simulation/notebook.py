@@ -1,4 +1,4 @@
-"""The history of a simulated life: recorded in memory in the words of `linearizability.history`, judged without a file.
+"""The history of a simulated life: recorded in memory in the words of `linearizability.history`.
 
 `write` leaves the same files that a recorder on a real cluster leaves, so that `tidegauge history check` reads them too.
 """
@@ -7,30 +7,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation import Derivation
-from linearizability.history.facts import FactsBuilder
 from linearizability.history.operations import FAIL, INFO, INVOKE, OK, MicroOperation
 from linearizability.history.recorder import FORMAT
-from linearizability.history.streams import History, unify
-from linearizability.pipeline.engine import judge_history
-from linearizability.pipeline.verdict import Judgement
 from linearizability.simulation.world import World
 
 NANOSECONDS_A_US = 1000
 SENDING = frozenset({"send", "txn"})
 
 
-class Notebook:
-    """What one client did and saw; `Recorder`'s calls without its file."""
+@dataclass
+class Notes:
+    """What one client did and saw, wherever it was written down."""
+
+    process: int
+    contract: Contract
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def write(self, folder: Path, run: str) -> None:
+        """Leave the process's file in a history folder."""
+        header = {
+            "type": "header", "format": FORMAT, "run": run, "process": self.process,
+            "contract": self.contract.model_dump(), "time": 0,
+        }  # fmt: skip
+        lines = [header, *self.events, {"type": "end", "n": len(self.events) + 1}]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        (folder / f"history-{self.process:05d}.jsonl").write_text(text)
+
+
+class Notebook(Notes):
+    """Notes in the making; `Recorder`'s calls without its file."""
 
     def __init__(self, world: World, process: int, contract: Contract) -> None:
-        self.process = process
-        self.contract = contract
-        self.events: list[dict[str, Any]] = []
+        super().__init__(process, contract)
         self._world = world
         self._operations = 0
         self._open: dict[int, str] = {}
@@ -74,34 +87,3 @@ class Notebook:
 
     def _time(self) -> int:
         return self._world.now_us * NANOSECONDS_A_US
-
-    def write(self, folder: Path, run: str) -> None:
-        """Leave the process's file in a history folder."""
-        header = {
-            "type": "header", "format": FORMAT, "run": run, "process": self.process,
-            "contract": self.contract.model_dump(), "time": 0,
-        }  # fmt: skip
-        lines = [header, *self.events, {"type": "end", "n": len(self.events) + 1}]
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        (folder / f"history-{self.process:05d}.jsonl").write_text(text)
-
-
-def judge_notebooks(run: str, notebooks: Sequence[Notebook]) -> Judgement:
-    """The verdict of the history rules on what all clients of one life recorded."""
-    builder = FactsBuilder(run)
-    history = History(id=run, contract=notebooks[0].contract)
-    for notebook in notebooks:
-        derivation = Derivation(builder, notebook.contract, notebook.process << 32)
-        for event in notebook.events:
-            if event["type"] == "mark":
-                history.marks.append(event)
-            elif event["type"] == INVOKE:
-                derivation.invoke(event["operation"], event["process"], event)
-            else:
-                derivation.complete(event["operation"], event["process"], event)
-        derivation.finish(complete=True)
-        history.tally.add(derivation.tally)
-        history.names.update(derivation.names)
-    history.facts = unify([builder.take()])
-    history.marks.sort(key=lambda mark: mark["time"])
-    return judge_history(history)

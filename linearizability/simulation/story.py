@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from linearizability.simulation.diagram import sequence_diagram
-from linearizability.simulation.life import Outcome
+from linearizability.simulation.judging import Outcome
 from linearizability.simulation.schedule import FAULTS, Fault, Schedule
 from linearizability.simulation.world import Trace
 

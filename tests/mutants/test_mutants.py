@@ -11,7 +11,7 @@ from linearizability.mutants.judging import README, RESULTS, is_fuzzed, judged, 
 from linearizability.mutants.registry import MUTANTS, BrokenMutant, Mutant, UnknownMutant, planted
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import live_planted
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from tests.simulation.short import short
 
 SAMPLE = {

@@ -6,7 +6,7 @@ import pytest
 
 from linearizability.simulation import machine
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import Schedule
 from reference.node.node import Node
 from reference.protocol.primitives import TimestampMs

@@ -7,7 +7,7 @@ import pytest
 
 from linearizability.simulation import machine
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import Fault, Producer, Schedule
 from reference.protocol.errors import ErrorCode
 from reference.replication import leader as leading

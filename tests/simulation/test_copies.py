@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import Copier, Fault, Member, Producer, Schedule, Topic
 from reference.coordinator.offsets import Offsets
 

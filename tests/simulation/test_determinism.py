@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from tests.simulation.short import short
 
 SEEDS = range(188)
@@ -13,7 +13,7 @@ CLUSTER_SEEDS = range(12)
 
 PROGRAM = """
 import json, sys
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import Schedule
 for line in sys.stdin:
     outcome, _ = live(Schedule.model_validate_json(line))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import read_schedule
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 
 PRODUCER = Producer(batches=60, records=1, pause_ms=20)

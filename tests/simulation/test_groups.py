@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import Fault, Member, Producer, Schedule, Topic
 from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
 from reference.coordinator.classic_group import ClassicGroup

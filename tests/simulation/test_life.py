@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from linearizability.pipeline.engine import check
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import (
     ONE_NODE_FAULTS,
     Administrator,

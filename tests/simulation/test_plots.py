@@ -7,7 +7,7 @@ import pytest
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.choices import SeededChoices
 from linearizability.simulation.drawing_plots import PLOTS, Plots
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 
 ORDERS = Topic(name="orders", configs={"min.insync.replicas": "2"})

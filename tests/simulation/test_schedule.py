@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from linearizability.simulation.drawing import draw, schedules
 from linearizability.simulation.drawing_clusters import PARTITION_STEPS, QUORUM_STEPS
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import (
     FAULTS,
     ONE_NODE_FAULTS,

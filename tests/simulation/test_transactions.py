@@ -3,7 +3,7 @@
 import pytest
 
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import Consumer, Fault, Schedule, Topic, Transactor
 from reference.coordinator.transaction_coordinator import TransactionCoordinator
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import METADATA_TOPIC, Fault, Producer, Schedule, Topic
 
 ORDERS = Topic(name="orders", configs={"min.insync.replicas": "2"})

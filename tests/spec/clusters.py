@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from linearizability.mutants.registry import planted
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import Producer, Schedule
 from spec import replication_trace
 from spec.cluster_trace import partition_traces

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.mutants.registry import planted
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.machine import Machine
 from spec.actions import ACTIONS
 from tests.simulation.short import short

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.coordinator_scores import GroupScore
-from linearizability.simulation.life import Outcome, live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import Schedule, read_schedule
 from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from linearizability.mutants.registry import MUTANTS, planted
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import Schedule, read_schedule
 from spec import replication_trace
 from spec.behaviours import schedule, simulate

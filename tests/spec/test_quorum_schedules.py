@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from linearizability.mutants.registry import MUTANTS, planted
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import Schedule
 from spec.behaviours import schedule, simulate
 from spec.catalogue import MODELS, all_cases

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from linearizability.mutants.registry import planted
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import write_rows
-from linearizability.simulation.life import live
+from linearizability.simulation.judging import live
 from reference.coordinator.consumer_group import ConsumerGroup
 from spec import group_trace, transaction_trace
 from spec.checker import Verdict

@@ -1,0 +1,102 @@
+"""The verdict on a simulated life: what broke its promises, or what the history rules say of what its clients saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linearizability.history.derivation import Derivation
+from linearizability.history.facts import FactsBuilder
+from linearizability.history.operations import INVOKE
+from linearizability.history.streams import History, unify
+from linearizability.pipeline.engine import judge_history
+from linearizability.pipeline.verdict import INVALID, Judgement
+from linearizability.rules import RULES
+from linearizability.rules.rule import Weight
+from linearizability.simulation.life import Lived, lead
+from linearizability.simulation.notebook import Notes
+from linearizability.simulation.schedule import Schedule
+from linearizability.simulation.world import Trace
+
+
+@dataclass
+class Outcome(Lived):
+    """What became of one life. `rule` is the violated promise: an invariant's name, or the history rules that condemn."""
+
+    verdict: str = INVALID
+    judgement: Judgement | None = None
+    """Of the clients' histories; None where the life ended before its time."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict,
+            "rule": self.rule,
+            "text": self.text,
+            "seed": self.schedule.seed,
+            "mutant": self.schedule.mutant,
+            "digest": self.digest,
+            "steps": self.steps,
+            "virtual_ms": self.virtual_ms,
+            "messages": self.messages,
+            "acknowledged": self.acknowledged,
+            "acknowledged_by_all": self.acknowledged_by_all,
+            "leader_changes": self.leader_changes,
+            "consumed": self.consumed,
+            "anomalies": self.judgement.anomalies if self.judgement else {},
+            "permitted": self.judgement.permitted if self.judgement else {},
+            "counts": dict(sorted(self.counts.items())),
+        }
+
+
+def live(
+    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False,
+    rows: list[dict[str, Any]] | None = None,
+) -> tuple[Outcome, Trace]:  # fmt: skip
+    """Lead the life of one schedule and judge it; `life.lead` tells what the other arguments are."""
+    lived, trace = lead(schedule, keep_trace, by_history, rows)
+    if history_folder is not None:
+        for notes in lived.notes:
+            notes.write(history_folder, f"seed-{schedule.seed}")
+    return judge(lived), trace
+
+
+def judge(lived: Lived) -> Outcome:
+    """The verdict on a life. One that ended with a violation needs no history rules."""
+    outcome = Outcome(**vars(lived))
+    if not lived.rule:
+        judgement = outcome.judgement = judge_notes(f"seed-{lived.schedule.seed}", lived.notes)
+        outcome.verdict = judgement.verdict
+        if judgement.verdict == INVALID:
+            outcome.rule, outcome.text = _condemning(judgement)
+    return outcome
+
+
+def judge_notes(run: str, notes: Sequence[Notes]) -> Judgement:
+    """The verdict of the history rules on what all clients of one life wrote down."""
+    builder = FactsBuilder(run)
+    history = History(id=run, contract=notes[0].contract)
+    for each in notes:
+        derivation = Derivation(builder, each.contract, each.process << 32)
+        for event in each.events:
+            if event["type"] == "mark":
+                history.marks.append(event)
+            elif event["type"] == INVOKE:
+                derivation.invoke(event["operation"], event["process"], event)
+            else:
+                derivation.complete(event["operation"], event["process"], event)
+        derivation.finish(complete=True)
+        history.tally.add(derivation.tally)
+        history.names.update(derivation.names)
+    history.facts = unify([builder.take()])
+    history.marks.sort(key=lambda mark: mark["time"])
+    return judge_history(history)
+
+
+def _condemning(judgement: Judgement) -> tuple[str, str]:
+    """The rules that found what the contract does not permit, and the first witness."""
+    guilty = [item for item in judgement.findings if not item.permitted and RULES[item.rule].weight is Weight.VIOLATION]
+    first = next((anomaly for item in guilty for anomaly in item.anomalies), None)
+    text = f"{first.topic}-{first.partition}: {first.text}" if first else ""
+    return ", ".join(sorted({item.rule for item in guilty})), text

@@ -1,0 +1,95 @@
+"""Lives that another interpreter leads: here the same one, in another process."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tidegauge
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.elsewhere import CannotLive, Elsewhere, Task, check
+from linearizability.simulation.fuzzing import Plan, Small, fuzz
+from linearizability.simulation.life import lead
+
+TASK = Task(5, 3, None, 1, "records", by_history=False, with_rows=False)
+
+
+def without_time(life: Small) -> Small:
+    return replace(life, seconds=0.0)
+
+
+def test_a_life_is_the_same_elsewhere() -> None:
+    elsewhere = Elsewhere(sys.executable)
+    try:
+        told = list(elsewhere.lead(TASK))
+    finally:
+        elsewhere.close()
+    here = [lead(draw(seed, None, 1, "records"))[0] for seed in (5, 6, 7)]
+    assert [each.lived.digest for each in told] == [lived.digest for lived in here]
+    for each, lived in zip(told, here, strict=True):
+        assert each.seconds > 0
+        assert [len(notes.events) for notes in each.lived.notes] == [len(notes.events) for notes in lived.notes]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_lives_are_judged_alike(tmp_path: Path, jobs: int) -> None:
+    plan = Plan(tmp_path, schedules=12, first_seed=40, jobs=jobs)
+    here, there = fuzz(replace(plan, jobs=1)), fuzz(replace(plan, python=sys.executable))
+    assert [without_time(life) for life in there.lives] == [without_time(life) for life in here.lives]
+    assert here.verdict == "valid"
+
+
+def test_a_bug_is_planted_there(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, schedules=200, mutant="torn-tail-kept", until_found=True)
+    here, there = fuzz(plan), fuzz(replace(plan, python=sys.executable))
+    assert [(found.seed, found.rule) for found in there.found] == [(found.seed, found.rule) for found in here.found]
+    assert there.found
+
+
+def test_steps_of_the_specification_are_told(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, schedules=1, nodes=3, traces=True)
+    fuzz(plan)
+    (here,) = (tmp_path / "traces").rglob("*.jsonl")
+    before = here.read_text()
+    fuzz(replace(plan, python=sys.executable))
+    assert here.read_text() == before
+
+
+def test_answers_that_nobody_waits_for_do_not_come_later() -> None:
+    elsewhere = Elsewhere(sys.executable)
+    try:
+        lives = elsewhere.lead(TASK)
+        next(lives)
+        lives.close()
+        (told,) = elsewhere.lead(TASK._replace(first_seed=9, count=1))
+    finally:
+        elsewhere.close()
+    assert told.lived.digest == lead(draw(9, None, 1, "records"))[0].digest
+
+
+def test_an_interpreter_that_dies_is_named() -> None:
+    elsewhere = Elsewhere(sys.executable)
+    elsewhere.close()
+    with pytest.raises(CannotLive, match="ended with"):
+        next(elsewhere.lead(TASK))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "does not run"),
+        ("#!/bin/sh\nexit 7\n", "it says nothing"),
+        ("#!/bin/sh\necho No module >&2; exit 1\n", "No module"),
+    ],
+)
+def test_an_interpreter_that_cannot_live_is_refused(tmp_path: Path, text: str | None, reason: str) -> None:
+    python = tmp_path / "python"
+    if text is not None:
+        python.write_text(text)
+        python.chmod(0o755)
+    with pytest.raises(CannotLive, match=reason):
+        check(str(python))
+    with pytest.raises(SystemExit) as ended:
+        tidegauge.main(["fuzz", "--python", str(python)])
+    assert ended.value.code == 64

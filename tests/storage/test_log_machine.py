@@ -1,12 +1,22 @@
-"""Random lives of a log, on both disks."""
+"""Lives of a log, on both disks: the same ones whenever these tests run, and many more, drawn anew, where there is time."""
 
+import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests.storage.log_machine import PosixLogMachine, SimulatedLogMachine
 
-LIVES = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
+LIVES = settings(
+    stateful_step_count=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 
 TestSimulatedLog = SimulatedLogMachine.TestCase
 TestSimulatedLog.settings = settings(LIVES, max_examples=400)
 TestPosixLog = PosixLogMachine.TestCase
 TestPosixLog.settings = settings(LIVES, max_examples=60)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_lives_drawn_anew() -> None:
+    run_state_machine_as_test(SimulatedLogMachine, settings=settings(LIVES, max_examples=10_000, derandomize=False))

@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Self
 
@@ -79,14 +80,14 @@ class Line:
 
     def _pass_questions(self, near: socket.socket, far: socket.socket, questions: deque[bool]) -> None:
         """`questions` takes of each whether its answer is the delayed broker's metadata."""
-        while (frame := _read(near)) is not None:
+        for frame in _frames(near):
             questions.append(self._asks_for_metadata(frame))
             _send(far, frame)
         _hang_up(far)
 
     def _pass_answers(self, near: socket.socket, far: socket.socket, questions: deque[bool]) -> None:
         """A broker answers the requests of a connection in their order."""
-        while (frame := _read(far)) is not None:
+        for frame in _frames(far):
             if questions.popleft() and not self._may_pass.is_set():
                 self.held += 1
                 self._may_pass.wait()
@@ -101,23 +102,15 @@ class Line:
         return key == FetchRequest.KEY and frame[start : start + max(0, length)].endswith(self._delayed)
 
 
-def _read(end: socket.socket) -> bytes | None:
-    """The next frame without its size; None at the end."""
-    with suppress(OSError), end.makefile("rb", buffering=0) as file:
-        size = _take(file, _SIZE.size)
-        if size is not None:
-            return _take(file, *_SIZE.unpack(size))
-    return None
-
-
-def _take(file: socket.SocketIO, count: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < count:
-        part = file.read(count - len(parts))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
+def _frames(end: socket.socket) -> Iterator[bytes]:
+    """Whole frames without their sizes, until the end."""
+    with suppress(OSError), end.makefile("rb") as file:
+        while len(start := file.read(_SIZE.size)) == _SIZE.size:
+            (size,) = _SIZE.unpack(start)
+            frame = file.read(size)
+            if len(frame) < size:
+                return
+            yield frame
 
 
 def _send(end: socket.socket, frame: bytes) -> None:

@@ -23,9 +23,9 @@ from spec.checker import Verdict, check
 from spec.commands import app
 from spec.coordinator_behaviours import CHAPTERS
 from spec.coordinator_schedules import MUTANT_OF
-from spec.fault_schedules import fault_schedule
 from spec.shard_trace import group_traces, transaction_traces
 from spec.trace import AnyTrace, check_traces, trace_of
+from tests.spec.led import led
 
 pytestmark = pytest.mark.java
 
@@ -35,10 +35,6 @@ def counterexample(switch: str) -> Schedule:
     outcome = check(all_cases()[switch].job())
     assert outcome.verdict == Verdict.VIOLATED
     return led(schedule(all_cases()[switch], "counterexample", outcome.trace))
-
-
-def led(behaviour: dict[str, Any]) -> Schedule:
-    return Schedule.model_validate(fault_schedule(behaviour, 0))
 
 
 def is_whole(outcome: Outcome) -> bool:

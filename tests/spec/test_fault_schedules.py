@@ -16,17 +16,18 @@ from typer.testing import CliRunner
 
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.judging import live
-from linearizability.simulation.schedule import Schedule, read_schedule
+from linearizability.simulation.schedule import read_schedule
 from spec import replication_trace
-from spec.behaviours import schedule, simulate
+from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
 from spec.cluster_trace import partition_traces
 from spec.commands import app
-from spec.fault_schedules import MUTANT_OF, fault_schedule
+from spec.fault_schedules import MUTANT_OF
 from spec.replication_trace import Trace
 from spec.trace import check_traces
 from tests.spec.clusters import Row, as_read
+from tests.spec.led import led, share_taken
 
 pytestmark = pytest.mark.java
 
@@ -46,10 +47,6 @@ def counterexample(switch: str) -> dict[str, Any]:
     return schedule(all_cases()[switch], "counterexample", outcome.trace)
 
 
-def led(behaviour: dict[str, Any], seed: int) -> Schedule:
-    return Schedule.model_validate(fault_schedule(behaviour, seed))
-
-
 def test_every_switch_of_replication_has_a_mutant() -> None:
     switches = {switch.name for model in MODELS if model.module == "MCReplication" for switch in model.switches}
     assert switches == {*MUTANT_OF}
@@ -58,7 +55,7 @@ def test_every_switch_of_replication_has_a_mutant() -> None:
 
 @pytest.mark.parametrize("switch", MUTANT_OF)
 def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(switch: str) -> None:
-    plan = led(counterexample(switch), 0)
+    plan = led(counterexample(switch))
     sound, _ = live(plan)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
     with planted(MUTANT_OF[switch]):
@@ -70,7 +67,7 @@ def trace_of_led(switch: str, mutant: str) -> Trace:
     """What the nodes tell of the only partition."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
-        live(led(counterexample(switch), 0), by_history=True, rows=rows)
+        live(led(counterexample(switch)), by_history=True, rows=rows)
     (events,) = partition_traces(as_read(rows)).values()
     return replication_trace.trace_of(events, f"{switch} {mutant or 'sound'}")
 
@@ -95,15 +92,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not(monke
 @pytest.mark.parametrize("model", ["MCFailover", "MCRecovery", "MCReassignment", "MCReconfiguration"])
 def test_random_behaviours_hold_with_the_reference(model: str) -> None:
     """Most of their steps are taken: where a cluster has to do otherwise (it may not wait, or forget) the score is left."""
-    case = all_cases()[model]
-    cues = taken = 0
-    for number, behaviour in enumerate(simulate(case, 4, 60)):
-        plan = led(schedule(case, "random", behaviour), number)
-        outcome, _ = live(plan)
-        assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
-        assert plan.score is not None
-        cues, taken = cues + len(plan.score.cues), taken + outcome.counts["cues"]
-    assert taken > cues // 4
+    assert share_taken(model, 4, 60) > 1 / 4
 
 
 def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:

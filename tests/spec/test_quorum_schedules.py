@@ -13,12 +13,11 @@ import pytest
 
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.judging import live
-from linearizability.simulation.schedule import Schedule
-from spec.behaviours import schedule, simulate
+from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
-from spec.fault_schedules import fault_schedule
 from spec.quorum_schedules import MUTANT_OF
+from tests.spec.led import led, share_taken
 
 pytestmark = pytest.mark.java
 
@@ -39,10 +38,6 @@ def counterexample(switch: str) -> dict[str, Any]:
     return schedule(case, "counterexample", outcome.trace)
 
 
-def led(behaviour: dict[str, Any], seed: int) -> Schedule:
-    return Schedule.model_validate(fault_schedule(behaviour, seed))
-
-
 def test_every_switch_of_the_quorum_has_a_mutant() -> None:
     assert {switch.name for model in MODELS if model.folder == "quorum" for switch in model.switches} == {*MUTANT_OF}
     assert {*MUTANT_OF.values()} <= {*MUTANTS}
@@ -59,7 +54,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("switch", FORBIDDEN)
 def test_a_counterexample_is_left_by_the_reference_and_fails_with_the_mutant(switch: str) -> None:
-    plan = led(counterexample(switch), 0)
+    plan = led(counterexample(switch))
     step, rule = FORBIDDEN[switch]
     sound, _ = live(plan)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
@@ -75,12 +70,4 @@ def test_a_counterexample_is_left_by_the_reference_and_fails_with_the_mutant(swi
 
 def test_random_behaviours_hold_with_the_reference() -> None:
     """Where voters cannot do as the specification may (a leader's first record comes with its reign) the score is left."""
-    case = all_cases()["MCQuorum"]
-    cues = taken = 0
-    for number, behaviour in enumerate(simulate(case, 4, 40)):
-        plan = led(schedule(case, "random", behaviour), number)
-        outcome, _ = live(plan)
-        assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
-        assert plan.score is not None
-        cues, taken = cues + len(plan.score.cues), taken + outcome.counts["cues"]
-    assert taken > cues // 4
+    assert share_taken("MCQuorum", 4, 40) > 1 / 4

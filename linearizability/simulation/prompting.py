@@ -76,7 +76,7 @@ class PromptedProducer(SimulatedClient):
     def _give_up(self) -> None:
         for sent in self._sent:
             if not sent.is_settled:
-                self._settle(sent, "info", "no answer")
+                self._leave_open(sent, "no answer")
         self.finish()
 
     # ---- connections
@@ -114,7 +114,7 @@ class PromptedProducer(SimulatedClient):
         body = ProduceRequest(acks=ACKS[sent.acks], timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
         if sent.acks == "0":
             self.ask(PRODUCE, PRODUCE_VERSION, body, None, line=line)
-            self._settle(sent, "info", "nobody answers acks=0")
+            self._leave_open(sent, "nobody answers acks=0")
             return
         self.ask(PRODUCE, PRODUCE_VERSION, body, self._on_produced, sent, PRODUCE_TIMEOUT_MS * 2, line)
 
@@ -137,20 +137,15 @@ class PromptedProducer(SimulatedClient):
         if code == ErrorCode.NONE:
             end = answer.base_offset + 1
             self.cluster.on_acknowledged((self._topic, 0), end, self.name, sent.acks)
-            self._settle(sent, "ok", "", answer.base_offset)
+            sent.is_settled = True
+            self.notebook.ok(sent.operation, self._mops(sent.number, sent.acks, answer.base_offset))
         else:
-            self._settle(sent, "info", error_name(code))
+            self._leave_open(sent, error_name(code))
 
-    def _settle(self, sent: Sent, fate: str, error: str, offset: int | None = None) -> None:
+    def _leave_open(self, sent: Sent, reason: str) -> None:
+        """Nobody will know whether the record was written."""
         sent.is_settled = True
-        mops = self._mops(sent.number, sent.acks, offset)
-        if fate == "ok":
-            self.notebook.ok(sent.operation, mops)
-        else:
-            self.notebook.info(sent.operation, error, mops)
+        self.notebook.info(sent.operation, reason, self._mops(sent.number, sent.acks))
 
     def _mops(self, number: int, acks: str, offset: int | None = None) -> list[MicroOperation]:
-        name = f"{self._topic}-0"
-        if offset is None:
-            return [send(name, self._value(number), acks=acks)]
-        return [send(name, self._value(number), offset, acks)]
+        return [send(f"{self._topic}-0", self._value(number), offset, acks)]

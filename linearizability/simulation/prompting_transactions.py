@@ -140,7 +140,7 @@ class PromptedTransactor(SimulatedClient):
         place = write.producer, write.broker
         if self._sequences[place] == write.sequence + 1:
             self._sequences[place] -= 1
-        self._settle(write, "info", "lost")
+        self._leave_open(write, "lost")
 
     def end(self, commits: bool) -> None:
         """End the transaction, whatever became of its writes."""
@@ -273,22 +273,18 @@ class PromptedTransactor(SimulatedClient):
         answer = body.responses[0].partition_responses[0]
         self.count("Produce", answer.error_code)
         write.may_arrive = write.is_asked = False
-        if answer.error_code == ErrorCode.NONE:
-            self._settle(write, "ok", "", answer.base_offset)
+        if answer.error_code == ErrorCode.NONE and not write.is_settled:
+            write.is_settled = True
+            self.notebook.ok(write.operation, self._mops(write.broker, write.value, answer.base_offset))
 
     def _mops(self, broker: int, value: int, offset: int | None = None) -> list[MicroOperation]:
         return [send(f"{self._topics[broker]}-0", value, offset, "all")]
 
-    def _settle(self, write: Write, fate: str, error: str, offset: int | None = None) -> None:
+    def _leave_open(self, write: Write, reason: str) -> None:
         """What is known of a write when its transaction ends is all that counts; what is heard later is nothing."""
-        if write.is_settled:
-            return
-        write.is_settled = True
-        mops = self._mops(write.broker, write.value, offset)
-        if fate == "ok":
-            self.notebook.ok(write.operation, mops)
-        else:
-            self.notebook.info(write.operation, error, mops)
+        if not write.is_settled:
+            write.is_settled = True
+            self.notebook.info(write.operation, reason, self._mops(write.broker, write.value))
 
     # ---- ends and sessions
 
@@ -299,7 +295,7 @@ class PromptedTransactor(SimulatedClient):
             return
         for write in self.writes.values():
             if write.transaction == name:
-                self._settle(write, "info", "late")
+                self._leave_open(write, "late")
         operation = self.notebook.invoke("end", txn=name, commit=commits)
         if commits:
             self._commit = operation

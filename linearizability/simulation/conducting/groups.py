@@ -8,7 +8,7 @@ partitions the specification means by which name, is open until the coordinator 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,8 @@ WITHIN_MS = {"LoseMember": 2_500}
 DEFAULT_WITHIN_MS = 100
 IDLE_BEAT_MS = 200
 """While a member is to be lost, the others are heard of so often."""
-COMMITTING_MS = 20
+FAREWELL_MS = 20
+"""From one act of the members' farewell to the next."""
 
 
 class Told(NamedTuple):
@@ -143,21 +144,19 @@ class GroupConductor(ShardConductor[GroupCue]):
 
     # ---- steps of members alone
 
-    def _takes(self, cue: GroupCue) -> bool:
+    def _takes_or_loses(self, cue: GroupCue) -> bool:
+        """Once an answer has come."""
         member = self._members[cue.member]
         if member.answer is None:
             return False
-        member.take()
-        return True
-
-    def _loses(self, cue: GroupCue) -> bool:
-        member = self._members[cue.member]
-        if member.answer is None:
-            return False
-        member.lose()
+        if cue.action == "TakeAnswer":
+            member.take()
+        else:
+            member.lose()
         return True
 
     def _lets_go(self, cue: GroupCue) -> bool:
+        """Once it was fenced."""
         member = self._members[cue.member]
         if not member.was_fenced:
             return False
@@ -186,25 +185,16 @@ class GroupConductor(ShardConductor[GroupCue]):
 
     def _on_leaving(self) -> None:
         """Whatever they were told they take; what they then own they commit, and leave."""
-        for member in self._members.values():
-            member.take()
-        self._world.after(COMMITTING_MS * MICROSECONDS_A_MS, self._commit)
+        self._have_all([PromptedMember.take, PromptedMember.commit, PromptedMember.leave, PromptedMember.finish])
 
-    def _commit(self) -> None:
+    def _have_all(self, acts: Sequence[Callable[[PromptedMember], None]]) -> None:
+        """Each act by all members, one after the other; then the group is left to somebody with a will of its own."""
         for member in self._members.values():
-            member.commit()
-        self._world.after(COMMITTING_MS * MICROSECONDS_A_MS, self._end)
-
-    def _end(self) -> None:
-        for member in self._members.values():
-            member.leave()
-        self._world.after(COMMITTING_MS * MICROSECONDS_A_MS, self._retire)
-
-    def _retire(self) -> None:
-        """The group is left to somebody with a will of its own."""
-        for member in self._members.values():
-            member.finish()
-        self._cluster.add_client(Member(protocol="consumer", group=self._score.group, misfortunes_percent=0))
+            acts[0](member)
+        if len(acts) > 1:
+            self._world.after(FAREWELL_MS * MICROSECONDS_A_MS, self._have_all, acts[1:])
+        else:
+            self._cluster.add_client(Member(protocol="consumer", group=self._score.group, misfortunes_percent=0))
 
 
 ACTS: dict[str, Callable[[GroupConductor, GroupCue], None]] = {
@@ -218,8 +208,8 @@ ACTS: dict[str, Callable[[GroupConductor, GroupCue], None]] = {
 """Steps that somebody has to do something for."""
 
 MADE: dict[str, Callable[[GroupConductor, GroupCue], bool]] = {
-    "TakeAnswer": GroupConductor._takes,
-    "LoseAnswer": GroupConductor._loses,
+    "TakeAnswer": GroupConductor._takes_or_loses,
+    "LoseAnswer": GroupConductor._takes_or_loses,
     "LetGo": GroupConductor._lets_go,
 }
 """Steps of members alone, which no coordinator tells of."""

@@ -221,7 +221,11 @@ class SimulatedClient(ABC):
         """Note an answer's error; refuse one that a correct client cannot be owed."""
         self.world.counts[_answer_name(api, code)] += 1
         if code in GROUNDLESS:
-            raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
+            raise self.groundless(api, code)
+
+    def groundless(self, api: str, code: int) -> Violation:
+        """What is broken where a correct client is refused with this."""
+        return Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
 
     def tell(self, text: str) -> None:
         trace = self.world.trace

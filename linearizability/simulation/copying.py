@@ -41,7 +41,6 @@ from linearizability.simulation.transacting import (
     TRANSACTION_KEY,
 )
 from linearizability.simulation.transacting import VERSIONS as TRANSACTIONAL_VERSIONS
-from linearizability.simulation.world import Violation
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -229,7 +228,7 @@ class SimulatedCopier(SimulatedMember):
         elif code in PASSING:
             self._pause()
         else:
-            raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
+            raise self.groundless(api, code)
         return False
 
     # ---- the producer's session

@@ -19,7 +19,7 @@ from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Consumer, Member
 from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
-from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -208,7 +208,7 @@ class SimulatedMember(SimulatedConsumer):
         elif code == ErrorCode.FENCED_INSTANCE_ID and self.member.instance:
             self._die_for_good()
         else:
-            raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
+            raise self.groundless(api, code)
         return False
 
     def _find(self) -> None:

@@ -18,7 +18,7 @@ from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import MOST_VALUE_BYTES, PRODUCE_TIMEOUT_MS, VALUE_HEAD
 from linearizability.simulation.schedule import Transactor
-from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -177,7 +177,7 @@ class SimulatedTransactor(SimulatedClient):
         elif code in SESSION_OVER:
             self._end_session(code)
         else:
-            raise Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
+            raise self.groundless(api, code)
         return False
 
     def _find(self) -> None:

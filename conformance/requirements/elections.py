@@ -1,7 +1,8 @@
 """ELE: elections. Who leads when a leader is gone, who must not, and what a deposed leader can still say."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from conformance.batches import batch, values
@@ -298,35 +299,58 @@ def errors_of_a_fail_over(broker: Broker) -> None:
 )  # fmt: skip
 def a_leader_cut_off(broker: Broker) -> None:
     with cluster(broker) as nodes:
-        leader, one, other = nodes.cast()
-        topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
-        nodes.write_some(topic, writes, 10)
-        before = nodes.state(topic)
-        asked = [(acks, broker.connect(nodes.address(leader), timeout_s=30.0)) for acks in (-1, 1) * 4]
-        nodes.cut([leader], [one, other])
-        broker.entrance = nodes.address(one)
-        nodes.await_leader(topic, one, other, above=before.epoch)
-        send_late(broker, topic, asked)
-        nodes.write_some(topic, writes, 10)
-        for acks, connection in asked:
-            broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
+
+        def cut_off(leader: int, one: int, other: int) -> None:
+            nodes.cut([leader], [one, other])
+            broker.entrance = nodes.address(one)
+
+        late = late_writes(nodes, cut_off)
+        expect_not_acknowledged(broker, late)
         nodes.join()
-        nodes.await_isr(topic, leader, one, other)
-        nodes.write_some(topic, writes, 10)
-        expect_none_late(nodes, topic, writes, leader)
+        expect_lost(nodes, late)
 
 
-def send_late(broker: Broker, topic: Topic, connections: Iterable[tuple[int, Connection]]) -> None:
-    """Writes to a leader that another one has replaced, each with its own acks."""
+@dataclass(slots=True)
+class LateWrites:
+    """What was sent to a leader that another one had replaced."""
+
+    topic: Topic
+    replicas: tuple[int, ...]
+    """The leader that was replaced comes first."""
+    writes: Writes
+    """What its replacement, and it itself before, were sent."""
+    asked: list[tuple[int, Connection]]
+    """The acks of each late write, and where its answer comes."""
+
+
+def late_writes(nodes: Cluster, silence: Callable[[int, int, int], None]) -> LateWrites:
+    """A leader, the first that `silence` is given, is silenced; as another one leads, writes are sent to both."""
+    leader, one, other = replicas = nodes.cast()
+    broker, topic, writes = nodes.broker, nodes.topic(*replicas, in_sync=2), Writes()
+    nodes.write_some(topic, writes, 10)
+    before = nodes.state(topic)
+    asked = [(acks, broker.connect(nodes.address(leader), timeout_s=30.0)) for acks in (-1, 1) * 4]
+    silence(leader, one, other)
+    nodes.await_leader(topic, one, other, above=before.epoch)
     version = broker.version_for(ProduceRequest)
-    for acks, connection in connections:
+    for acks, connection in asked:
         connection.send(produce_request({(topic, 0): batch(b"late")}, acks=acks, timeout_ms=5_000), version)
+    nodes.write_some(topic, writes, 10)
+    return LateWrites(topic, replicas, writes, asked)
 
 
-def expect_none_late(nodes: Cluster, topic: Topic, writes: Writes, deposed: int) -> None:
-    """What was acknowledged is there; what was sent to the deposed leader is not, at that leader neither."""
-    nodes.expect_kept(topic, writes)
-    data = nodes.log_from(topic, deposed, nodes.broker.end_offset(topic))
+def expect_not_acknowledged(broker: Broker, late: LateWrites) -> None:
+    """Whatever the late writes are answered, no acks=-1 is acknowledged."""
+    for acks, connection in late.asked:
+        broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
+
+
+def expect_lost(nodes: Cluster, late: LateWrites) -> None:
+    """When all are in sync again what was acknowledged is there; no late write is, at the old leader neither."""
+    nodes.await_isr(late.topic, *late.replicas)
+    nodes.write_some(late.topic, late.writes, 10)
+    nodes.expect_kept(late.topic, late.writes)
+    data = nodes.log_from(late.topic, late.replicas[0], nodes.broker.end_offset(late.topic))
     nodes.broker.expect(b"late" not in values(data), "the old leader's log does not have it either")
 
 
@@ -343,21 +367,10 @@ def expect_none_late(nodes: Cluster, topic: Topic, writes: Writes, deposed: int)
 )  # fmt: skip
 def a_deposed_leader(broker: Broker) -> None:
     with cluster(broker) as nodes:
-        leader, one, other = nodes.cast()
-        topic, writes = nodes.topic(leader, one, other, in_sync=2), Writes()
-        nodes.write_some(topic, writes, 10)
-        before = nodes.state(topic)
-        waiting = [(acks, broker.connect(nodes.address(leader), timeout_s=30.0)) for acks in (-1, 1) * 4]
-        nodes.pause(leader)
-        nodes.await_leader(topic, one, other, above=before.epoch)
-        send_late(broker, topic, waiting)
-        nodes.write_some(topic, writes, 10)
-        nodes.resume(leader)
-        for acks, connection in waiting:
-            broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
-        nodes.await_isr(topic, leader, one, other)
-        nodes.write_some(topic, writes, 10)
-        expect_none_late(nodes, topic, writes, leader)
+        late = late_writes(nodes, lambda leader, *_: nodes.pause(leader))
+        nodes.resume(late.replicas[0])
+        expect_not_acknowledged(broker, late)
+        expect_lost(nodes, late)
 
 
 def told_by(connection: Connection, *, final: bool) -> str:

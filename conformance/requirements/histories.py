@@ -3,7 +3,7 @@
 All requirements look at the history of one short hunt (see `conformance.hunting`), each with rules of its own.
 """
 
-from collections.abc import Mapping
+from functools import partial
 
 from conformance.broker import Broker
 from conformance.hunting import KNOWN, expect_none, hunted
@@ -29,8 +29,11 @@ WITHOUT_A_MARKER = (
 DEADLINE_S = 420.0
 """The first of them carries the hunt out."""
 
+of_the_hunt = partial(requirement, hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S)
+"""Registers a requirement that is judged by the hunt's history."""
 
-def sends(broker: Broker) -> Mapping[str, int]:
+
+def sends(broker: Broker) -> dict[str, int]:
     """How much was written and read."""
     result = hunted(broker).result
     return {
@@ -40,93 +43,88 @@ def sends(broker: Broker) -> Mapping[str, int]:
     }
 
 
-@requirement(
+@of_the_hunt(
     "HIS-01",
     level=MUST,
     source="documentation, design, replication and message delivery semantics",
     sentence="A record that was acknowledged with acks=-1 is read by whoever reads the whole log after the faults are over.",
     accepted="every acknowledged record in the last full scan of every partition",
     tolerated=WITHOUT_A_MARKER,
-    hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
-)  # fmt: skip
+)
 def no_lost_write(broker: Broker) -> None:
-    expect_none(broker, "lost-write", evidence=dict(sends(broker)))
+    expect_none(broker, "lost-write", evidence=sends(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-02",
     level=MUST,
     source="documentation: records below the high watermark can be read",
     sentence="After the faults are over every acknowledged record is given to a consumer that reads on to the end.",
     accepted="no acknowledged record that a consumer passed over or never came to",
     tolerated=WITHOUT_A_MARKER,
-    hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
-)  # fmt: skip
+)
 def no_unseen_write(broker: Broker) -> None:
-    expect_none(broker, "unseen", "not-delivered", evidence=dict(sends(broker)))
+    expect_none(broker, "unseen", "not-delivered", evidence=sends(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-03",
     level=MUST,
     source="documentation, design: an offset names one record for ever",
     sentence="An offset of a partition names one record, in every answer to every client, and is given to one record only.",
     accepted="no offset with two records, and no record from nowhere, in answers, polls and replicas",
-    hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
-)  # fmt: skip
+)
 def one_offset_one_record(broker: Broker) -> None:
     rules = ("inconsistent-offsets", "offset-reuse", "replica-divergence", "phantom-read", "nonlinearizable")
-    expect_none(broker, *rules, evidence=dict(sends(broker)))
+    expect_none(broker, *rules, evidence=sends(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-04",
     level=MUST,
     source="KIP-98",
     sentence="A record of an idempotent producer is in the log once, however often its request was sent.",
     accepted="no second copy of an idempotent producer's record; of others only where the outcome was unknown",
-    hooks=ENDS, configs=FAST, apis={"InitProducerId": 0}, deadline_s=DEADLINE_S,
-)  # fmt: skip
+    apis={"InitProducerId": 0},
+)
 def no_duplicate(broker: Broker) -> None:
-    expect_none(broker, "duplicate", evidence=dict(sends(broker)))
+    expect_none(broker, "duplicate", evidence=sends(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-05",
     level=MUST,
     source="documentation, consumer position and ordering guarantees",
     sentence="A consumer's offsets grow, within a poll and from poll to poll, and pass over no record that is there.",
     accepted="no poll that goes back or leaves a known record out, as long as the assignment lasts",
-    hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
-)  # fmt: skip
+)
 def polls_go_forward(broker: Broker) -> None:
     rules = ("nonmonotonic-poll", "int-nonmonotonic-poll", "poll-skip", "int-poll-skip")
-    expect_none(broker, *rules, evidence=dict(sends(broker)))
+    expect_none(broker, *rules, evidence=sends(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-06",
     level=MUST,
     source="documentation, ordering guarantees; KIP-98",
     sentence="What one idempotent producer sends to one partition lies in the log in the order in which it was sent.",
     accepted="growing offsets of each such producer's records",
-    hooks=ENDS, configs=FAST, apis={"InitProducerId": 0}, deadline_s=DEADLINE_S,
-)  # fmt: skip
+    apis={"InitProducerId": 0},
+)
 def producers_keep_their_order(broker: Broker) -> None:
-    expect_none(broker, "nonmonotonic-send", "int-nonmonotonic-send", evidence=dict(sends(broker)))
+    expect_none(broker, "nonmonotonic-send", "int-nonmonotonic-send", evidence=sends(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-07",
     level=MUST,
     source="Herlihy and Wing, linearizability; documentation, design: a partition is one log",
     sentence="A record whose send begins after another one of the same partition was acknowledged lies behind it, whoever "
     "sent them.",
     accepted="no record before one that was acknowledged earlier, and none that was read before it was sent",
-    hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
-)  # fmt: skip
+)
 def time_goes_forward(broker: Broker) -> None:
-    expect_none(broker, "realtime-order", "future-read", evidence=dict(sends(broker)))
+    expect_none(broker, "realtime-order", "future-read", evidence=sends(broker))
 
 
 def transactions(broker: Broker) -> dict[str, int]:
@@ -137,7 +135,7 @@ def transactions(broker: Broker) -> dict[str, int]:
     }  # fmt: skip
 
 
-@requirement(
+@of_the_hunt(
     "HIS-08",
     level=MUST,
     source="Adya's G1a and G1b; KIP-98",
@@ -145,62 +143,59 @@ def transactions(broker: Broker) -> dict[str, int]:
     "asked for.",
     accepted="neither in any poll",
     tolerated=WITHOUT_A_MARKER,
-    hooks=ENDS, configs=FAST, apis={"AddPartitionsToTxn": 0, "EndTxn": 0}, deadline_s=DEADLINE_S,
-)  # fmt: skip
+    apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+)
 def no_aborted_read(broker: Broker) -> None:
     expect_none(broker, "G1a", "G1b", evidence=transactions(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-09",
     level=MUST,
     source="KIP-98",
     sentence="A committed transaction is there as a whole: in all its partitions, or in none.",
     accepted="no transaction of which a part was read and another part is lost",
     tolerated=WITHOUT_A_MARKER,
-    hooks=ENDS, configs=FAST, apis={"AddPartitionsToTxn": 0, "EndTxn": 0}, deadline_s=DEADLINE_S,
-)  # fmt: skip
+    apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+)
 def whole_transactions(broker: Broker) -> None:
     expect_none(broker, "torn-transaction", "zombie-producer", evidence=transactions(broker))
 
 
-@requirement(
+@of_the_hunt(
     "HIS-10",
     level=MUST,
     source="documentation, message delivery semantics and consumer offsets",
     sentence="A group's committed offset is the last that was committed, and lies behind no record that the group was not "
     "given.",
     accepted="no fetch of an offset that was replaced before it began, and no committed offset beyond what was given out",
-    hooks=ENDS, configs=FAST, apis={"OffsetCommit": 0, "OffsetFetch": 1}, deadline_s=DEADLINE_S,
-)  # fmt: skip
+    apis={"OffsetCommit": 0, "OffsetFetch": 1},
+)
 def committed_offsets(broker: Broker) -> None:
     rules = ("committed-offset-regression", "committed-offset-loss", "commit-past-undelivered")
-    expect_none(broker, *rules, evidence=dict(sends(broker)) | {"accepted commits": hunted(broker).count("commit:ok")})
+    expect_none(broker, *rules, evidence=sends(broker) | {"accepted commits": hunted(broker).count("commit:ok")})
 
 
-@requirement(
+@of_the_hunt(
     "HIS-11",
     level=MUST,
     source="documentation, consumer groups",
     sentence="In one generation of a group a partition belongs to one member, and no other one's commit for it is taken.",
     accepted="no two members with one partition, by assignment or by accepted commit, in any generation",
-    hooks=ENDS, configs=FAST, apis={"JoinGroup": 0, "SyncGroup": 0}, deadline_s=DEADLINE_S,
-)  # fmt: skip
+    apis={"JoinGroup": 0, "SyncGroup": 0},
+)
 def one_owner(broker: Broker) -> None:
-    expect_none(
-        broker, "two-owners", evidence=dict(sends(broker)) | {"assignments": hunted(broker).count("subscribe:ok")}
-    )
+    expect_none(broker, "two-owners", evidence=sends(broker) | {"assignments": hunted(broker).count("subscribe:ok")})
 
 
-@requirement(
+@of_the_hunt(
     "HIS-12",
     level=SHOULD,
     source="documentation, design, replication: availability",
     sentence="When the faults are over every partition has its leader and its replicas in sync again, and sends succeed.",
     accepted="within a minute no send without success; every replica in sync; every partition read to its end",
     tolerated=WITHOUT_A_MARKER,
-    hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S,
-)  # fmt: skip
+)
 def progress(broker: Broker) -> None:
     found = hunted(broker)
     if found.unexplained:
@@ -208,4 +203,4 @@ def progress(broker: Broker) -> None:
     if found.result.reasons:
         broker.tolerate(f"{KNOWN}: {'; '.join(found.result.reasons)}")
         return
-    expect_none(broker, "no-progress", evidence=dict(sends(broker)))
+    expect_none(broker, "no-progress", evidence=sends(broker))

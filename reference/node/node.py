@@ -31,7 +31,7 @@ from reference.node.apis import API_VERSIONS, Api, apis_of, is_decided
 from reference.node.cleaning import set_up_cleaner
 from reference.node.committed import AwaitingCommit
 from reference.node.controller import SUPPORTED_FEATURES, Controller
-from reference.node.effects import Close, ConnectionId, Effect, HangUp, Respond
+from reference.node.effects import Close, ConnectionId, Effect, Respond
 from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.forwarding import Forwarding
@@ -439,11 +439,7 @@ class Node:
             if broker.id != self.id and lives.get(broker.id, broker.epoch) != broker.epoch:
                 for lane in {FETCH_LANE: None, **dict.fromkeys(self.peers.lanes_to(broker.id))}:
                     if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE):
-                        self._hang_up(broker.id, lane, now)
-
-    def _hang_up(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
-        self._emit(HangUp(peer, lane))
-        self.peers.unreachable(peer, lane, now)
+                        self.peers.hang_up(broker.id, lane, now)
 
     @property
     def is_serving(self) -> bool:
@@ -465,7 +461,7 @@ class Node:
         if former >= 0:
             for lane in self.peers.lanes_to(former):
                 if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE, FETCH_LANE):
-                    self._hang_up(former, lane, now)
+                    self.peers.hang_up(former, lane, now)
 
     # ---- the active controller, wherever it is
 

@@ -84,11 +84,15 @@ class Peers:
             if correlation_id != question.correlation_id:
                 raise CodecError(f"answer {correlation_id} to question {question.correlation_id}")
         except CodecError:
-            self._emit(HangUp(peer, lane))
-            self.unreachable(peer, lane, now)
+            self.hang_up(peer, lane, now)
             return
         questions.popleft()
         question.answered(body, now)
+
+    def hang_up(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+        """Close a lane's connection, if there is one: nothing that was asked on it will be answered."""
+        self._emit(HangUp(peer, lane))
+        self.unreachable(peer, lane, now)
 
     def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
         """The connection is gone: nothing that was asked on it will be answered."""
@@ -99,8 +103,7 @@ class Peers:
         """Give up what has waited too long."""
         overdue = [name for name, questions in self._lanes.items() if questions and questions[0].deadline <= now]
         for peer, lane in overdue:
-            self._emit(HangUp(peer, lane))
-            self.unreachable(peer, lane, now)
+            self.hang_up(peer, lane, now)
 
     def next_deadline(self) -> TimestampMs | None:
         """When the first question has waited too long."""

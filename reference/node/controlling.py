@@ -89,7 +89,7 @@ def envelope(node: Node, request: Request, body: EnvelopeRequest, now: Timestamp
     try:
         header, form, view, position = decode_request(bytes(body.request_data))
         key, version = header.request_api_key, header.request_api_version
-        api = node.decided_api(key)
+        api = node.active_controller.carried(key)
         if api is None or not api.lowest <= version <= api.highest:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         inner, _ = decode_from(form.request, version, view, position)
@@ -106,5 +106,5 @@ def envelope(node: Node, request: Request, body: EnvelopeRequest, now: Timestamp
     def abandon(then: TimestampMs) -> None:
         node.respond(request, EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
 
-    node.decide(carried, api, inner, now, answer, abandon)
+    node.active_controller.decide(carried, api, inner, now, answer, abandon)
     return None

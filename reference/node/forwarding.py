@@ -20,6 +20,7 @@ from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeRespon
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
 
+LANE = "forward"
 RETRY_MS = 50
 """A request that no controller took is tried again after this time."""
 
@@ -30,7 +31,9 @@ TIMEOUT_MS = 30_000
 class Controller(Protocol):
     """The way to the active controller, wherever it is."""
 
-    def ask(self, body: Message, answered: Callable[[Message | None, TimestampMs], None], now: TimestampMs) -> None: ...
+    def ask(
+        self, lane: str, body: Message, answered: Callable[[Message | None, TimestampMs], None], now: TimestampMs
+    ) -> None: ...
 
     def decide_here(
         self, request: Request, body: Message, answered: Callable[[Message | None, TimestampMs], None], now: TimestampMs
@@ -91,7 +94,7 @@ class Forwarding:
             carried.request, carried.body, lambda answer, then: self._decided(carried, answer, then), now
         ):
             return
-        self._controller.ask(carried.envelope, lambda answer, then: self._answered(carried, answer, then), now)
+        self._controller.ask(LANE, carried.envelope, lambda answer, then: self._answered(carried, answer, then), now)
 
     def _decided(self, carried: _Carried, answer: Message | None, now: TimestampMs) -> None:
         if answer is None:

@@ -27,6 +27,7 @@ from reference.controller.image import Endpoint, MetadataImage
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
 from reference.node import metadata
+from reference.node.active_controller import CONTROLLER_TIMEOUT_MS, HEARTBEAT_LANE, ActiveController, Answered
 from reference.node.apis import API_VERSIONS, Api, apis_of, is_decided
 from reference.node.cleaning import set_up_cleaner
 from reference.node.committed import AwaitingCommit
@@ -45,7 +46,6 @@ from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
 from reference.node.producer_ids import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of
-from reference.node.refusals import refusal
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
 from reference.node.replication import FETCH_LANE, Replication
@@ -55,13 +55,13 @@ from reference.node.topics import ParkedDeletion
 from reference.node.transactional_offsets import verify_offsets
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
-from reference.node.voters import Address, voters_of
+from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, QUORUM_LANES, Address, voters_of
 from reference.node.write_markers import AwaitedMarkers
 from reference.protocol.codec import CodecError, Part, decode_from
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.frames import UnknownVersion, decode_request, encode_response
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from reference.protocol.primitives import Buffer, Epoch, NodeId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import Buffer, NodeId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
@@ -75,15 +75,10 @@ MAX_HELD = 10_000
 STEPS_TO_BE_UNFENCED = 2
 """A registration and a heartbeat, where the controller is this very node."""
 
-QUORUM_LANE, QUORUM_FETCH_LANE, HEARTBEAT_LANE = "quorum", "quorum-fetch", "heartbeat"
 METADATA_FETCHES = frozenset({1, 59})
 """Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
 
-CONTROLLER_TIMEOUT_MS = 30_000
-"""request.timeout.ms' default: how long the active controller may take for an answer."""
-
 Chance = topic_plans.Chance
-Answered = Callable[[Message | None, TimestampMs], None]
 
 
 class SeededChance(Protocol):
@@ -133,7 +128,7 @@ class Node:
         self.transactions = Transactions(self, tracer)
         self.verification = Verification(self)
         self.groups.verify = partial(verify_offsets, self)
-        self._apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
+        self.apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
         self.controller_listeners = controller_listeners_of(properties)
         self._own_listener = properties.get("inter.broker.listener.name", "").upper()
         self._disk = disk
@@ -146,9 +141,6 @@ class Node:
         """When something is due besides parked requests and groups; None while nobody has looked since `stir`."""
         self._has_begun_to_serve = False
         """Whether the replicas are what the metadata say, and requests are not held any more."""
-        self._followed_reign: tuple[Epoch, NodeId] = (-1, -1)
-        """The quorum's epoch and leader, of whom the controller's lanes ask."""
-        self._session_timeout_ms = integer("broker.session.timeout.ms")
         self.peers = Peers(identity.node, self._emit)
         self.voters = voters_of(properties, identity.node)
         self.is_broker = is_broker(properties)
@@ -184,7 +176,8 @@ class Node:
             self._apply_committed,
             tracer,
         )
-        self.forwarding = Forwarding(self, self.respond, self.respond_raw)
+        self.active_controller = ActiveController(self)
+        self.forwarding = Forwarding(self.active_controller, self.respond, self.respond_raw)
         self._misfit = Misfit(log)
         self.membership = Membership(
             registration(identity, self.logs.last_broker_epoch),
@@ -220,7 +213,7 @@ class Node:
         if kind is BROKER and not self._has_begun_to_serve:
             self._hold(connection, frame)
             return
-        apis = self._apis[kind]
+        apis = self.apis[kind]
         try:
             header, form, view, position = decode_request(frame)
             key, version = header.request_api_key, header.request_api_version
@@ -245,7 +238,7 @@ class Node:
         if not api.is_quiet:
             self.stir()
         if is_decided(key):
-            self._decide_or_forward(request, api, body, kind, frame, now)
+            self.active_controller.take(request, api, body, kind, frame, now)
         else:
             response = api.handler(self, request, body, now)
             if response is not None:
@@ -371,7 +364,7 @@ class Node:
             self._exchange(now)
             self.controller.advance(now)
             self._exchange(now)
-            self._follow_controller(now)
+            self.active_controller.follow(now)
             if self.is_broker and self.is_serving:
                 self.transactions.advance(now)
                 self.replication.propose(now)
@@ -438,7 +431,7 @@ class Node:
         for broker in self.image.brokers.values():
             if broker.id != self.id and lives.get(broker.id, broker.epoch) != broker.epoch:
                 for lane in {FETCH_LANE: None, **dict.fromkeys(self.peers.lanes_to(broker.id))}:
-                    if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE):
+                    if lane not in QUORUM_LANES:
                         self.peers.hang_up(broker.id, lane, now)
 
     @property
@@ -452,71 +445,11 @@ class Node:
             if connection in self._clients:
                 self.receive(connection, frame, now)
 
-    def _follow_controller(self, now: TimestampMs) -> None:
-        """Another reign of the quorum: what was asked of the one before, be it the same node, is asked again."""
-        reign = self.quorum.epoch, self.quorum.leader
-        if reign == self._followed_reign:
-            return
-        (_, former), self._followed_reign = self._followed_reign, reign
-        if former >= 0:
-            for lane in self.peers.lanes_to(former):
-                if lane not in (QUORUM_LANE, QUORUM_FETCH_LANE, FETCH_LANE):
-                    self.peers.hang_up(former, lane, now)
-
-    # ---- the active controller, wherever it is
-
-    def _decide_or_forward(
-        self, request: Request, api: Api, body: Message, kind: str, frame: Buffer, now: TimestampMs
-    ) -> None:
-        copied = bytes(frame)
-        if self.controller.is_active:
-            self.decide(
-                request, api, body, now,
-                lambda answer, then: self.respond(request, answer) if answer is not None else None,
-                lambda then: self._not_controller(request, body, kind, copied, then),
-            )  # fmt: skip
-        else:
-            self._not_controller(request, body, kind, copied, now)
-
-    def _not_controller(self, request: Request, body: Message, kind: str, frame: bytes, now: TimestampMs) -> None:
-        if kind is CONTROLLER:
-            self.respond(request, refusal(request.key, request.version, body, ErrorCode.NOT_CONTROLLER))
-        else:
-            self.forwarding.forward(request, body, frame, now)
-
-    def decide(
-        self, request: Request, api: Api, body: Message, now: TimestampMs, answer: Answered,
-        abandon: Callable[[TimestampMs], None],
-    ) -> None:  # fmt: skip
-        """Let the controller that this node is decide on a request."""
-        self.stir()
-        self.controller.hears(body, now)
-        self.controller.submit(lambda then: api.handler(self, request, body, then), answer, abandon, now)
+    # ---- asking others
 
     def ask_controller(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
         """Ask the active controller, which may be this node; None is the answer where there is none."""
-        self.stir()
-        if self.controller.is_active:
-            api = self._apis[CONTROLLER][body.KEY]
-            request = Request(Client(-1, "", ""), body.KEY, api.highest, 0, f"node-{self.id}")
-            self.decide(request, api, body, now, answered, lambda then: answered(None, then))
-        elif (leader := self.quorum.leader) >= 0 and leader != self.id:
-            timeout_ms = self._session_timeout_ms // 2 if lane == HEARTBEAT_LANE else CONTROLLER_TIMEOUT_MS
-            self.peers.ask(leader, self.voters[leader], lane, body, now, timeout_ms, answered)
-        else:
-            answered(None, now)
-
-    def decide_here(self, request: Request, body: Message, answered: Answered, now: TimestampMs) -> bool:
-        """Decide on a request that was to be carried on, if this node has become the active controller."""
-        if not self.controller.is_active:
-            return False
-        api = self._apis[BROKER][request.key]
-        self.decide(request, api, body, now, answered, lambda then: answered(None, then))
-        return True
-
-    def ask(self, body: Message, answered: Answered, now: TimestampMs) -> None:
-        """Carry an envelope: see `Forwarding`."""
-        self.ask_controller("forward", body, answered, now)
+        self.active_controller.ask(lane, body, answered, now)
 
     def ask_broker(
         self, broker: NodeId, lane: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
@@ -629,11 +562,7 @@ class Node:
 
     def apis_for(self, client: Client) -> dict[int, Api]:
         """The APIs of the listener that a client is connected to."""
-        return self._apis[CONTROLLER if client.listener in self.controller_listeners else BROKER]
-
-    def decided_api(self, key: int) -> Api | None:
-        """An API that only the active controller answers, for a request that comes in an envelope."""
-        return self._apis[BROKER].get(key) if is_decided(key) else None
+        return self.apis[CONTROLLER if client.listener in self.controller_listeners else BROKER]
 
     def endpoint_of(self, broker: NodeId, listener: str) -> Endpoint | None:
         found = self.image.brokers.get(broker)

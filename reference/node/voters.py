@@ -9,6 +9,10 @@ from reference.protocol.primitives import NodeId
 
 Address = tuple[str, int]
 
+QUORUM_LANE, QUORUM_FETCH_LANE = "quorum", "quorum-fetch"
+QUORUM_LANES = frozenset({QUORUM_LANE, QUORUM_FETCH_LANE})
+"""On these voters ask each other."""
+
 _VOTER = re.compile(r"(\d+)@(\[[0-9a-fA-F:]+\]|[^:@]+):(\d+)")
 
 

@@ -33,7 +33,7 @@ class Broker:
     def _raw(self, request: Request, parts: list[Part]) -> None:
         self.raw.append(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
 
-    def ask(self, body: Message, answered: object, now: int) -> None:
+    def ask(self, lane: str, body: Message, answered: object, now: int) -> None:
         self.asked.append((body, answered))
 
     def decide_here(self, request: Request, body: Message, answered: object, now: int) -> bool:

@@ -26,9 +26,8 @@ from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint, MetadataImage
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
-from reference.node import metadata
 from reference.node.active_controller import CONTROLLER_TIMEOUT_MS, HEARTBEAT_LANE, ActiveController, Answered
-from reference.node.apis import API_VERSIONS, Api, apis_of, is_decided
+from reference.node.apis import Api, apis_of
 from reference.node.cleaning import set_up_cleaner
 from reference.node.committed import AwaitingCommit
 from reference.node.controller import SUPPORTED_FEATURES, Controller
@@ -46,6 +45,7 @@ from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
 from reference.node.producer_ids import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of
+from reference.node.reception import Reception
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.replicas import Replicas
 from reference.node.replication import FETCH_LANE, Replication
@@ -57,9 +57,9 @@ from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, QUORUM_LANES, Address, voters_of
 from reference.node.write_markers import AwaitedMarkers
-from reference.protocol.codec import CodecError, Part, decode_from
+from reference.protocol.codec import Part
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.frames import UnknownVersion, decode_request, encode_response
+from reference.protocol.frames import encode_response
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.primitives import Buffer, NodeId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
@@ -68,9 +68,6 @@ from reference.replication.partition import Partition, Trace
 from reference.replication.reign import Peer
 from reference.storage.disk import Disk
 from reference.storage.log_manager import LogManager
-
-MAX_HELD = 10_000
-"""Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
 
 STEPS_TO_BE_UNFENCED = 2
 """A registration and a heartbeat, where the controller is this very node."""
@@ -133,13 +130,12 @@ class Node:
         self._own_listener = properties.get("inter.broker.listener.name", "").upper()
         self._disk = disk
         self._effects: list[Effect] = []
-        self._clients: dict[ConnectionId, Client] = {}
-        self._held: list[tuple[ConnectionId, bytes]] = []
+        self._reception = Reception(self, self._emit)
         self.producer_ids = ProducerIds(self)
         self._is_pumping = False
         self._upkeep_deadline: TimestampMs | None = None
         """When something is due besides parked requests and groups; None while nobody has looked since `stir`."""
-        self._has_begun_to_serve = False
+        self.has_begun_to_serve = False
         """Whether the replicas are what the metadata say, and requests are not held any more."""
         self.peers = Peers(identity.node, self._emit)
         self.voters = voters_of(properties, identity.node)
@@ -198,64 +194,18 @@ class Node:
 
     def connected(self, connection: ConnectionId, host: str, listener: str) -> None:
         """A client has connected."""
-        self._clients[connection] = Client(connection, host, listener)
+        self._reception.connected(connection, host, listener)
 
     def disconnected(self, connection: ConnectionId) -> None:
         """A client's connection is gone: nothing more is sent to it."""
-        self._clients.pop(connection, None)
+        self._reception.disconnected(connection)
         self.fetches.forget(connection)
         self.produces.forget(connection)
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
-        client = self._clients[connection]
-        kind = CONTROLLER if client.listener in self.controller_listeners else BROKER
-        if kind is BROKER and not self._has_begun_to_serve:
-            self._hold(connection, frame)
-            return
-        apis = self.apis[kind]
-        try:
-            header, form, view, position = decode_request(frame)
-            key, version = header.request_api_key, header.request_api_version
-            api = apis.get(key)
-            if api is None or not api.lowest <= version <= api.highest:
-                if key == API_VERSIONS:
-                    self._refuse_api_versions(client, header.correlation_id)
-                else:
-                    self._effects.append(Close(connection, f"API {key} version {version} is not served"))
-                return
-            body, _ = decode_from(form.request, version, view, position)
-        except UnknownVersion as error:
-            if error.header is not None and error.header.request_api_key == API_VERSIONS:
-                self._refuse_api_versions(client, error.header.correlation_id)
-            else:
-                self._effects.append(Close(connection, str(error)))
-            return
-        except CodecError as error:
-            self._effects.append(Close(connection, str(error)))
-            return
-        request = Request(client, key, version, header.correlation_id, header.client_id)
-        if not api.is_quiet:
-            self.stir()
-        if is_decided(key):
-            self.active_controller.take(request, api, body, kind, frame, now)
-        else:
-            response = api.handler(self, request, body, now)
-            if response is not None:
-                self.respond(request, response)
-        self._pump(now)
-
-    def _refuse_api_versions(self, client: Client, correlation_id: int) -> None:
-        """A version too new is answered in version 0 with the list, so that the client can ask again (API-02, KIP-511)."""
-        request = Request(client, API_VERSIONS, 0, correlation_id, None)
-        self.respond(request, metadata.api_versions_response(self, request, ErrorCode.UNSUPPORTED_VERSION))
-
-    def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
-        """Before the metadata are replayed nothing true can be said: whoever asks waits."""
-        if len(self._held) < MAX_HELD:
-            self._held.append((connection, bytes(frame)))
-        else:
-            self._effects.append(Close(connection, "too many requests before the broker has caught up"))
+        if self._reception.receive(connection, frame, now):
+            self._pump(now)
 
     def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
@@ -380,11 +330,12 @@ class Node:
             assert isinstance(token, Request)
             self.respond(token, response)
         self._apply_committed(now)
-        if self.is_broker and self.is_serving != self._has_begun_to_serve:
-            self._has_begun_to_serve = self.is_serving
+        if self.is_broker and self.is_serving != self.has_begun_to_serve:
+            self.has_begun_to_serve = self.is_serving
             if self.is_serving:
                 self.replicas.reconcile(now)
-                self._serve_held(now)
+                for connection, frame in self._reception.take_held():
+                    self.receive(connection, frame, now)
 
     def _ask_voter(self, peer: NodeId, body: Message, now: TimestampMs) -> None:
         def answered(answer: Message | None, then: TimestampMs) -> None:
@@ -418,7 +369,7 @@ class Node:
         image.end_offset = max(image.end_offset, quorum.high_watermark)
         if self.is_broker:
             self.membership.metadata_applied(now)
-            if self.is_serving and self._has_begun_to_serve:
+            if self.is_serving and self.has_begun_to_serve:
                 self.replicas.reconcile(now)
                 self.groups.topics_changed(changes, now)
         self._snapshots.write_if_due(now)
@@ -438,12 +389,6 @@ class Node:
     def is_serving(self) -> bool:
         """Whether the metadata are replayed up to this broker's registration: before, it says nothing to clients."""
         return self.membership.has_caught_up
-
-    def _serve_held(self, now: TimestampMs) -> None:
-        held, self._held = self._held, []
-        for connection, frame in held:
-            if connection in self._clients:
-                self.receive(connection, frame, now)
 
     # ---- asking others
 
@@ -560,9 +505,13 @@ class Node:
             return self.id
         return next((broker.id for broker in self.image.live_brokers()), -1)
 
+    def kind_of(self, client: Client) -> str:
+        """The kind of listener that a client is connected to."""
+        return CONTROLLER if client.listener in self.controller_listeners else BROKER
+
     def apis_for(self, client: Client) -> dict[int, Api]:
         """The APIs of the listener that a client is connected to."""
-        return self.apis[CONTROLLER if client.listener in self.controller_listeners else BROKER]
+        return self.apis[self.kind_of(client)]
 
     def endpoint_of(self, broker: NodeId, listener: str) -> Endpoint | None:
         found = self.image.brokers.get(broker)

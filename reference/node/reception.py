@@ -1,0 +1,103 @@
+"""Where the frames of clients come in: each is one request, which goes to its handler or to the active controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from reference.node import metadata
+from reference.node.apis import API_VERSIONS, Api, is_decided
+from reference.node.effects import Close, ConnectionId, Effect
+from reference.node.release import BROKER
+from reference.node.requests import Client, Request
+from reference.protocol.codec import CodecError, decode_from
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import UnknownVersion, decode_request
+from reference.protocol.messages.header import RequestHeader
+from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+MAX_HELD = 10_000
+"""Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
+
+
+class Reception:
+    """The clients that are connected, and what they ask."""
+
+    def __init__(self, node: Node, effects: Callable[[Effect], None]) -> None:
+        self._node = node
+        self._emit = effects
+        self._clients: dict[ConnectionId, Client] = {}
+        self._held: list[tuple[ConnectionId, bytes]] = []
+
+    def connected(self, connection: ConnectionId, host: str, listener: str) -> None:
+        self._clients[connection] = Client(connection, host, listener)
+
+    def disconnected(self, connection: ConnectionId) -> None:
+        self._clients.pop(connection, None)
+
+    def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> bool:
+        """Whether the frame was a request that was carried out."""
+        node, client = self._node, self._clients[connection]
+        kind = node.kind_of(client)
+        if kind is BROKER and not node.has_begun_to_serve:
+            self._hold(connection, frame)
+            return False
+        asked = self._read(client, node.apis[kind], frame)
+        if asked is None:
+            return False
+        request, api, body = asked
+        if not api.is_quiet:
+            node.stir()
+        if is_decided(request.key):
+            node.active_controller.take(request, api, body, kind, frame, now)
+        else:
+            response = api.handler(node, request, body, now)
+            if response is not None:
+                node.respond(request, response)
+        return True
+
+    def _read(self, client: Client, apis: Mapping[int, Api], frame: Buffer) -> tuple[Request, Api, Message] | None:
+        """A frame that is no request, or one that is not served, closes its connection (FRM-06 to FRM-09)."""
+        try:
+            header, form, view, position = decode_request(frame)
+            key, version = header.request_api_key, header.request_api_version
+            api = apis.get(key)
+            if api is None or not api.lowest <= version <= api.highest:
+                self._refuse(client, header, f"API {key} version {version} is not served")
+                return None
+            body, _ = decode_from(form.request, version, view, position)
+        except UnknownVersion as error:
+            self._refuse(client, error.header, str(error))
+            return None
+        except CodecError as error:
+            self._emit(Close(client.connection, str(error)))
+            return None
+        return Request(client, key, version, header.correlation_id, header.client_id), api, body
+
+    def _refuse(self, client: Client, header: RequestHeader | None, reason: str) -> None:
+        """A version of ApiVersions too new is answered in version 0 with the list, so that the client can ask again (API-02,
+        KIP-511); any other closes the connection."""
+        if header is None or header.request_api_key != API_VERSIONS:
+            self._emit(Close(client.connection, reason))
+            return
+        request = Request(client, API_VERSIONS, 0, header.correlation_id, None)
+        response = metadata.api_versions_response(self._node, request, ErrorCode.UNSUPPORTED_VERSION)
+        self._node.respond(request, response)
+
+    def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
+        """Before the metadata are replayed nothing true can be said: whoever asks waits."""
+        if len(self._held) < MAX_HELD:
+            self._held.append((connection, bytes(frame)))
+        else:
+            self._emit(Close(connection, "too many requests before the broker has caught up"))
+
+    def take_held(self) -> Iterator[tuple[ConnectionId, bytes]]:
+        """The requests that were held, of clients that are still there."""
+        held, self._held = self._held, []
+        for connection, frame in held:
+            if connection in self._clients:
+                yield connection, frame

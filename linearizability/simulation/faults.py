@@ -131,6 +131,8 @@ def _unevenness(fault: Fault) -> Uneven:
 
 
 def _gate(fault: Fault) -> Gate:
+    if fault.messages == "produce":
+        return Gate(fault.messages, None, frozenset({fault.node}), fault.at_ms)
     return Gate(fault.messages, fault.node, frozenset(fault.others) - {fault.node}, fault.at_ms)
 
 

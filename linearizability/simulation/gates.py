@@ -16,8 +16,8 @@ class Gate(NamedTuple):
     """Which messages a fault is about."""
 
     kind: str
-    asker: int
-    """The broker that asks, or was to be answered."""
+    asker: int | None
+    """The broker that asks, or was to be answered; None for anybody."""
     asked: frozenset[int]
     """Whom it asks; anybody where none is named."""
     number: int
@@ -26,7 +26,7 @@ class Gate(NamedTuple):
     def is_about(self, message: Message) -> bool:
         return (
             message.kind == self.kind
-            and message.asker == self.asker
+            and self.asker in (None, message.asker)
             and (not self.asked or message.asked in self.asked)
         )
 

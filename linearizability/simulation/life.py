@@ -97,6 +97,7 @@ class Cluster:
         self.world = World(schedule.seed, keep_trace, by_history)
         self.network = Network(self.world)
         self.network.gates = Gates() if schedule.holds_messages else None
+        self.network.reads_clients = schedule.holds_what_is_produced
         self.network.is_calm = schedule.score is not None
         self.is_alone = schedule.nodes == 1
         self.witness = None if self.is_alone else ClusterWitness(schedule)

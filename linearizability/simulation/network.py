@@ -160,7 +160,7 @@ class Connection:
         self._to_client = Stream(self, world, network, self._chance, (machine.number, client.place))
         self._to_client_lost = False
         self._to_machine_lost = False
-        is_read = network.gates is not None and client.lane
+        is_read = network.gates is not None and (client.lane or network.reads_clients)
         self._reader = Reader(client.lane, client.place, machine.number) if is_read else None
 
     # ---- connecting
@@ -324,6 +324,8 @@ class Network:
         """The connections on which something waits."""
         self.gates: Gates | None = None
         """Who holds up messages between brokers, where somebody does."""
+        self.reads_clients = False
+        """Whether the gates are also about what clients send."""
 
     @property
     def may_hold(self) -> bool:

@@ -36,7 +36,7 @@ FAULTS: dict[str, str] = {
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `lane`",
-    "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers, wait on the wire",
+    "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers or by producers, wait",
     "lose": "within `for_ms` the next of those messages is lost, with its connection",
     "reassign": "an operator gives the partition the replicas `others`, or calls its reassignment off where none are named",
     "config": "an operator sets `configs` of the topic",
@@ -230,10 +230,11 @@ class Fault(Value):
     amount: int = 0
     configs: dict[str, str] = {}
     messages: Literal[
-        "", "fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat",
+        "", "fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat", "produce",
     ] = ""  # fmt: skip
     """What is held up or lost: a follower's fetches; a leader's AlterPartition; what the controller tells a broker of the
-    metadata; a broker's registration and heartbeats. `node` is who asks, or is answered."""
+    metadata; a broker's registration and heartbeats; what clients produce. `node` is who asks, or is answered; of what is
+    produced, who is asked."""
 
 
 class Schedule(Value):
@@ -301,6 +302,11 @@ class Schedule(Value):
     def holds_messages(self) -> bool:
         """Whether somebody tells apart what passes between brokers."""
         return self.score is not None or any(fault.kind in HOLDING for fault in self.faults)
+
+    @property
+    def holds_what_is_produced(self) -> bool:
+        """Whether somebody tells apart what clients send to brokers, too."""
+        return any(fault.messages == "produce" for fault in self.faults)
 
     @property
     def replication_factor(self) -> int:

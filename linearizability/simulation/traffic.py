@@ -1,4 +1,4 @@
-"""What passes between brokers, by what it is about: for those who hold a message up, or let it through.
+"""What passes between brokers, and what producers send them, by what it is about: for those who hold a message up.
 
 A message is seen when it is sent, so that its sender may be gone when it arrives. Its kind is told by its first bytes; what
 it says is read only for those who ask.
@@ -26,8 +26,9 @@ QUESTIONS = {
     ("quorum", "EndQuorumEpochRequest"): "end-epoch",
     ("verification", "AddPartitionsToTxnRequest"): "verification",
     ("markers", "WriteTxnMarkersRequest"): "markers",
+    ("", "ProduceRequest"): "produce",
 }
-"""A broker's lane and the request on it -> the kind of the message."""
+"""A broker's lane (a client has none) and the request on it -> the kind of the message."""
 
 ANSWERS = {
     "fetch": "fetch-answer",
@@ -42,19 +43,20 @@ ANSWERS = {
 """Kind of a question -> kind of its answer; other answers are no messages of their own."""
 
 KINDS = ("fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat")
-"""What a fault may hold up or lose (`schedule.py`); a score's conductor hears of the quorum's elections, too."""
+"""What passes between brokers that a fault may hold up or lose, besides `produce` (`schedule.py`); a score's conductor hears of
+the quorum's elections, too."""
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE_BYTES = 4
 
 
 class Message:
-    """One request of a broker to another, or the answer to it."""
+    """One request of a broker or a client to a broker, or the answer to it."""
 
     def __init__(self, kind: str, asker: int, asked: int, read: Callable[[], Any], since_us: int) -> None:
         self.kind = kind
         self.asker = asker
-        """The broker that asks, or had asked."""
+        """The place of who asks, or had asked."""
         self.asked = asked
         self.since_us = since_us
         """When it was sent."""
@@ -67,7 +69,7 @@ class Message:
 
 
 class Reader:
-    """Tells the kinds of what passes on one connection that a broker has opened for one lane."""
+    """Tells the kinds of what passes on one connection that a client, or a broker for one lane, has opened."""
 
     def __init__(self, lane: str, asker: int, asked: int) -> None:
         self._lane = lane

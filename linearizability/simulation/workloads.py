@@ -106,12 +106,12 @@ def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
                 transactions=max(2, schedule.duration_ms // (pause_ms + 30)),
                 aborts_percent=choices.one_of((30, 0, 60)),
                 pause_ms=pause_ms,
-                patience_ms=choices.one_of((0, 0, 60)),
+                patience_ms=choices.one_of((0, 0, 60) if schedule.nodes == 1 else (60, 0, 60)),
                 version=choices.one_of((2, 1)),
             )
         )
     clients += [client for client in schedule.clients if isinstance(client, Producer)][: choices.integer(0, 1)]
-    late = [_late_leader(choices, schedule) for _ in range(choices.integer(0, 2))] if schedule.nodes > 1 else []
+    late = [_late_batches(choices, schedule) for _ in range(choices.integer(1, 4))] if schedule.nodes > 1 else []
     lossy = [_lossy(choices, schedule)] if schedule.nodes == 1 and choices.integer(0, 2) == 2 else []
     faults = sorted((*_bearable(schedule), *late, *lossy), key=lambda fault: fault.at_ms)
     return schedule.model_copy(update={"clients": tuple(clients), "faults": tuple(faults)})
@@ -123,18 +123,21 @@ def _lossy(choices: Choices, schedule: Schedule) -> Fault:
     return Fault(at_ms=at_ms, kind="flaky", for_ms=schedule.duration_ms // 2, amount=choices.one_of((12, 4)))
 
 
-def _late_leader(choices: Choices, schedule: Schedule) -> Fault:
-    """Half of what is sent to a partition's leader comes so late that others have gone on meanwhile."""
+def _late_batches(choices: Choices, schedule: Schedule) -> Fault:
+    """What is sent to a partition's leader, or only what is produced, comes so late that others have gone on meanwhile."""
     topic = choices.one_of(schedule.topics)
-    return Fault(
-        at_ms=choices.integer(100, schedule.duration_ms),
-        kind="uneven",
-        node=schedule.node_ids[0],
-        role="leader",
-        topic=topic.name,
-        partition=choices.integer(0, topic.partitions - 1),
-        for_ms=choices.one_of((600, 300, 1_200)),
-        amount=choices.one_of((150, 80, 300)),
+    amount = choices.one_of((150, 80, 300))
+    late = {
+        "at_ms": choices.integer(100, schedule.duration_ms),
+        "node": schedule.node_ids[0],
+        "role": "leader",
+        "topic": topic.name,
+        "partition": choices.integer(0, topic.partitions - 1),
+    }
+    if choices.integer(0, 2):
+        return Fault.model_validate(late | {"kind": "hold", "messages": "produce", "for_ms": amount})
+    return Fault.model_validate(
+        late | {"kind": "uneven", "for_ms": choices.one_of((600, 300, 1_200)), "amount": amount}
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from linearizability.simulation.fuzzing import live_planted
 from linearizability.simulation.judging import live
-from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
+from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic, Transactor
 
 PRODUCER = Producer(batches=60, records=1, pause_ms=20)
 
@@ -57,6 +58,23 @@ def test_a_broker_whose_heartbeats_wait_is_fenced() -> None:
 def test_a_lost_answer_is_asked_for_again() -> None:
     rows = rows_of(*held("fetch", 900), *held("proposal-answer", 1_400, "lose"))
     assert "CommitIsr" in actions_of(rows)
+
+
+def test_what_is_produced_waits_and_arrives_although_its_producer_has_gone_on() -> None:
+    """And nothing else of its clients waits: the transaction is ended meanwhile, and the batch that comes late is refused."""
+    client = Transactor(transactions=40, pause_ms=20, patience_ms=60, version=1)
+    faults = [Fault(at_ms=at, kind="hold", messages="produce", node=1, for_ms=200) for at in range(300, 1_500, 400)]
+    topic = Topic(name="orders", replicas=(1, 2, 3))
+    base: dict[str, Any] = {"seed": 5, "nodes": 3, "duration_ms": 1_500, "clients": (client,), "topics": (topic,)}
+    free, _ = live(Schedule(**base))
+    held, _ = live(Schedule(**base, faults=faults))
+    assert (free.verdict, held.verdict) == ("valid", "valid"), held.text
+    assert free.counts["batches given up"] == 0
+    assert held.counts["batches given up"] > 0
+    assert held.counts["answer EndTxn NONE"] > 0
+    mutant = Schedule(**base, faults=faults, mutant="partitions-unverified")
+    outcome, _ = live_planted(mutant)
+    assert outcome.rule in ("G1a", "hanging-transaction")
 
 
 @pytest.mark.parametrize("kind, messages", [("hold", ""), ("lose", ""), ("cut", "fetch")])

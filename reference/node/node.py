@@ -6,9 +6,10 @@ the disk. The same inputs on the same disk give the same outputs: there is no cl
 no waiting in here.
 
 A node is a broker, a controller, or both (process.roles). Each has a replica of the metadata log (`quorum`), whose committed
-records make the one image that everything else acts by: as a broker it registers (`membership`), takes up its partitions
-(`replicas`) and replicates them (`replication`); as a voter it may come to be the active controller (`controller`), and what
-only that can answer is carried to it (`forwarding`).
+records make the one image (`replay`) that everything else acts by: as a broker it registers (`membership`), takes up its
+partitions (`replicas`) and replicates them (`replication`); as a voter it may come to be the active controller (`controller`).
+Requests come in at the `reception`; what only the active controller can answer goes to it, wherever it is
+(`active_controller`).
 
 Frames are read in place: whatever a handler keeps after it returns, it has copied.
 """
@@ -39,7 +40,6 @@ from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.membership import Membership, State
-from reference.node.metadata_snapshots import MetadataSnapshots
 from reference.node.misfit import Misfit
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
@@ -47,15 +47,15 @@ from reference.node.producer_ids import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of
 from reference.node.reception import Reception
 from reference.node.release import BROKER, CONTROLLER
+from reference.node.replay import Replay
 from reference.node.replicas import Replicas
-from reference.node.replication import FETCH_LANE, Replication
+from reference.node.replication import Replication
 from reference.node.requests import Client, ParkingLot, Request
-from reference.node.topic_changes import TopicChanges
 from reference.node.topics import ParkedDeletion
 from reference.node.transactional_offsets import verify_offsets
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
-from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, QUORUM_LANES, Address, voters_of
+from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, Address, voters_of
 from reference.node.write_markers import AwaitedMarkers
 from reference.protocol.codec import Part
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -150,15 +150,11 @@ class Node:
         )  # fmt: skip
         self.partitions = self.replicas.partitions
         set_up_cleaner(self.logs.cleaner, self.configuration, self.partitions)
-        fetching = FetchSettings(
-            integer("replica.fetch.wait.max.ms"), integer("replica.fetch.min.bytes"),
-            integer("replica.fetch.response.max.bytes"), integer("replica.fetch.max.bytes"),
-            integer("replica.fetch.backoff.ms"),
-        )  # fmt: skip
-        lag_max_ms = integer("replica.lag.time.max.ms")
-        self.replication = Replication(identity.node, self.partitions, self, fetching, lag_max_ms, now)
+        self.replication = Replication(
+            identity.node, self.partitions, self, FetchSettings.of(integer), integer("replica.lag.time.max.ms"), now
+        )
         metadata_log = self.logs.metadata_log(now)
-        self._snapshots = MetadataSnapshots(self, metadata_log, now)
+        self._replay = Replay(self, metadata_log, now)
         self.quorum = Quorum(
             identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), disk,
             metadata_log, chance, now, directory=identity.directory_id, say=log, trace=tracer,
@@ -169,7 +165,7 @@ class Node:
             self.configuration,
             identity.cluster_id,
             identity.incarnation,
-            self._apply_committed,
+            self._replay.advance,
             tracer,
         )
         self.active_controller = ActiveController(self)
@@ -183,9 +179,12 @@ class Node:
             log=log,
             now=now,
         )
+        self._start(now)
+
+    def _start(self, now: TimestampMs) -> None:
+        """Alone in the quorum a node registers, replays and is unfenced before anybody can ask it for anything."""
         self._pump(now)
         if self.is_broker and len(self.voters) == 1:
-            # Alone in the quorum a node registers, replays and is unfenced before anybody can ask it for anything.
             for _ in range(STEPS_TO_BE_UNFENCED):
                 self.membership.tick(now)
                 self._pump(now)
@@ -329,7 +328,7 @@ class Node:
         for token, response in self.quorum.take_answers():
             assert isinstance(token, Request)
             self.respond(token, response)
-        self._apply_committed(now)
+        self._replay.advance(now)
         if self.is_broker and self.is_serving != self.has_begun_to_serve:
             self.has_begun_to_serve = self.is_serving
             if self.is_serving:
@@ -347,43 +346,6 @@ class Node:
 
         lane = QUORUM_FETCH_LANE if body.KEY in METADATA_FETCHES else QUORUM_LANE
         self.peers.ask(peer, self.voters[peer], lane, body, now, self.quorum.settings.request_timeout_ms, answered)
-
-    def _apply_committed(self, now: TimestampMs) -> None:
-        """Make the image what is committed, and everything else what the image says."""
-        quorum, image = self.quorum, self.image
-        changes = TopicChanges(image)
-        if quorum.take_snapshot_notice() and quorum.latest_snapshot is not None:
-            before = {topic.id: topic.name for topic in image.topics.values()}
-            image.clear()
-            for record in quorum.snapshot_records():
-                image.apply(record)
-            image.end_offset = quorum.latest_snapshot.end_offset
-            changes.see_all(before)
-        elif image.end_offset >= quorum.high_watermark:
-            return
-        lives = {broker.id: broker.epoch for broker in image.brokers.values()}
-        for offset, record in quorum.committed(image.end_offset):
-            changes.see(record)
-            image.apply(record, offset)
-        self._let_go_of_former_lives(lives, now)
-        image.end_offset = max(image.end_offset, quorum.high_watermark)
-        if self.is_broker:
-            self.membership.metadata_applied(now)
-            if self.is_serving and self.has_begun_to_serve:
-                self.replicas.reconcile(now)
-                self.groups.topics_changed(changes, now)
-        self._snapshots.write_if_due(now)
-
-    def _let_go_of_former_lives(self, lives: Mapping[NodeId, int], now: TimestampMs) -> None:
-        """A broker that registered anew is another process: what its former life was asked will not be answered.
-
-        The connection may not tell: of a machine that lost power nothing comes, until something is sent to it.
-        """
-        for broker in self.image.brokers.values():
-            if broker.id != self.id and lives.get(broker.id, broker.epoch) != broker.epoch:
-                for lane in {FETCH_LANE: None, **dict.fromkeys(self.peers.lanes_to(broker.id))}:
-                    if lane not in QUORUM_LANES:
-                        self.peers.hang_up(broker.id, lane, now)
 
     @property
     def is_serving(self) -> bool:

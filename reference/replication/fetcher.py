@@ -22,7 +22,7 @@ Source: Kafka's `AbstractFetcherThread`, `RemoteLeaderEndPoint`; KIP-227, KIP-32
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, cast
@@ -51,6 +51,17 @@ class FetchSettings(NamedTuple):
     """replica.fetch.max.bytes"""
     backoff_ms: int = 1000
     """replica.fetch.backoff.ms"""
+
+    @staticmethod
+    def of(integer: Callable[[str], int]) -> FetchSettings:
+        """The settings that a configuration says; `integer` gives a property's value."""
+        return FetchSettings(
+            max_wait_ms=integer("replica.fetch.wait.max.ms"),
+            min_bytes=integer("replica.fetch.min.bytes"),
+            max_bytes=integer("replica.fetch.response.max.bytes"),
+            partition_max_bytes=integer("replica.fetch.max.bytes"),
+            backoff_ms=integer("replica.fetch.backoff.ms"),
+        )
 
 
 class Stage(Enum):

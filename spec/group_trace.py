@@ -14,10 +14,11 @@ in the module a member has a place (`m1`, `m2`, …) that is free again when it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from spec.trace_form import (
     Event,
+    PartitionNames,
     ShardTrace,
     TraceError,
     configuration,
@@ -26,6 +27,7 @@ from spec.trace_form import (
     lacking_arguments,
     names_of,
     record,
+    strings,
 )
 
 MODULE = "TraceGroups"
@@ -45,8 +47,8 @@ class _Names:
     """Short names for members, which come and go, and partitions, which stay."""
 
     def __init__(self) -> None:
+        self.partitions = PartitionNames()
         self._members: dict[str, str] = {}
-        self._partitions: dict[str, str] = {}
         self.most_members = 0
 
     def joins(self, id: str) -> str:
@@ -64,21 +66,11 @@ class _Names:
     def leaves(self, id: str) -> str:
         return self._members.pop(id, "stranger")
 
-    def partitions(self, names: Iterable[str]) -> str:
-        return "{" + ", ".join(f'"{self._partition(name)}"' for name in names) + "}"
-
-    def _partition(self, name: str) -> str:
-        return self._partitions.setdefault(name, f"p{len(self._partitions) + 1}")
-
     def target(self, targets: dict[str, list[str]]) -> tuple[str, str]:
         """The members that have a target, and a function from their partitions to them."""
-        owners = {self._partition(each): self.member(id) for id, partitions in targets.items() for each in partitions}
-        members = "{" + ", ".join(f'"{self.member(id)}"' for id in targets) + "}"
+        owners = {self.partitions.short(each): self.member(id) for id, owned in targets.items() for each in owned}
+        members = strings(self.member(id) for id in targets)
         return members, " @@ ".join(f'("{partition}" :> "{owner}")' for partition, owner in owners.items())
-
-    @property
-    def most_partitions(self) -> int:
-        return len(self._partitions)
 
 
 def trace_of(rows: Sequence[Event], name: str) -> ShardTrace:
@@ -106,7 +98,9 @@ def _event(event: Event, names: _Names) -> str:
         case "Heartbeat":
             fields["member"] = f'"{names.member(arguments["member"])}"'
             fields |= {name: str(arguments[name]) for name in ("received", "epoch")}
-            fields |= {name: names.partitions(arguments[name] or ()) for name in ("owned", "assigned", "revoking")}
+            fields |= {
+                name: names.partitions.shorts(arguments[name] or ()) for name in ("owned", "assigned", "revoking")
+            }
             fields["says"] = "FALSE" if arguments["owned"] is None else "TRUE"
     return record(fields)
 
@@ -118,7 +112,7 @@ def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     for trace in traces:
         names = _Names()
         told.append(events_of([_event(event, names) for event in trace.events]))
-        members, partitions = max(members, names.most_members), max(partitions, names.most_partitions)
+        members, partitions = max(members, names.most_members), max(partitions, len(names.partitions))
     all_partitions = names_of("p", partitions)
     constants = [
         f"Members = {names_of('m', members, 'stranger')}",

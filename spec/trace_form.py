@@ -31,8 +31,12 @@ def record(fields: Mapping[str, str]) -> str:
 
 def names_of(prefix: str, count: int, *more: str) -> str:
     """A set of short names: `{"p1", "p2"}`."""
-    names = [*(f"{prefix}{number}" for number in range(1, count + 1)), *more]
-    return "{" + ", ".join(f'"{name}"' for name in names) + "}"
+    return strings([*(f"{prefix}{number}" for number in range(1, count + 1)), *more])
+
+
+def strings(all: Iterable[str]) -> str:
+    """A set of strings."""
+    return "{" + ", ".join(f'"{each}"' for each in all) + "}"
 
 
 def data_module(extended: str, definitions: Iterable[str], traces: Sequence[str]) -> str:
@@ -57,6 +61,23 @@ def configuration(about: str, constants: Iterable[str], deadlock: bool) -> str:
 
 
 # ---- what coordinators tell
+
+
+class PartitionNames:
+    """Short names for partitions, in the order in which a trace tells of them."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def short(self, name: str) -> str:
+        return self._names.setdefault(name, f"p{len(self._names) + 1}")
+
+    def shorts(self, names: Iterable[str]) -> str:
+        """A set of them."""
+        return strings(self.short(name) for name in names)
 
 
 @dataclass(frozen=True)

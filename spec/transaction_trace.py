@@ -16,10 +16,11 @@ TakeOver have no arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from spec.trace_form import (
     Event,
+    PartitionNames,
     ShardTrace,
     TraceError,
     configuration,
@@ -74,29 +75,13 @@ def trace_of(rows: Sequence[Event], name: str) -> ShardTrace:
     return ShardTrace(name, tuple(rows[1:]), "transactions")
 
 
-class _Partitions:
-    """Short names for partitions."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def one(self, name: str) -> str:
-        return f'"{self._names.setdefault(name, f"p{len(self._names) + 1}")}"'
-
-    def all(self, names: Iterable[str]) -> str:
-        return "{" + ", ".join(self.one(name) for name in names) + "}"
-
-
-def _event(event: Event, partitions: _Partitions) -> str:
+def _event(event: Event, partitions: PartitionNames) -> str:
     action, arguments = event["action"], event["args"]
     fields = {"action": f'"{action}"'}
     if "partition" in arguments:
-        fields["partition"] = partitions.one(arguments["partition"])
+        fields["partition"] = f'"{partitions.short(arguments["partition"])}"'
     if action == "AddPartitions":
-        fields["added"] = partitions.all(arguments["partitions"])
+        fields["added"] = partitions.shorts(arguments["partitions"])
     if action == "EndTransaction":
         fields["marker"] = '"commit"' if arguments["committed"] else '"abort"'
         fields["bumps"] = "TRUE" if arguments["bumps"] else "FALSE"
@@ -107,7 +92,7 @@ def _event(event: Event, partitions: _Partitions) -> str:
     if action not in APPENDS:
         state, decides = STATES[event["state"]]
         fields |= {"state": f'"{state}"', "decides": f'"{decides}"', "producerEpoch": str(event["producerEpoch"])}
-        fields["partitions"] = partitions.all(event["partitions"])
+        fields["partitions"] = partitions.shorts(event["partitions"])
     return record(fields)
 
 
@@ -116,7 +101,7 @@ def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     told: list[str] = []
     most = 1
     for trace in traces:
-        partitions = _Partitions()
+        partitions = PartitionNames()
         told.append(events_of([_event(event, partitions) for event in trace.events]))
         most = max(most, len(partitions))
     rations = ("Transactions = 1", "Timeouts = 0", "Sessions = 0", "TakeOvers = 0")

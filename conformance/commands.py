@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from conformance.requirement import Entry, Level
     from conformance.results import Run
+    from conformance.runner import Plan
 
 PASS, FAIL, UNKNOWN, BROKEN, WRONG_USAGE = 0, 1, 2, 3, 64
+SEVERITY = (PASS, UNKNOWN, BROKEN, FAIL)
+"""Of several runs the worst counts."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -86,7 +89,9 @@ def run(
     The smoke test comes first; then each requirement is judged, and a folder under results/ keeps report.json,
     report.html and junit.xml. Failed must-requirements make the verdict fail; others are reported.
     """
-    from conformance.requirement import confirm as write_confirmation
+    from conformance.runner import Plan
+    from linearizability.faults.networked import open_networked
+    from linearizability.results import new_run_folder
 
     entries = _select(ids, level)
     expected = _expected(expected_failures)
@@ -94,26 +99,26 @@ def run(
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
     networked = _on_a_network(backend, target, entries)
     runs: list[Run] = []
-    for _ in range(repeat):
-        selection = " ".join(ids or [])
-        shown = with_demonstrations and not runs
-        runs.append(
-            _run_once(target, networked, entries, version, expected, results, selection, as_json, verbose, shown)
-        )
+    for turn in range(repeat):
+        plan = Plan(
+            spec=target, entries=entries, folder=new_run_folder("run", target, results), selection=" ".join(ids or []),
+            kafka_version=version, expected_failures=expected, open_target=open_networked if networked else None,
+        )  # fmt: skip
+        runs.append(_carry_out(plan, with_demonstrations and turn == 0))
+        if as_json:
+            _tell(runs[-1])
+        else:
+            _show(runs[-1], plan.folder, verbose)
         if runs[-1].broken:
             break
-    flakes = _flakes(runs)
     if confirm:
-        judged = {
-            j.requirement.id for one in runs for j in one.judgements if j.verdict in ("pass", "fail", "tolerated")
-        }
-        passed = {id for id in judged if all(_verdicts(one).get(id) == "pass" for one in runs)}
-        write_confirmation(runs[-1].target.kafka_version, passed, judged)
-    worst = max((_exit_code(one) for one in runs), key=(PASS, UNKNOWN, BROKEN, FAIL).index)
+        _confirm(runs)
+    flakes = _flakes(runs)
     if as_json:
         _line(_summary(runs, flakes))
     elif repeat > 1:
         _console().print(f"{len(runs)} runs, flakes: {', '.join(flakes) or 'none'}")
+    worst = max((_exit_code(one) for one in runs), key=SEVERITY.index)
     raise typer.Exit(FAIL if flakes and worst == PASS else worst)
 
 
@@ -144,58 +149,59 @@ def _on_a_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
     raise typer.Exit(sandbox.command_in_sandbox(sys.argv[1:]))
 
 
-def _run_once(
-    target: str, networked: bool, entries: list[Entry], version: str, expected: list[str], results: Path | None, selection: str,
-    as_json: bool, verbose: bool, with_demonstrations: bool,
-) -> Run:  # fmt: skip
+def _carry_out(plan: Plan, with_demonstrations: bool) -> Run:
+    """Judge the target once, and leave the reports in the plan's folder."""
     from rich.console import Console
 
     from conformance import report
     from conformance.demonstrations import demonstrate
-    from conformance.report.terminal import Progress, show
-    from conformance.runner import Plan
+    from conformance.report.terminal import Progress
     from conformance.runner import run as run_suite
-    from linearizability.faults.networked import open_networked
-    from linearizability.results import new_run_folder
 
-    folder = new_run_folder("run", target, results)
-    progress = Progress(Console(stderr=True), len(entries))
+    plan.listener = progress = Progress(Console(stderr=True), len(plan.entries))
     try:
-        found = run_suite(
-            Plan(
-                spec=target,
-                entries=entries,
-                folder=folder,
-                selection=selection,
-                kafka_version=version,
-                expected_failures=expected,
-                listener=progress,
-                open_target=open_networked if networked else None,
-            )
-        )
+        found = run_suite(plan)
     finally:
         progress.finish()
-    found.folder = str(folder)
+    found.folder = str(plan.folder)
     if with_demonstrations:
         broke = found.reason if found.broken else ""
         found.demonstrations = list(demonstrate(lambda text: print(text, file=sys.stderr, flush=True)))
         found.sum_up(target_broke=broke)
-    report.write(found, folder)
-    if as_json:
-        for judgement in found.judgements:
-            _line(
-                {
-                    "id": judgement.requirement.id,
-                    "level": judgement.requirement.level,
-                    "verdict": judgement.verdict,
-                    "reason": judgement.reason,
-                    "seconds": judgement.seconds,
-                }
-            )
-    else:
-        show(found, _console(), verbose=verbose)
-        _console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
+    report.write(found, plan.folder)
     return found
+
+
+def _tell(found: Run) -> None:
+    """One JSON line a requirement."""
+    for judgement in found.judgements:
+        _line(
+            {
+                "id": judgement.requirement.id,
+                "level": judgement.requirement.level,
+                "verdict": judgement.verdict,
+                "reason": judgement.reason,
+                "seconds": judgement.seconds,
+            }
+        )
+
+
+def _show(found: Run, folder: Path, verbose: bool) -> None:
+    """The run in the terminal, and where its page lies."""
+    from conformance import report
+    from conformance.report.terminal import show
+
+    show(found, _console(), verbose=verbose)
+    _console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
+
+
+def _confirm(runs: list[Run]) -> None:
+    """Write into the catalogue what passed in all runs."""
+    from conformance.requirement import confirm
+
+    judged = {j.requirement.id for one in runs for j in one.judgements if j.verdict in ("pass", "fail", "tolerated")}
+    passed = {id for id in judged if all(_verdicts(one).get(id) == "pass" for one in runs)}
+    confirm(runs[-1].target.kafka_version, passed, judged)
 
 
 @app.command(
@@ -255,7 +261,6 @@ def report(
 ) -> None:
     """Show a stored run again, and write its HTML and JUnit files anew."""
     from conformance import report as writer
-    from conformance.report.terminal import show
 
     found = _read(path)
     folder = path if path.is_dir() else path.parent
@@ -263,8 +268,7 @@ def report(
     if as_json:
         _line(_summary([found], []))
     else:
-        show(found, _console(), verbose=verbose)
-        _console().print(f"{folder / writer.HTML_NAME}", soft_wrap=True, highlight=False)
+        _show(found, folder, verbose)
     raise typer.Exit(_exit_code(found))
 
 
@@ -404,7 +408,7 @@ def _exit_code(found: Run) -> int:
 
 def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
     """The last JSON line: of several runs the worst, with what changed between them."""
-    worst = max(runs, key=lambda one: (PASS, UNKNOWN, BROKEN, FAIL).index(_exit_code(one)))
+    worst = max(runs, key=lambda one: SEVERITY.index(_exit_code(one)))
     summary: dict[str, Any] = {
         "verdict": worst.verdict,
         "reason": worst.reason,

@@ -201,6 +201,10 @@ class Member:
         """Whether the coordinator named it as the leader."""
         return self.answer is not None and self.answer.leader == self.id != NO_MEMBER
 
+    def successor(self, version: int | None = None) -> Member:
+        """Whoever comes back with the same instance id and knows no member id (KIP-345)."""
+        return self.group.member(instance_id=self.instance_id, protocols=self.protocols, version=version)
+
     # ---- joining
 
     def join_request(self) -> JoinGroupRequest:

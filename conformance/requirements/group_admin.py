@@ -320,11 +320,9 @@ def several_described(broker: Broker) -> None:
 )
 def static_members(broker: Broker) -> None:
     group = Group(broker)
-    old = group.member(instance_id="one")
-    old.join()
-    group.synchronise([old])
-    new = group.member(instance_id="one")
-    new.expect(new.ask_to_join().error_code, "JoinGroup")
+    (old,) = group.stable(1, instance_id="one")
+    new = old.successor()
+    new.join()
     first, last = broker.versions_of(DescribeGroupsRequest)
     for version in range(first, last + 1):
         told = [(one.member_id, one.group_instance_id) for one in describe_one(broker, group.name, version).members]

@@ -43,11 +43,9 @@ def commit_in_transaction(
 def members_in_transactions(broker: Broker) -> None:
     topic = broker.topic()
     group = Group(broker)
-    old = group.member(instance_id="one")
-    old.join()
-    group.synchronise([old])
-    new = group.member(instance_id="one")
-    new.expect(new.ask_to_join().error_code, "JoinGroup")
+    (old,) = group.stable(1, instance_id="one")
+    new = old.successor()
+    new.join()
     client = TransactionalClient(broker, CLASSIC)
     broker.expect_error(client.add_offsets(group.name), ErrorCode.NONE, what="AddOffsetsToTxn")
     tries = (

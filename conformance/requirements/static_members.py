@@ -25,11 +25,6 @@ def static_pair(broker: Broker) -> tuple[Group, Member, Member]:
     return group, leader, follower
 
 
-def successor(member: Member, version: int | None = None) -> Member:
-    """Whoever comes back with the same instance id and knows no member id."""
-    return member.group.member(instance_id=member.instance_id, protocols=member.protocols, version=version)
-
-
 @requirement(
     "GRP-20",
     level=MUST,
@@ -43,7 +38,7 @@ def back_again(broker: Broker) -> None:
     _, leader, follower = static_pair(broker)
     wanted = share_of(follower)
     for _ in range(2):
-        again = successor(follower)
+        again = follower.successor()
         answer = again.ask_to_join()
         broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup")
         broker.expect(again.id not in ("", follower.id), f"{again.id} is not {follower.id}")
@@ -70,8 +65,8 @@ def back_again(broker: Broker) -> None:
 def fenced_instances(broker: Broker) -> None:
     topic = broker.topic()
     group, _, old = static_pair(broker)
-    new = successor(old)
-    new.expect(new.ask_to_join().error_code, "JoinGroup")
+    new = old.successor()
+    new.join()
     fenced, unknown = ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID
     stranger = group.member(id=new.id, instance_id="nobody")
     stranger.generation = new.generation
@@ -134,7 +129,7 @@ def leader_back_again(broker: Broker) -> None:
     for version in range(max(first, 5), last + 1):
         with broker.case(f"v{version}"):
             _, leader, follower = static_pair(broker)
-            again = successor(leader, version)
+            again = leader.successor(version)
             answer = again.ask_to_join()
             broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup")
             broker.expect_equal("the generation", again.generation, leader.generation)
@@ -168,8 +163,8 @@ def all_start_again(broker: Broker) -> None:
     generation = members[0].generation
     for old in members:
         old.hang_up()
-        new = successor(old)
-        new.expect(new.ask_to_join().error_code, "JoinGroup")
+        new = old.successor()
+        new.join()
         broker.expect_equal("the generation", new.generation, generation)
         answer = new.sync()
         broker.expect_error(answer.error_code, ErrorCode.NONE, what="SyncGroup")
@@ -191,7 +186,7 @@ def fenced_while_held(broker: Broker) -> None:
         group, leader, follower = static_pair(broker)
         leader.begin_join()
         group.await_rebalance(follower)
-        new = successor(leader)
+        new = leader.successor()
         new.begin_join()
         broker.expect_error(leader.joined().error_code, ErrorCode.FENCED_INSTANCE_ID)
     with broker.case("a held SyncGroup"):
@@ -202,7 +197,7 @@ def fenced_while_held(broker: Broker) -> None:
         _, follower = group.leader_first([one, other])
         follower.begin_sync()
         broker.expect_error(follower.heartbeat(), ErrorCode.NONE, what="its Heartbeat")
-        successor(follower).begin_join()
+        follower.successor().begin_join()
         broker.expect_error(follower.synced().error_code, ErrorCode.FENCED_INSTANCE_ID)
 
 
@@ -224,7 +219,7 @@ def back_with_other_protocols(broker: Broker) -> None:
     group.synchronise([one, other])
     leader, follower = group.leader_first([one, other])
     broker.expect_equal("the protocol", leader.answer.protocol_name, "range")
-    again = successor(follower)
+    again = follower.successor()
     again.protocols = {"sticky": both["sticky"]}
     again.begin_join()
     group.await_rebalance(leader)

@@ -61,7 +61,7 @@ def fuzz(
         bool, typer.Option("--traces", help="Keep each life's steps in traces/, for `tidegauge spec trace`.")
     ] = False,
     python: Annotated[
-        str, typer.Option(help="Another interpreter that leads the lives: PyPy 3.11 does so twice as fast.")
+        str, typer.Option(help="Another interpreter that leads the lives, PyPy 3.11 for one; they are judged here.")
     ] = "",
     record: Annotated[
         bool, typer.Option("--record", help="Go on where recorded runs ended, and add this one to them.")

@@ -1,7 +1,8 @@
 """Lives that another Python interpreter leads, and this one judges.
 
-The nodes need little besides the standard library, and a just-in-time compiler such as PyPy's leads many lives in half the
-time; the history rules need Arrow, which it lacks. So lives are led there and judged here: a child process
+The nodes need little besides the standard library, so that another interpreter, PyPy for one, can lead their lives: the same
+traces there are a proof that no life depends on the interpreter. The history rules need Arrow, which PyPy lacks. So lives are
+led there and judged here: a child process
 (`python -m linearizability.simulation.elsewhere`) reads tasks and answers with one life a line, both as JSON.
 """
 

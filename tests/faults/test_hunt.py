@@ -111,8 +111,9 @@ def test_an_interrupted_hunt_leaves_a_judged_folder_and_no_process(tmp_path):
         "--faults", "none", "--results", str(tmp_path), "--json",
     ]  # fmt: skip
     with subprocess.Popen(
-        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as child:
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job has it ignored
+    ) as child:  # fmt: skip
         assert child.stderr is not None
         for line in child.stderr:
             if " s: " in line:

@@ -15,11 +15,15 @@ from linearizability.targets.target import Node, TargetError
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import NodeId
 
 ASK_TIMEOUT_S = 1.5
+PREFERRED = 0
+"""The election that ElectLeaders shall hold."""
 KEY_TYPES = {"group": 0, "transaction": 1}
 ONE_KEY_V = 3
 """The last version of FindCoordinator that asks for one key, as the first did."""
@@ -130,16 +134,20 @@ def knows_idempotence(nodes: Sequence[Node]) -> bool:
 
 def create_topic(
     nodes: Sequence[Node], topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str],
-    within_s: float = 60.0,
+    replicas: Sequence[int] = (), within_s: float = 60.0,
 ) -> None:  # fmt: skip
-    """Make the topic and wait until its replicas are all in sync. Errors: TargetError."""
+    """Make the topic and wait until its replicas are all in sync. Errors: TargetError.
+
+    `replicas` hold every partition, the preferred leader first; when none are named, the cluster chooses for each.
+    """
+    request = _creation(topic, partitions, replication_factor, configs, replicas)
     until = time.monotonic() + within_s
     last = "nobody answered"
     made = False
     while time.monotonic() < until:
         if not made:
             for node in nodes:
-                last = _create(node, topic, partitions, replication_factor, configs)
+                last = _create(node, request)
                 if not last:
                     made = True
                     break
@@ -149,20 +157,25 @@ def create_topic(
     raise TargetError(f"the topic {topic} could not be made within {within_s:.0f} s: {last or 'replicas out of sync'}")
 
 
-def _create(node: Node, topic: str, partitions: int, factor: int, configs: Mapping[str, str]) -> str:
-    """Ask one node. Gives what went wrong, empty when the topic is there. Errors: TargetError when it is refused."""
-    config = CreateTopicsRequest.CreatableTopicConfig
-    request = CreateTopicsRequest(
-        topics=[
-            CreateTopicsRequest.CreatableTopic(
-                name=topic,
-                num_partitions=partitions,
-                replication_factor=factor,
-                configs=[config(name=name, value=value) for name, value in configs.items()],
-            )
+def _creation(
+    topic: str, partitions: int, factor: int, configs: Mapping[str, str], replicas: Sequence[int]
+) -> CreateTopicsRequest:
+    config, assignment = CreateTopicsRequest.CreatableTopicConfig, CreateTopicsRequest.CreatableReplicaAssignment
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name=topic,
+        num_partitions=-1 if replicas else partitions,  # -1: as assigned
+        replication_factor=-1 if replicas else factor,
+        assignments=[
+            assignment(partition_index=number, broker_ids=[NodeId(replica) for replica in replicas])
+            for number in range(partitions if replicas else 0)
         ],
-        timeout_ms=10_000,
+        configs=[config(name=name, value=value) for name, value in configs.items()],
     )
+    return CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
+
+
+def _create(node: Node, request: CreateTopicsRequest) -> str:
+    """Ask one node. Gives what went wrong, empty when the topic is there. Errors: TargetError when it is refused."""
     try:
         with Wire.connect(node.host, node.port, timeout_s=15) as wire:
             result = wire.call(request).topics[0]
@@ -173,7 +186,20 @@ def _create(node: Node, topic: str, partitions: int, factor: int, configs: Mappi
     sentence = f"{_name(result.error_code)} {getattr(result, 'error_message', None) or ''}".strip()
     if result.error_code in AGAIN:
         return sentence
-    raise TargetError(f"the topic {topic} was refused: {sentence}")
+    raise TargetError(f"the topic {request.topics[0].name} was refused: {sentence}")
+
+
+def elect_preferred(nodes: Sequence[Node], topic: str, partitions: int) -> None:
+    """Ask for the first of each partition's replicas to lead it; whether it does, `look` tells."""
+    wanted = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[*range(partitions)])
+    request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=[wanted], timeout_ms=5_000)
+    for node in nodes:
+        try:
+            with Wire.connect(node.host, node.port) as wire:
+                if wire.call(request).error_code == ErrorCode.NONE:
+                    return
+        except (WireError, ValueError):
+            continue
 
 
 def _name(code: int) -> str:

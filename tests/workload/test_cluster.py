@@ -1,0 +1,44 @@
+"""workload/cluster.py on real nodes: a topic whose replicas are named, and the leaders that it prefers."""
+
+import time
+from pathlib import Path
+
+from linearizability.targets import Target, open_target
+from linearizability.targets.wire import Wire
+from linearizability.workload.cluster import create_topic, elect_preferred, look
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+
+TOPIC = "placed"
+WITHIN_S = 60.0
+
+
+def reorder(target: Target, replicas: list[int]) -> None:
+    """Another order of the same replicas: who leads goes on, and another is preferred."""
+    wanted = [
+        AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=number, replicas=replicas)
+        for number in range(2)
+    ]
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=TOPIC, partitions=wanted)
+    with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
+        assert wire.call(AlterPartitionReassignmentsRequest(topics=[topic])).error_code == ErrorCode.NONE
+
+
+def await_placed(target: Target, leader: int, replicas: tuple[int, ...]) -> None:
+    """Wait until both partitions are seen so."""
+    until = time.monotonic() + WITHIN_S
+    while {(each.leader, each.replicas) for each in look(target.nodes, TOPIC).partitions.values()} != {
+        (leader, replicas)
+    }:
+        assert time.monotonic() < until, look(target.nodes, TOPIC)
+        time.sleep(0.02)
+
+
+def test_replicas_are_where_they_were_named_and_preferred_leaders_are_elected(tmp_path: Path) -> None:
+    with open_target("reference:2", folder=tmp_path, config={"auto.leader.rebalance.enable": "false"}) as target:
+        create_topic(target.nodes, TOPIC, partitions=2, replication_factor=2, configs={}, replicas=[2, 1])
+        await_placed(target, leader=2, replicas=(2, 1))
+        reorder(target, [1, 2])
+        await_placed(target, leader=2, replicas=(1, 2))
+        elect_preferred(target.nodes, TOPIC, 2)
+        await_placed(target, leader=1, replicas=(1, 2))

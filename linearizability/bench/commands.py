@@ -86,11 +86,12 @@ def transactions(
     _compare("bench-transactions", target, against, _chosen(case, [*TRANSACTION_CASES]), rounds, seconds, warmup, json_)
 
 
-def _chosen(wanted: list[str] | None, known: list[str]) -> list[str]:
+def _chosen(wanted: list[str] | None, known: list[str], kind: str = "case") -> list[str]:
+    """What was asked for, each once, or all. Errors: BadParameter."""
     unknown = [name for name in wanted or () if name not in known]
     if unknown:
-        raise typer.BadParameter(f"there is no case '{unknown[0]}'; there are: {', '.join(known)}")
-    return wanted or known
+        raise typer.BadParameter(f"there is no {kind} '{unknown[0]}'; there are: {', '.join(known)}")
+    return [*dict.fromkeys(wanted or known)]
 
 
 def _compare(
@@ -149,46 +150,41 @@ def show(table: dict[str, object]) -> None:
 
 
 @app.command(
-    epilog="Examples:  tidegauge bench failover --against kafka:4.3.1:3  |  tidegauge bench failover --blow kill --json"
+    epilog="Examples:  tidegauge bench failover --against kafka:4.3.1:3  |  tidegauge bench failover --blow kill --json  |  "
+    "tidegauge bench failover --client confluent-kafka --client java --rounds 5"
 )
 def failover(
     target: Annotated[str, typer.Option(help="The cluster that is measured.")] = "reference:3",
     against: Annotated[str, typer.Option(help="The cluster that it is compared with.")] = "kafka:4.3.1:3",
     blow: Annotated[list[str] | None, typer.Option(help="kill, stop or freeze; may repeat. All by default.")] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(help="confluent-kafka, kafka-python, aiokafka or java; may repeat. All by default, side by side."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each blow falls on each cluster.")] = 3,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:
-    """Take the leaders of two clusters away: time to a new leader, longest gap in acknowledgements, records lost (exit 1)."""
+    """Take the leaders of two clusters away: time to a new leader, each client's longest gap in acknowledgements and
+    records lost or doubled (exit 1)."""
     from linearizability.bench import failover as bench
+    from linearizability.bench.streams import CLIENTS
     from linearizability.results import new_run_folder
     from linearizability.targets import TargetError
 
-    unknown = [name for name in blow or () if name not in bench.BLOWS]
-    if unknown:
-        raise typer.BadParameter(f"there is no blow '{unknown[0]}'; there are: {', '.join(bench.BLOWS)}")
+    blows = _chosen(blow, [*bench.BLOWS], "blow")
+    clients = _chosen(client, [*CLIENTS], "client")
     folder = new_run_folder("bench", f"failover-{target}-against-{against}".replace(":", "-"))
-    blows = tuple(blow or bench.BLOWS)
+    plan = bench.Plan(target, against, clients, blows, rounds)
     try:
-        table = bench.compare(
-            target, against, blows, rounds, folder, lambda text: print(text, file=sys.stderr, flush=True)
-        )
+        table = bench.compare(plan, folder, lambda text: print(text, file=sys.stderr, flush=True))
     except TargetError as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None
     (folder / "bench.json").write_text(json.dumps(table, indent=1))
-    for row in table["rows"]:
-        for spec in (target, against):
-            found = row["medians"][spec]
-            typer.echo(
-                f"{row['blow']:7} {spec:16} new leader {found['new_leader_s']:6.2f} s, "
-                f"longest gap {found['longest_gap_s']:6.2f} s"
-            )
-        typer.echo(f"{'':7} ratio            {row['new_leader_s_ratio']:17.2f}, {row['longest_gap_s_ratio']:18.2f}")
-    for spec, records in table["records"].items():
-        typer.echo(f"{spec}: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in records.items()))
+    bench.show(table)
     typer.echo(f"results: {folder}")
     if json_:
         rows = [{key: value for key, value in row.items() if key != "rounds"} for row in table["rows"]]
-        typer.echo(json.dumps({"folder": str(folder), "rows": rows, "records": table["records"]}))
-    if any(records["lost"] or records["doubled"] for records in table["records"].values()):
+        typer.echo(json.dumps({"folder": str(folder), **table, "rows": rows}))
+    if bench.unsound(table):
         raise typer.Exit(1)

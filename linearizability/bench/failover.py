@@ -1,182 +1,159 @@
 """Two clusters side by side while their leaders go away: how long until another leads, and how long no record is acknowledged.
 
-Both have the same timeouts (`FAST_FAILOVER`, as hunts have) and the same client: an idempotent librdkafka producer that
-sends one record every few milliseconds to one partition, with acks=all. A blow falls on that partition's leader; what is
-measured is counted from it. In the end everything is read: an acknowledged record that is not there, or is there twice, is
-told, for a fast failover that loses records is none.
+Both have the same timeouts (`FAST_FAILOVER`, as hunts have) and the same clients (`streams.py`): idempotent producers of every
+library, which send a record every few milliseconds with acks=all, each to a partition of its own. All partitions have the
+same replicas and one leader, on which a blow falls; what is measured is counted from it. In the end everything is read: an
+acknowledged record that is not there, or is there twice, is told, for a fast failover that loses records is none.
 """
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from linearizability.bench.streams import ACKNOWLEDGED_WITHIN_S, LOOK_EVERY_S, Stream, partitions, require
 from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.targets import Target, TargetError, open_target
-from linearizability.workload.cluster import ClusterView, create_topic, look
+from linearizability.workload.cluster import create_topic, elect_preferred, look
 
 TOPIC = "failover"
-SEND_EVERY_S = 0.005
+CONFIG = FAST_FAILOVER | {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
+"""Nothing but a blow moves a leader."""
 NEW_LEADER_WITHIN_S = 60.0
-ACKNOWLEDGED_WITHIN_S = 60.0
 WHOLE_WITHIN_S = 120.0
 STEADY_S = 2.0
 """How long records flow undisturbed before a blow, and after the cluster is whole again."""
-LOOK_EVERY_S = 0.02
-CLIENT = {
-    "acks": "all",
-    "enable.idempotence": True,
-    "linger.ms": 0,
-    "message.timeout.ms": 120_000,
-    "socket.timeout.ms": 5_000,
-    "reconnect.backoff.max.ms": 500,
-    "log_level": 0,
-}
 
 Progress = Callable[[str], None]
 Blow = Callable[[Target, int], None]
+Round = Mapping[str, Mapping[str, float]]
+"""What one blow did to each client."""
 
 BLOWS: dict[str, tuple[Blow, Blow]] = {
     "kill": (lambda target, node: target.kill(node), lambda target, node: target.restart(node)),
     "stop": (lambda target, node: target.stop(node), lambda target, node: target.restart(node)),
     "freeze": (lambda target, node: target.pause(node), lambda target, node: target.resume(node)),
 }
-"""What befalls the leader, and what ends it: kill -9, SIGTERM (it hands over first), SIGSTOP (its connections stay open)."""
+"""What befalls the leader, and what ends it: kill -9, SIGTERM (it hands over first), SIGSTOP.
 
+A frozen leader's connections stay open: what clients then wait for is mostly their own REQUEST_TIMEOUT_MS.
+"""
 
-class Stream:
-    """One producer, and when each of its records was acknowledged."""
-
-    def __init__(self, bootstrap: str) -> None:
-        from confluent_kafka import Producer
-
-        self._producer = Producer({"bootstrap.servers": bootstrap, **CLIENT})
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="failover stream")
-        self._lock = threading.Lock()
-        self.acknowledged: list[int] = []
-        self.failed: list[str] = []
-        self.times: list[float] = []
-
-    def __enter__(self) -> Stream:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._ending.is_set():
-            try:
-                self._producer.produce(TOPIC, str(number), partition=0, on_delivery=self._collector(number))
-                number += 1
-            except BufferError:
-                pass
-            self._producer.poll(0)
-            self._ending.wait(SEND_EVERY_S)
-        self._producer.flush(ACKNOWLEDGED_WITHIN_S)
-
-    def _collector(self, number: int) -> Callable[[object, object], None]:
-        def delivered(error: object, _: object) -> None:
-            with self._lock:
-                if error is None:
-                    self.acknowledged.append(number)
-                    self.times.append(time.monotonic())
-                else:
-                    self.failed.append(str(error))
-
-        return delivered
-
-    def await_acknowledgement(self, since: float) -> None:
-        """Wait for a record that is acknowledged after `since`. Errors: TargetError."""
-        until = time.monotonic() + ACKNOWLEDGED_WITHIN_S
-        while not self.times or self.times[-1] <= since:
-            if time.monotonic() > until:
-                raise TargetError(f"nothing was acknowledged within {ACKNOWLEDGED_WITHIN_S:.0f} s")
-            time.sleep(LOOK_EVERY_S)
-
-    def longest_gap_s(self, since: float) -> float:
-        """The longest time between two acknowledgements that follow each other, of which the second came after `since`."""
-        with self._lock:
-            times = list(self.times)
-        return max(b - a for a, b in itertools.pairwise(times) if b > since)
+SIDES = ("subject", "against")
 
 
 @dataclass
 class Side:
-    """One of the two clusters, its stream, and what was measured on it."""
+    """One of the two clusters, its streams, and what was measured on it."""
 
     target: Target
-    stream: Stream
-    rounds: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    streams: Sequence[Stream]
+    rounds: dict[str, list[Round]] = field(default_factory=dict[str, list[Round]])
 
-    def strike(self, blow: str) -> dict[str, float]:
-        """One blow on the leader of the partition, measured; the cluster is whole again afterwards. Errors: TargetError."""
+    def strike(self, blow: str) -> Round:
+        """One blow on the leader of all partitions, measured; the cluster is whole again afterwards.
+
+        It lasts until every client has had a record acknowledged by the new leader. The longest gap may also fall into the
+        time after it, in which the struck node comes back. Errors: TargetError.
+        """
         begin, end = BLOWS[blow]
-        self.await_whole()
-        time.sleep(STEADY_S)
-        leader = self.view().partitions[0].leader
-        others = [node for node in self.target.nodes if node.id != leader]
+        leader = self.await_steady()
         struck = time.monotonic()
         blow_falls = threading.Thread(target=begin, args=(self.target, leader))
         blow_falls.start()  # a stop in good order lasts until the leader has handed over
         try:
-            until = struck + NEW_LEADER_WITHIN_S
-            while (seen := look(others, TOPIC).partitions.get(0)) is None or seen.leader in (leader, -1):
-                if time.monotonic() > until:
-                    raise TargetError(f"{self.target.spec}: no new leader within {NEW_LEADER_WITHIN_S:.0f} s")
-                time.sleep(LOOK_EVERY_S)
-            elected = time.monotonic()
-            self.stream.await_acknowledgement(elected)
+            elected = self.await_new_leaders(leader)
+            for stream in self.streams:
+                stream.await_acknowledgement(elected[stream.partition])
         finally:
             blow_falls.join()
             end(self.target, leader)
-        self.await_whole()
+        self.await_one_leader()
         time.sleep(STEADY_S)
-        return {"new_leader_s": elected - struck, "longest_gap_s": self.stream.longest_gap_s(struck)}
-
-    def view(self) -> ClusterView:
-        return look(self.target.nodes, TOPIC)
-
-    def await_whole(self) -> None:
-        """Errors: TargetError."""
-        until = time.monotonic() + WHOLE_WITHIN_S
-        while not self.view().complete(1):
-            if time.monotonic() > until:
-                raise TargetError(f"{self.target.spec}: not every replica was in sync within {WHOLE_WITHIN_S:.0f} s")
-            time.sleep(0.1)
-
-    def count_records(self) -> dict[str, int]:
-        """What was acknowledged, and what of it is missing or there twice."""
-        held = Counter(read_all(self.target.bootstrap))
         return {
-            "acknowledged": len(self.stream.acknowledged),
-            "not_acknowledged": len(self.stream.failed),
-            "lost": sum(held[number] == 0 for number in self.stream.acknowledged),
-            "doubled": sum(count > 1 for count in held.values()),
+            stream.client: {
+                "new_leader_s": elected[stream.partition] - struck,
+                "longest_gap_s": stream.fates.longest_gap_s(struck),
+            }
+            for stream in self.streams
+        }
+
+    def await_steady(self) -> int:
+        """Wait until one node leads all partitions and records flow; gives the leader. Errors: TargetError."""
+        until = time.monotonic() + WHOLE_WITHIN_S
+        while time.monotonic() < until:
+            leader = self.await_one_leader()
+            for stream in self.streams:
+                stream.await_acknowledgement(time.monotonic())
+            time.sleep(STEADY_S)
+            if self.leaders() == {leader}:
+                return leader
+        raise TargetError(f"{self.target.spec}: leaders went on moving for {WHOLE_WITHIN_S:.0f} s")
+
+    def await_one_leader(self) -> int:
+        """Wait until all replicas are in sync and one node leads all partitions: the preferred one, where they are apart.
+
+        Errors: TargetError.
+        """
+        until = time.monotonic() + WHOLE_WITHIN_S
+        while len(leaders := self.leaders()) != 1:
+            if time.monotonic() > until:
+                raise TargetError(
+                    f"{self.target.spec}: not every replica was in sync under one leader within {WHOLE_WITHIN_S:.0f} s"
+                )
+            if leaders:
+                elect_preferred(self.target.nodes, TOPIC, len(self.streams))
+            time.sleep(0.1)
+        return leaders.pop()
+
+    def await_new_leaders(self, former: int) -> dict[int, float]:
+        """When each partition was first seen to be led by another. Errors: TargetError."""
+        others = [node for node in self.target.nodes if node.id != former]
+        until = time.monotonic() + NEW_LEADER_WITHIN_S
+        elected: dict[int, float] = {}
+        while len(elected) < len(self.streams):
+            if time.monotonic() > until:
+                raise TargetError(f"{self.target.spec}: no new leader within {NEW_LEADER_WITHIN_S:.0f} s")
+            view = look(others, TOPIC)
+            now = time.monotonic()
+            for partition, seen in view.partitions.items():
+                if seen.leader not in (former, -1):
+                    elected.setdefault(partition, now)
+            time.sleep(LOOK_EVERY_S)
+        return elected
+
+    def leaders(self) -> set[int]:
+        """Who leads partitions; nobody as long as a replica is out of sync."""
+        view = look(self.target.nodes, TOPIC)
+        return {each.leader for each in view.partitions.values()} if view.complete(len(self.streams)) else set()
+
+    def count_records(self) -> dict[str, dict[str, int]]:
+        """What became of each client's records."""
+        return {
+            stream.client: stream.fates.count(read_all(self.target.bootstrap, stream.partition))
+            for stream in self.streams
         }
 
 
-def read_all(bootstrap: str) -> list[int]:
-    """The numbers of all records of the partition."""
+def read_all(bootstrap: str, partition: int) -> list[int]:
+    """The numbers of all records of the partition. Errors: TargetError."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "failover", "enable.auto.commit": False})
     try:
-        _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=ACKNOWLEDGED_WITHIN_S)
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=ACKNOWLEDGED_WITHIN_S)
+        consumer.assign([TopicPartition(TOPIC, partition, 0)])
         found: dict[int, int] = {}
         until = time.monotonic() + ACKNOWLEDGED_WITHIN_S
-        while len(found) < end and time.monotonic() < until:
+        while len(found) < end:
+            if time.monotonic() > until:
+                raise TargetError(f"{len(found)} of {end} records of partition {partition} could be read")
             for record in consumer.consume(1_000, timeout=1.0):
                 if record.error() is None:
                     found[record.offset() or 0] = int(record.value() or b"-1")
@@ -185,39 +162,94 @@ def read_all(bootstrap: str) -> list[int]:
         consumer.close()
 
 
-def compare(
-    subject: str, against: str, blows: tuple[str, ...], rounds: int, folder: Path, progress: Progress
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    subject: str
+    against: str
+    clients: Sequence[str]
+    blows: Sequence[str]
+    rounds: int
+
+
+def compare(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Measure both clusters in turn; gives the table that is saved as JSON. Errors: TargetError."""
-    table: dict[str, Any] = {"subject": subject, "against": against, "timeouts": FAST_FAILOVER, "rows": []}
-    config = FAST_FAILOVER | {"min.insync.replicas": "2"}
-    with (
-        open_target(subject, folder=folder / "subject", config=config, nodes=3) as one,
-        open_target(against, folder=folder / "against", config=config, nodes=3) as other,
-    ):
-        for target in (one, other):
-            create_topic(target.nodes, TOPIC, partitions=1, replication_factor=3, configs={})
-        with Stream(one.bootstrap) as first, Stream(other.bootstrap) as second:
-            sides = {subject: Side(one, first), against: Side(other, second)}
-            for blow in blows:
-                for number in range(rounds):
-                    for spec, side in sides.items():
-                        progress(f"{blow}: {spec}, round {number + 1} of {rounds}")
+    require(plan.clients)
+    table: dict[str, Any] = {"subject": plan.subject, "against": plan.against, "timeouts": FAST_FAILOVER, "rows": []}
+    with ExitStack() as clusters:
+        targets = {
+            name: clusters.enter_context(open_target(spec, folder=folder / name, config=CONFIG, nodes=3))
+            for name, spec in zip(SIDES, (plan.subject, plan.against), strict=True)
+        }
+        with ExitStack() as running:
+            sides = {
+                name: Side(target, _start_streams(running, target, plan.clients, folder / f"{name}-clients"))
+                for name, target in targets.items()
+            }
+            for blow in plan.blows:
+                for number in range(plan.rounds):
+                    for name, side in sides.items():
+                        progress(f"{blow}: {name} {side.target.spec}, round {number + 1} of {plan.rounds}")
                         side.rounds.setdefault(blow, []).append(side.strike(blow))
-                table["rows"].append(_row(blow, sides, subject, against))
-        table["records"] = {spec: side.count_records() for spec, side in sides.items()}
+                measured = {name: side.rounds[blow] for name, side in sides.items()}
+                table["rows"] += [row(blow, client, measured) for client in plan.clients]
+        table["records"] = {name: side.count_records() for name, side in sides.items()}
     return table
 
 
-def _row(blow: str, sides: dict[str, Side], subject: str, against: str) -> dict[str, Any]:
+def _start_streams(running: ExitStack, target: Target, clients: Sequence[str], folder: Path) -> list[Stream]:
+    folder.mkdir(parents=True)
+    placed = partitions(clients)
+    replicas = [node.id for node in target.nodes]
+    create_topic(
+        target.nodes, TOPIC, partitions=len(placed), replication_factor=len(replicas), configs={}, replicas=replicas
+    )
+    return [
+        running.enter_context(Stream(client, target.bootstrap, TOPIC, partition, folder))
+        for client, partition in placed.items()
+    ]
+
+
+def row(blow: str, client: str, measured: Mapping[str, Sequence[Round]]) -> dict[str, Any]:
+    """What one blow did to one client on both sides: medians, and the ratios of the subject's to the other's."""
+    rounds = {name: [each[client] for each in measured[name]] for name in SIDES}
     medians = {
-        spec: {name: statistics.median(each[name] for each in side.rounds[blow]) for name in side.rounds[blow][0]}
-        for spec, side in sides.items()
+        name: {what: statistics.median(each[what] for each in rounds[name]) for what in rounds[name][0]}
+        for name in SIDES
     }
-    ratios = {f"{name}_ratio": medians[subject][name] / medians[against][name] for name in medians[subject]}
-    return {
-        "blow": blow,
-        "medians": medians,
-        **ratios,
-        "rounds": {spec: side.rounds[blow] for spec, side in sides.items()},
-    }
+    subject, against = (medians[name] for name in SIDES)
+    ratios = {f"{what}_ratio": subject[what] / against[what] for what in subject}
+    return {"blow": blow, "client": client, "medians": medians, **ratios, "rounds": rounds}
+
+
+def unsound(table: Mapping[str, Any]) -> bool:
+    """Whether an acknowledged record was lost, or one is there twice."""
+    return any(
+        counts["lost"] or counts["doubled"] for clients in table["records"].values() for counts in clients.values()
+    )
+
+
+def show(table: Mapping[str, Any]) -> None:
+    """A row for each blow and client, and what became of each client's records."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=120)
+    times = Table(title=f"{table['subject']} against {table['against']} (medians; ratio of the first to the second)")
+    for name in ("blow", "client", "new leader s", "", "ratio", "longest gap s", "", "ratio"):
+        times.add_column(name, justify="left" if name in ("blow", "client") else "right")
+    for each in table["rows"]:
+        cells = [each["blow"], each["client"]]
+        for what in ("new_leader_s", "longest_gap_s"):
+            cells += [f"{each['medians'][name][what]:.2f}" for name in SIDES]
+            cells.append(f"{each[f'{what}_ratio']:.2f}")
+        times.add_row(*cells)
+    console.print(times)
+    records = Table(title="records, read in the end")
+    for name in ("cluster", "client", "acknowledged", "not acknowledged", "lost", "doubled"):
+        records.add_column(name, justify="left" if name in ("cluster", "client") else "right")
+    for name in SIDES:
+        for client, counts in table["records"][name].items():
+            records.add_row(table[name], client, *(f"{count:,}" for count in counts.values()))
+    console.print(records)

@@ -90,8 +90,9 @@ def tasks(mutants: Iterable[str], seeds: int) -> Iterator[Task]:
 
     named = [(name, MUTANTS[name]) for name in mutants]
     for trial in range(seeds):
-        for name, _ in named:
-            yield Task(name, EVERYTHING, trial)
+        for name, mutant in named:
+            if not mutant.only_in_history:
+                yield Task(name, EVERYTHING, trial)
         for name, mutant in named:
             if mutant.in_history:
                 yield Task(name, HISTORY, trial)
@@ -237,7 +238,7 @@ def fuzz(
         if each.fuzz and (each.nodes > 1 or not clusters) and (not workload or each.workload in workload)
     ]
     kept = read_store(store) if resume else {}
-    trials = {name: trial for name, trial in kept.items() if _still_counts(name.split("/")[0], trial)}
+    trials = {name: trial for name, trial in kept.items() if _still_counts(name, trial)}
     interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store)
     text = table(rows(chosen, trials))
     if record:
@@ -248,11 +249,14 @@ def fuzz(
         print(json.dumps({"store": str(store), "interrupted": interrupted, "rows": said}))
 
 
-def _still_counts(mutant: str, trial: Trial) -> bool:
+def _still_counts(task: str, trial: Trial) -> bool:
     """Whether a stored trial is of the mutant and the schedules as they are now."""
     from linearizability.mutants.registry import MUTANTS
 
-    return mutant in MUTANTS and trial.fingerprint == fingerprint(mutant)
+    name, by, _ = task.split("/")
+    mutant = MUTANTS.get(name)
+    is_asked = mutant is not None and (mutant.in_history if by == HISTORY else not mutant.only_in_history)
+    return is_asked and trial.fingerprint == fingerprint(name)
 
 
 def _run_all(

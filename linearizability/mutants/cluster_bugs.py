@@ -38,7 +38,7 @@ def kip_101_loss(original: Any, properties: Any) -> str:
     "kip-101-divergence",
     "reference.node.properties:truncation_of",
     "Followers cut their logs to their own high watermarks, and keep what their leader has never had.",
-    fuzz=True, nodes=3, breaks=DIVERGED, in_history=True,
+    fuzz=True, nodes=3, breaks=DIVERGED, only_in_history=True,
 )  # fmt: skip
 def kip_101_divergence(original: Any, properties: Any) -> str:
     return "high-watermark"

@@ -43,6 +43,8 @@ class Mutant:
     """The state machine of the tests that must find it: `module:class`; none, where clients or the suite find it."""
     in_history: bool = False
     """Whether it loses or changes committed records: then clients' histories alone must convict it."""
+    only_in_history: bool = False
+    """Whether nothing else can: a look into nodes shows another broken promise before, which ends the life."""
     also: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
     """Further functions that are replaced: a second defence, behind which the bug would not show."""
 
@@ -58,7 +60,7 @@ MUTANTS: dict[str, Mutant] = {}
 def mutant(
     name: str, function: str, bug: str, *, caught_by: tuple[str, ...] = (), fuzz: bool = False, everywhere: bool = True,
     nodes: int = 1, breaks: tuple[str, ...] = (), workload: str = "records", machine: str = "", in_history: bool = False,
-    also: Mapping[str, Callable[..., Any]] | None = None,
+    only_in_history: bool = False, also: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
     """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
     assert name not in MUTANTS, f"two mutants are named {name}"
@@ -77,7 +79,8 @@ def mutant(
             breaks,
             workload,
             machine,
-            in_history,
+            in_history or only_in_history,
+            only_in_history,
             also or {},
         )
         return replacement

@@ -109,7 +109,7 @@ def fuzz(
         jobs=jobs or os.cpu_count() or 1,
         mutant=mutant or None,
         until_found=until_found,
-        by_history=by_history,
+        by_history=by_history or bool(mutant and MUTANTS[mutant].only_in_history),
         workload=workload,
         traces=traces,
         python=python,

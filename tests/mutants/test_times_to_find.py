@@ -33,6 +33,19 @@ def test_one_trial_of_each_comes_before_the_second_of_any():
     assert len({task.first_seed for task in drawn}) == 2
 
 
+def test_what_only_histories_show_has_no_trial_with_a_look_into_nodes(tmp_path: Path):
+    assert {task.by for task in tasks(["kip-101-divergence"], 2)} == {HISTORY}
+    store = tmp_path / "fuzz.json"
+    asked = bench.fingerprint("kip-101-divergence")
+    trials = {
+        f"kip-101-divergence/{by}/0": Trial(3, 0.5, 3, "inconsistent-offsets", asked) for by in (EVERYTHING, HISTORY)
+    }
+    bench.write_store(store, trials)
+    arguments = ["fuzz", "--mutant", "kip-101-divergence", "--seeds", "1", "--store", str(store), "--resume", "--json"]
+    ended = CliRunner().invoke(app, arguments)
+    assert [row["by"] for row in json.loads(ended.stdout.splitlines()[-1])["rows"]] == [HISTORY]
+
+
 def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch):
     ran: list[str] = []
 

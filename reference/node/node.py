@@ -16,7 +16,7 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -241,7 +241,7 @@ class Node:
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
         if self._upkeep_deadline is None:
-            self._upkeep_deadline = min(time for time in self._upkeep_deadlines() if time is not None)
+            self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
         deadline = self._upkeep_deadline
         for part in (self.produces, self.fetches, self.groups) if self.is_serving else (self.produces, self.fetches):
             time = part.next_deadline()
@@ -249,16 +249,17 @@ class Node:
                 deadline = time
         return deadline
 
-    def _upkeep_deadlines(self) -> Iterator[TimestampMs | None]:
+    def _upkeep_deadlines(self) -> list[TimestampMs | None]:
         """The deadlines that only `stir` may change; None for never."""
-        yield from (self.peers.next_deadline(), self.quorum.next_deadline(), self.logs.next_deadline())
-        yield from self.controller.deadlines()
+        times = [self.peers.next_deadline(), self.quorum.next_deadline(), self.logs.next_deadline()]
+        times += self.controller.deadlines()
         if self.is_broker:
-            yield from (self.membership.next_deadline(), self.forwarding.next_deadline())
+            times += (self.membership.next_deadline(), self.forwarding.next_deadline())
             if self.is_serving:
-                yield from self.replicas.deadlines()
-                yield from self.replication.deadlines()
-                yield from (self.transactions.next_deadline(), self.verification.next_deadline())
+                times += self.replicas.deadlines()
+                times += self.replication.deadlines()
+                times += (self.transactions.next_deadline(), self.verification.next_deadline())
+        return times
 
     def stir(self) -> None:
         """Say that this step concerns more than logs, parked requests and groups: its end looks after all parts.

@@ -28,16 +28,17 @@ class Replay:
         """Apply what was committed since the last time, if anything was."""
         node = self._node
         quorum, image = node.quorum, node.image
+        snapshot = quorum.latest_snapshot if quorum.take_snapshot_notice() else None
+        if snapshot is None and image.end_offset >= quorum.high_watermark:
+            return
         changes = TopicChanges(image)
-        if quorum.take_snapshot_notice() and quorum.latest_snapshot is not None:
+        if snapshot is not None:
             before = {topic.id: topic.name for topic in image.topics.values()}
             image.clear()
             for record in quorum.snapshot_records():
                 image.apply(record)
-            image.end_offset = quorum.latest_snapshot.end_offset
+            image.end_offset = snapshot.end_offset
             changes.see_all(before)
-        elif image.end_offset >= quorum.high_watermark:
-            return
         lives = {broker.id: broker.epoch for broker in image.brokers.values()}
         for offset, record in quorum.committed(image.end_offset):
             changes.see(record)

@@ -115,10 +115,14 @@ class Configuration:
         """All settings of a topic whose own values are `own`, in the order of their names."""
         return [self.topic_setting(own, name) for name, each in TOPIC.items() if not each.internal or name in own]
 
+    def dynamic_broker_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What was set for this broker while it ran, and for all brokers. They change as the image is replayed."""
+        configs = self.image.configs
+        return configs.get((BROKER_RESOURCE, str(self.node)), {}), configs.get((BROKER_RESOURCE, ""), {})
+
     def _broker_values(self, name: str, meaning: str) -> Iterator[tuple[str, str | None, int]]:
         """What was set for the broker under a name, strongest first, in the unit of the name that it stands for."""
-        dynamic = self.image.configs.get((BROKER_RESOURCE, str(self.node)), {})
-        default = self.image.configs.get((BROKER_RESOURCE, ""), {})
+        dynamic, default = self.dynamic_broker_values()
         for values, source in (
             (dynamic, DYNAMIC_BROKER),
             (default, DYNAMIC_DEFAULT_BROKER),

@@ -7,7 +7,7 @@ between the nodes stands in `replication`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from reference.controller.config_table import TOPIC
@@ -76,6 +76,8 @@ class Replicas:
         self._next_checkpoint = now + self._checkpoint_interval_ms
         self._next_take_up: TimestampMs | None = None
         self._checkpointed: dict[Key, Offset] = {}
+        self._log_configs: dict[TopicName, tuple[tuple[Mapping[str, str], ...], LogConfig]] = {}
+        """The settings of each topic's logs, and what was set where when they were made."""
         self._set_aside: dict[Key, Partition] = {}
         """Replicas whose disk refused what a decision asked of them: they act for nobody, and know all that they knew (their
         high watermark above all) when they are taken up again."""
@@ -105,6 +107,8 @@ class Replicas:
                         self._fail((topic.name, index), error, now)
         for key in [key for key in (*self.partitions, *self._set_aside) if key not in wanted]:
             self._give_up(key, now)
+        for name in [name for name in self._log_configs if name not in self._image.topics]:
+            del self._log_configs[name]
 
     def _fail(self, key: Key, error: StorageError, now: TimestampMs) -> None:
         partition = self.partitions.pop(key, None)
@@ -165,8 +169,14 @@ class Replicas:
         return found
 
     def _log_config(self, topic: TopicName) -> LogConfig:
-        """The part of a topic's settings that its logs follow."""
-        own = self._image.topic_config(topic)
+        """The part of a topic's settings that its logs follow; made anew only when what it comes from has changed."""
+        sources = (self._image.topic_config(topic), *self._configuration.dynamic_broker_values())
+        known = self._log_configs.get(topic)
+        if known is None or known[0] != sources:
+            known = self._log_configs[topic] = tuple(map(dict, sources)), self._make_log_config(sources[0])
+        return known[1]
+
+    def _make_log_config(self, own: Mapping[str, str]) -> LogConfig:
         values = {
             setting.name: setting.value
             for setting in self._configuration.topic_settings(own)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
 from reference.protocol.primitives import Buffer, TimestampMs
@@ -511,7 +511,7 @@ class SimulatedDisk:
     def make_folder(self, path: Path) -> None:
         """See `Disk`."""
         folder = self._root
-        for name in _names(path):
+        for name in path.parts[1:]:
             entry = folder.entries.get(name)
             if entry is None:
                 if self.read_only:
@@ -554,7 +554,7 @@ class SimulatedDisk:
 
     def _entry(self, path: Path) -> _Inode | _Folder | None:
         entry: _Inode | _Folder | None = self._root
-        for name in _names(path):
+        for name in path.parts[1:]:
             if not isinstance(entry, _Folder):
                 return None
             entry = entry.entries.get(name)
@@ -571,10 +571,6 @@ class SimulatedDisk:
         if not isinstance(entry, _Inode):
             raise FileNotFoundError(errno.ENOENT, str(path))
         return entry
-
-
-def _names(path: Path) -> tuple[str, ...]:
-    return PurePosixPath(path).parts[1:]
 
 
 def _put(entries: dict[str, _Inode | _Folder], changed: Entries) -> None:

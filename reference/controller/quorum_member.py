@@ -244,7 +244,7 @@ class Member(ABC):
             return
         self._paused_until = None
         self._requests.tick(now)
-        for _ in Role:
+        for _ in range(len(Role)):
             before = self._state
             self._attempt(lambda: self._act(now), now)
             if self._state is before or self._paused_until is not None:

@@ -99,14 +99,15 @@ def median_of(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Measure both brokers; gives the table that is saved as JSON."""
+    """Measure both brokers; gives the table that is saved as JSON. Errors: TargetError, RuntimeError."""
     specs = (subject, against)
     table: dict[str, Any] = {"subject": subject, "against": against, "rows": [], "idle": {}}
     with open_target(subject, folder=folder / "subject") as a, open_target(against, folder=folder / "against") as b:
         for spec, target in zip(specs, (a, b), strict=True):
+            pid = process_id(target)
             table["idle"][spec] = {
                 "seconds_to_first_answer": target.describe()["seconds_to_start"],
-                "resident_mb": resident_mb(process_id(target)),
+                "resident_mb": resident_mb(pid),
             }
         for case in plan.cases:
             rounds: dict[str, list[dict[str, Any]]] = {spec: [] for spec in specs}

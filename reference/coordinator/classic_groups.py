@@ -107,13 +107,13 @@ class ClassicGroups:
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether one more fits; while the members are called, those count that have joined (GRP-22)."""
-        if group.is_empty:
+        if group.is_empty or len(group.members) < self._settings.max_size:
             return True
         if group.state is State.PREPARING_REBALANCE:
             joined = sum(member.joining is not None for member in group.members.values())
             member = group.members.get(member_id)
             return (member is not None and member.joining is not None) or joined < self._settings.max_size
-        return member_id in group.members or len(group.members) < self._settings.max_size
+        return member_id in group.members
 
     def _join_unknown(
         self,

@@ -8,7 +8,8 @@
     FOLDER/cleaner-offset-checkpoint            up to where each compacted log is clean
     FOLDER/.kafka_cleanshutdown                 the last run ended cleanly
 
-A log is opened when the metadata name it, with its configuration: what is in the folder and in no metadata is left alone.
+A log is opened when the metadata name it, with its configuration. What is in the folder and in no metadata is left alone, but
+that a clean end recovers what a crash left of it: the note of a clean end speaks for the whole folder.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from reference.storage.checkpoints import (
     RECOVERY_POINTS,
     TopicPartition,
     read_offsets,
+    read_topic_id,
     take_clean_shutdown,
     write_clean_shutdown,
     write_offsets,
@@ -240,6 +242,8 @@ class LogManager:
         Errors: StorageError.
         """
         failures: list[StorageError] = []
+        if not self._clean:
+            self._recover_what_is_left(now)
         for log in self.logs.values():
             try:
                 log.close()
@@ -257,13 +261,27 @@ class LogManager:
         if failures:
             raise failures[0]
 
-    def _unopened(self) -> bool:
-        """Whether there are logs that a crash left and nobody has recovered."""
+    def _recover_what_is_left(self, now: TimestampMs) -> None:
+        """Open the logs that a crash left and no metadata have named since: those of partitions that are elsewhere by now.
+
+        Apache Kafka recovers them when it starts. Without it no later end of this broker would count as a clean one, and
+        the controller would take it for one that lost its tail. What cannot be opened is told, and stays as it is.
+        """
+        try:
+            for name in self._unopened():
+                topic, _, partition = name.rpartition("-")
+                topic_id = read_topic_id(self._disk, self._folder / name)
+                if topic and partition.isdecimal() and topic_id is not None:
+                    key = (topic, int(partition))
+                    self.logs[key] = self._open(key, topic_id, LogConfig(), now)
+        except (OSError, StorageError, CorruptFile) as error:
+            self._say("warning", f"a log that is in no metadata cannot be recovered: {error}")
+
+    def _unopened(self) -> list[str]:
+        """The folders of logs that a crash left and nobody has recovered. Errors: OSError."""
         opened = {log.folder.name for log in self.logs.values()}
-        return any(
-            name not in opened and self._disk.is_folder(self._folder / name)
-            for name in self._disk.list_folder(self._folder)
-        )
+        names = self._disk.list_folder(self._folder)
+        return [name for name in names if name not in opened and self._disk.is_folder(self._folder / name)]
 
     def _storage_error(self, error: OSError) -> StorageError:
         return StorageError(f"{self._folder}: {error.strerror or error}")

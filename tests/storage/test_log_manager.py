@@ -10,6 +10,7 @@ from reference.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     read_offsets,
 )
@@ -141,9 +142,26 @@ def test_logs_that_nobody_opened_stay_as_they_are() -> None:
     assert (log.recovered_bytes, log.log_end_offset) == (0, 3)
 
 
-def test_an_end_is_not_called_clean_while_a_crashed_log_waits() -> None:
+def test_a_clean_end_recovers_what_a_crash_left_and_no_metadata_name() -> None:
     disk = SimulatedDisk()
-    append(manager(disk).get_or_create("b", 0, A, CONFIG, NOW), 3)
+    append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
+    second = manager(disk)
+    second.get_or_create("a", 0, A, CONFIG, NOW)
+    second.shut_down({}, NOW)
+    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
+    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 0, ("b", 0): 3}
+    log = manager(disk).get_or_create("b", 0, B, CONFIG, NOW)
+    assert (log.topic_id, log.recovered_bytes, log.log_end_offset) == (B, 0, 3)
+
+
+@pytest.mark.parametrize("left", [None, b"rubbish"], ids=["missing", "damaged"])
+def test_an_end_is_not_called_clean_while_a_crashed_log_waits(left: bytes | None) -> None:
+    disk = SimulatedDisk()
+    append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
+    if left is None:
+        disk.remove(ROOT / "b-0" / PARTITION_METADATA)
+    else:
+        disk.write_file(ROOT / "b-0" / PARTITION_METADATA, left)
     second = manager(disk)
     second.get_or_create("a", 0, A, CONFIG, NOW)
     second.shut_down({}, NOW)

@@ -270,8 +270,9 @@ class LogManager:
         try:
             for name in self._unopened():
                 topic, _, partition = name.rpartition("-")
-                topic_id = read_topic_id(self._disk, self._folder / name)
-                if topic and partition.isdecimal() and topic_id is not None:
+                if not topic or not partition.isdecimal():
+                    continue  # no log, or one that is being deleted
+                if (topic_id := read_topic_id(self._disk, self._folder / name)) is not None:
                     key = (topic, int(partition))
                     self.logs[key] = self._open(key, topic_id, LogConfig(), now)
         except (OSError, StorageError, CorruptFile) as error:

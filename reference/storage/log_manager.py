@@ -268,21 +268,27 @@ class LogManager:
         the controller would take it for one that lost its tail. What cannot be opened is told, and stays as it is.
         """
         try:
-            for name in self._unopened():
-                topic, _, partition = name.rpartition("-")
-                if not topic or not partition.isdecimal():
-                    continue  # no log, or one that is being deleted
+            for name, key in self._unopened():
                 if (topic_id := read_topic_id(self._disk, self._folder / name)) is not None:
-                    key = (topic, int(partition))
                     self.logs[key] = self._open(key, topic_id, LogConfig(), now)
         except (OSError, StorageError, CorruptFile) as error:
             self._say("warning", f"a log that is in no metadata cannot be recovered: {error}")
 
-    def _unopened(self) -> list[str]:
-        """The folders of logs that a crash left and nobody has recovered. Errors: OSError."""
+    def _unopened(self) -> list[tuple[str, TopicPartition]]:
+        """The logs that nobody has opened. Errors: OSError.
+
+        Other folders (`lost+found`, what is being deleted) are none, nor is one that a crash left before anything was in it.
+        """
         opened = {log.folder.name for log in self.logs.values()}
-        names = self._disk.list_folder(self._folder)
-        return [name for name in names if name not in opened and self._disk.is_folder(self._folder / name)]
+        found: list[tuple[str, TopicPartition]] = []
+        for name in self._disk.list_folder(self._folder):
+            topic, _, partition = name.rpartition("-")
+            if name in opened or not topic or not partition.isdecimal():
+                continue
+            folder = self._folder / name
+            if self._disk.is_folder(folder) and self._disk.list_folder(folder):
+                found.append((name, (topic, int(partition))))
+        return found
 
     def _storage_error(self, error: OSError) -> StorageError:
         return StorageError(f"{self._folder}: {error.strerror or error}")

@@ -154,6 +154,17 @@ def test_a_clean_end_recovers_what_a_crash_left_and_no_metadata_name() -> None:
     assert (log.topic_id, log.recovered_bytes, log.log_end_offset) == (B, 0, 3)
 
 
+@pytest.mark.parametrize("other", ["lost+found", "b-0", "backup"])
+def test_a_folder_without_a_log_does_not_make_an_end_unclean(other: str) -> None:
+    disk = SimulatedDisk()
+    manager(disk)
+    disk.make_folder(ROOT / other)
+    second = manager(disk)
+    second.get_or_create("a", 0, A, CONFIG, NOW)
+    second.shut_down({}, NOW)
+    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
+
+
 @pytest.mark.parametrize("left", [None, b"rubbish"], ids=["missing", "damaged"])
 def test_an_end_is_not_called_clean_while_a_crashed_log_waits(left: bytes | None) -> None:
     disk = SimulatedDisk()

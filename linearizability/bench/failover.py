@@ -9,9 +9,9 @@ acknowledged record that is not there, or is there twice, is told, for a fast fa
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,15 +65,16 @@ class Side:
         begin, end = BLOWS[blow]
         leader = self.await_steady()
         struck = time.monotonic()
-        blow_falls = threading.Thread(target=begin, args=(self.target, leader))
-        blow_falls.start()  # a stop in good order lasts until the leader has handed over
-        try:
-            elected = self.await_new_leaders(leader)
-            for stream in self.streams:
-                stream.await_acknowledgement(elected[stream.partition])
-        finally:
-            blow_falls.join()
-            end(self.target, leader)
+        with ThreadPoolExecutor(1) as beside:
+            # A stop in good order lasts until the leader has handed over.
+            blow_falls = beside.submit(begin, self.target, leader)
+            try:
+                elected = self.await_new_leaders(leader)
+                for stream in self.streams:
+                    stream.await_acknowledgement(elected[stream.partition])
+            finally:
+                blow_falls.result()  # where it failed, that is why nobody else leads
+                end(self.target, leader)
         self.await_one_leader()
         time.sleep(STEADY_S)
         return {

@@ -174,6 +174,19 @@ def test_every_partition_must_have_another_leader(monkeypatch: pytest.MonkeyPatc
     assert asked == [[2, 3]] * 3, "the struck leader is not asked"
 
 
+def test_a_blow_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(target: Target, node: int) -> None:
+        raise TargetError(f"node {node} has no process")
+
+    monkeypatch.setitem(failover.BLOWS, "kill", (fail, fail))
+    monkeypatch.setattr(failover, "look", lambda nodes, topic: view(1))
+    monkeypatch.setattr(failover, "STEADY_S", 0.0)
+    monkeypatch.setattr(failover, "NEW_LEADER_WITHIN_S", 0.0)
+    monkeypatch.setattr(Stream, "await_acknowledgement", lambda stream, since: None)
+    with pytest.raises(TargetError, match="node 1 has no process"):
+        side_of(1, tmp_path).strike("kill")
+
+
 # ---- the clients
 
 

@@ -39,6 +39,7 @@ VERSIONS = {
 GROUP_KEY = 0
 PROTOCOL_TYPE = "consumer"
 HEARTBEATS_A_SESSION = 4
+CATCH_UP_BYTES = 1 << 20
 
 LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 PASSING = (
@@ -110,6 +111,10 @@ class SimulatedMember(SimulatedConsumer):
         self._connect()
         if self.member.dies_after_ms:
             self.world.after(self.member.dies_after_ms * MICROSECONDS_A_MS, self._die_for_good)
+
+    def hurry(self) -> None:
+        """All is healed: read what is left in large pieces."""
+        self.plan = self.plan.model_copy(update={"max_bytes": CATCH_UP_BYTES})
 
     def retire(self) -> None:
         """Ask once more for what is committed, leave, and come to rest."""

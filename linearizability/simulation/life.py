@@ -60,6 +60,8 @@ GROUPS_BOUND_MS = 20_000
 """Once the other clients rest, every group is stable and has read everything within this time."""
 TRANSACTIONS = ("__transaction_state", 0)
 """Where the transactions' coordinator writes down what it has decided. Once its records may be gone, it may promise nothing."""
+LOOK_EVERY_US = 10_000
+"""How often it is looked into all nodes whether they are at rest."""
 STABLE_BOUND_MS = 15_000
 """After everything has come to rest, open transactions time out and are decided within this time."""
 
@@ -321,7 +323,9 @@ class Cluster:
         """All is healed: each group becomes stable and reads every partition to its end; then all leave. Errors: Violation."""
         bound_ms = self._transactional_bound_ms if self.schedule.transacts else GROUPS_BOUND_MS
         bound_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
-        self.world.run(bound_us, lambda: not unsettled(self, members))
+        for member in members:
+            member.hurry()
+        self.world.run(bound_us, lambda: not unsettled(self, members), LOOK_EVERY_US)
         bound = [member for member in members if not (self._is_forgetful and isinstance(member, SimulatedCopier))]
         if reason := unsettled(self, bound):
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
@@ -340,7 +344,7 @@ class Cluster:
         if not self.schedule.transacts:
             return
         bound_ms = STABLE_BOUND_MS + self._set_back_ms
-        self.world.run(self.world.now_us + bound_ms * MICROSECONDS_A_MS, lambda: not self._unstable())
+        self.world.run(self.world.now_us + bound_ms * MICROSECONDS_A_MS, lambda: not self._unstable(), LOOK_EVERY_US)
         unstable = self._unstable()
         if unstable and not self._is_forgetful:
             text = f"after {bound_ms} ms of rest the last stable offset stands still in {', '.join(unstable)}"
@@ -370,7 +374,9 @@ class Cluster:
 
     def _wait_for_abdications(self) -> None:
         """Who was deposed hears of it; until then it may serve old ends to the last reader. Errors: Violation."""
-        self.world.run(self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: not self._deposed())
+        self.world.run(
+            self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: not self._deposed(), LOOK_EVERY_US
+        )
         deposed = self._deposed()
         if deposed:
             text = f"{REST_BOUND_MS} ms after everything was healed {', '.join(deposed)} does not know of its successor"

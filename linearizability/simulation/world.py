@@ -106,12 +106,18 @@ class World:
         """Let something happen after a while."""
         self.at(self.now_us + delay_us, action, *arguments)
 
-    def run(self, until_us: int, done: Callable[[], bool] | None = None) -> None:
-        """Let time pass up to a moment, or until `done`. Errors: Violation, from whoever finds one."""
+    def run(self, until_us: int, done: Callable[[], bool] | None = None, look_every_us: int = 0) -> None:
+        """Let time pass up to a moment, or until `done`, which is asked before each event, or no more often than that.
+
+        Errors: Violation, from whoever finds one.
+        """
         queue = self._queue
+        looks_at_us = self.now_us
         while queue and queue[0][0] <= until_us:
-            if done is not None and done():
-                return
+            if done is not None and self.now_us >= looks_at_us:
+                if done():
+                    return
+                looks_at_us = self.now_us + look_every_us
             self.now_us, _, action, arguments = heappop(queue)
             self.steps += 1
             if self.steps > MAX_STEPS:

@@ -20,10 +20,14 @@ class CooperativeMember(SimulatedMember):
     def _join_again(self, code: int) -> None:
         if code not in KEEPS:
             super()._join_again(code)
-            self._owned = -1, []
             return
         self.generation = -1
         self._is_synced = self._is_unaware = False
+
+    def _give_up_partitions(self) -> None:
+        """Who says that it owns what it has given up keeps others from it: nobody is told to revoke that."""
+        super()._give_up_partitions()
+        self._owned = -1, []
 
     def _take_over(self, given: Sequence[Key]) -> None:
         revoked, added = self.places.keys() - given, set(given) - self.places.keys()

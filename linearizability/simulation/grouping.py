@@ -38,7 +38,8 @@ VERSIONS = {
 }  # fmt: skip
 GROUP_KEY = 0
 PROTOCOL_TYPE = "consumer"
-HEARTBEATS_A_SESSION = 4
+HEARTBEATS_A_TIMEOUT = 4
+"""A member that asked less often would hear of a rebalance when it is over, be left out, begin the next, and so on for ever."""
 CATCH_UP_BYTES = 1 << 20
 
 LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -77,8 +78,8 @@ class SimulatedMember(SimulatedConsumer):
     versions = VERSIONS
 
     def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Member) -> None:
-        max_wait_ms = plan.session_timeout_ms // HEARTBEATS_A_SESSION
-        reader = Consumer(max_wait_ms=max_wait_ms, max_bytes=plan.max_bytes, isolation=self.isolation)
+        self._beat_ms = max(1, min(plan.session_timeout_ms, plan.rebalance_timeout_ms) // HEARTBEATS_A_TIMEOUT)
+        reader = Consumer(max_wait_ms=self._beat_ms, max_bytes=plan.max_bytes, isolation=self.isolation)
         super().__init__(cluster, number, notebook, reader)
         self.member = plan
         self.generation = -1
@@ -144,7 +145,6 @@ class SimulatedMember(SimulatedConsumer):
 
     def _next_step(self) -> Callable[[], None]:
         """What is due: to be a member, to know where to resume, to be heard of, to process, to commit, to read."""
-        beat_us = self.member.session_timeout_ms * MICROSECONDS_A_MS // HEARTBEATS_A_SESSION
         due = (
             (self._coordinator < 0, self._find),
             (self._is_leaving, self._leave),
@@ -154,7 +154,7 @@ class SimulatedMember(SimulatedConsumer):
             (not self._is_synced, self._sync),
             (not self.is_settled, self._ask_committed),
             (self._is_unaware and self._processed != self._committed, self._commit),
-            (self.world.now_us - self._heard_us >= beat_us, self._beat),
+            (self.world.now_us - self._heard_us >= self._beat_ms * MICROSECONDS_A_MS, self._beat),
             (self._positions() != self._processed, self._process),
             (self._processed != self._committed, self._commit),
             (not self.places, self._idle),
@@ -170,7 +170,7 @@ class SimulatedMember(SimulatedConsumer):
         self._go_on()
 
     def _idle(self) -> None:
-        self._pause(self.member.session_timeout_ms // HEARTBEATS_A_SESSION)
+        self._pause(self._beat_ms)
 
     def _positions(self) -> dict[Key, Position]:
         return {key: (place.position, place.last_epoch) for key, place in self.places.items() if place.is_known()}
@@ -273,8 +273,9 @@ class SimulatedMember(SimulatedConsumer):
         if self._judge("SyncGroup", body.error_code):
             self._is_synced = True
             self._heard_us = self.world.now_us
+            generation = self.generation
             self._take_over(decode_assignment(bytes(body.assignment)))
-            self._owned = self.generation, [*self.places]
+            self._owned = generation, [*self.places]
             self.world.counts["assignments"] += 1
             self.world.counts[f"assignments by {self._protocol}"] += 1
 

@@ -18,6 +18,11 @@ ENGINE_ERROR = 3
 EXIT_CODES = {"valid": 0, "invalid": 1, "unknown": 2}
 HUNTED_NODES = 3
 """Of a target that we start, where its text does not say how many: a node that is alone has nobody to lose records to."""
+MINUTES = 1.0
+SEARCH_MINUTES = 60.0
+"""How long a hunt lasts that is to find something: known bugs took up to a quarter of an hour."""
+REDUCE_MINUTES = 10.0
+"""How long the schedule of what such a hunt found is made smaller."""
 
 FAULT_NAMES = (
     "kill, stop, pause, storm, kill-all, isolate, halves, pair, deaf, mute, leader-controller, clients, flaky, slow, lossy, "
@@ -97,7 +102,14 @@ def hunt(
     target: Annotated[
         str, typer.Option(help="addr:…, reference[:NODES], kafka:VERSION[:NODES] (3 nodes unless said), exec:PATH.")
     ],
-    minutes: Annotated[float, typer.Option(min=0.1, help="How long clients work and faults strike.")] = 1.0,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help=f"How long clients work and faults strike. Default: {MINUTES:g}; with --until-found {SEARCH_MINUTES:g}, "
+            "at most.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new one unless given.")] = None,
     faults: Annotated[
         str,
@@ -109,8 +121,14 @@ def hunt(
         bool, typer.Option(help="Short rounds, until one is invalid or the minutes are over.")
     ] = False,
     reduce_minutes: Annotated[
-        float, typer.Option("--reduce", min=0, help="Minutes to make a found schedule smaller; replay FOLDER/reduced.")
-    ] = 0,
+        float | None,
+        typer.Option(
+            "--reduce",
+            min=0,
+            help="Minutes to make a found schedule smaller; replay FOLDER/reduced. Default: 0; with --until-found "
+            f"{REDUCE_MINUTES:g}.",
+        ),
+    ] = None,
     rate: Annotated[float, typer.Option(min=1, help="Sends a second, of all producers together.")] = 400,
     acks: Annotated[Acks, typer.Option(help="What the producers ask for; below all, losses are permitted.")] = Acks.ALL,
     transactions: Annotated[
@@ -142,12 +160,12 @@ def hunt(
 
     plan = Plan(
         target=target,
-        minutes=minutes,
+        minutes=minutes if minutes is not None else SEARCH_MINUTES if until_found else MINUTES,
         seed=secrets.randbits(32) if seed is None else seed,
         faults=_fault_names(faults),
         until_found=until_found,
         nodes=HUNTED_NODES if target.startswith(("kafka", "reference")) else None,
-        reduce_minutes=reduce_minutes,
+        reduce_minutes=reduce_minutes if reduce_minutes is not None else REDUCE_MINUTES if until_found else 0,
         rate_per_s=rate,
         acks=acks.value,
         transactions=transactions,
@@ -193,7 +211,8 @@ def replay(
         return _judge_again(stored, engine.value, as_json)
     from linearizability.results import new_run_folder
 
-    plan = stored.plan.model_copy(update={"target": target or stored.plan.target, "engine": engine.value})
+    changed = {"target": target or stored.plan.target, "engine": engine.value, "reduce_minutes": 0.0}
+    plan = stored.plan.model_copy(update=changed)
     return _carry_out(plan, new_run_folder("replay", plan.target, results), stored.schedules, as_json)
 
 

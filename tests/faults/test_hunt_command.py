@@ -3,6 +3,8 @@
 import pytest
 
 from linearizability import commands
+from linearizability.faults.plan import Plan
+from linearizability.faults.schedule import Schedule
 
 
 @pytest.mark.parametrize(
@@ -15,6 +17,35 @@ def test_a_hunt_without_a_number_of_nodes_is_for_three(target, nodes, monkeypatc
     monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))
     commands.hunt(target=target, results=tmp_path, backend=commands.Backend.PLAIN)
     assert planned_target(carried_out[0], tmp_path).size == nodes
+
+
+@pytest.mark.parametrize(
+    ("asked", "minutes", "rounds", "reduce_minutes"),
+    [
+        ({}, 1, 1, 0),
+        ({"until_found": True}, 60, 60, 10),
+        ({"until_found": True, "minutes": 2.0, "reduce_minutes": 0.0}, 2, 2, 0),
+        ({"reduce_minutes": 3.0}, 1, 1, 3),
+    ],
+)
+def test_a_hunt_that_is_to_find_something_goes_on_for_an_hour(
+    asked, minutes, rounds, reduce_minutes, monkeypatch, tmp_path
+):
+    carried_out = []
+    monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))
+    commands.hunt(target="reference:1", results=tmp_path, backend=commands.Backend.PLAIN, **asked)
+    plan = carried_out[0]
+    assert (plan.minutes, plan.rounds, plan.reduce_minutes) == (minutes, rounds, reduce_minutes)
+
+
+def test_a_replay_makes_no_schedule_smaller(monkeypatch, tmp_path):
+    plan = Plan(target="reference:1", minutes=60, seed=1, until_found=True, reduce_minutes=10)
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    Schedule(seed=1, seconds=1, waves=[]).save(tmp_path / "schedule.json")
+    carried_out = []
+    monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))
+    commands.replay(tmp_path, results=tmp_path)
+    assert carried_out[0].reduce_minutes == 0
 
 
 def test_the_help_names_every_fault():

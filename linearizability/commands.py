@@ -25,8 +25,9 @@ REDUCE_MINUTES = 10.0
 """How long the schedule of what such a hunt found is made smaller."""
 
 FAULT_NAMES = (
-    "kill, stop, pause, storm, kill-all, isolate, halves, pair, deaf, mute, leader-controller, clients, flaky, slow, lossy, "
-    "power-loss, blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion"
+    "kill, stop, pause, storm, kill-all, isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, "
+    "clients, flaky, slow, lossy, power-loss, "
+    "blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion"
 )
 """Said in the help, which imports no fault."""
 

@@ -5,7 +5,7 @@
 - `fault`     the contract of a fault, and the world that it acts on
 - `process`   kill, stop, pause, storm, kill-all
 - `machine`   power-loss, blackout, disk-full, disk-broken, clock-skew
-- `cuts`      isolate, halves, pair, deaf, mute, leader-controller, clients, flaky
+- `cuts`      isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, clients, flaky
 - `lines`     slow, lossy: a node's packets come late or not at all; `relay` is what stands in the middle
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `deletion`  a topic is deleted while it is written to

@@ -4,9 +4,11 @@ Those with `network = "groups"` also run through a target's own `partition` and 
 every single link, which network namespaces give.
 """
 
+import random
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import combinations, pairwise
 from typing import Any
 
 from linearizability.faults.fault import Fault, World, register
@@ -132,8 +134,50 @@ class LeaderFromController(Cut):
         node = world.choose("leader", strike.pick)
         if node is None:
             return None
-        others = [place for place in (world.view.controller, *world.services) if place not in (node, -1)]
+        others = [place for place in (world.controller(), *world.services) if place not in (node, -1)]
         return both_ways([(node, other) for other in others]), {"node": node}
+
+
+@register
+class LeaderFromFollowers(Cut):
+    """A leader and the followers of its partitions do not see each other; it and the controller do.
+
+    A follower on the controller's node is spared for that. So is a leader there, but where ZooKeeper keeps the metadata: cut off
+    from the rest of the quorum it would be no controller any more.
+    """
+
+    name = "leader-followers"
+    aims = ("leader",)
+    nodes = 3
+
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        led = world.look().partitions.values()
+        controller = world.controller()
+        leaders = sorted({view.leader for view in led} & {*world.up} - (set() if world.services else {controller}))
+        if not leaders:
+            return None
+        node = leaders[int(strike.pick * len(leaders))]
+        followers = {replica for view in led if view.leader == node for replica in view.replicas} - {node, controller}
+        return both_ways([(node, follower) for follower in sorted(followers)]), {"node": node}
+
+
+@register
+class Ring(Cut):
+    """The nodes stand in a ring, in an order by chance, and each sees its two neighbours alone; services are seen by all.
+
+    Of up to five nodes each still sees a majority, and no two see the same. Of three each would see all.
+    """
+
+    name = "ring"
+    nodes = 4
+    aims = ("any",)
+
+    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+        nodes = [node.id for node in world.nodes]
+        ring = random.Random(strike.pick).sample(nodes, len(nodes))
+        neighbours = {frozenset(pair) for pair in pairwise([*ring, ring[0]])}
+        apart = [pair for pair in combinations(ring, 2) if frozenset(pair) not in neighbours]
+        return both_ways(apart), {"nodes": ring}
 
 
 @register

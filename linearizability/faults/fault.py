@@ -10,7 +10,7 @@ from linearizability.faults.network import Line, Lines, Links, groups_cut
 from linearizability.faults.strike import Strike, Who
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
-from linearizability.workload.cluster import ClusterView, Coordinated, find_coordinator, look
+from linearizability.workload.cluster import ClusterView, Coordinated, find_controller, find_coordinator, look
 from linearizability.workload.profile import promised_copies
 from reference.protocol.schema import Message
 
@@ -66,7 +66,7 @@ class World:
 
     def look(self) -> ClusterView:
         """Ask the nodes that are up. When nobody answers, who led is still remembered, and that nobody answered is new."""
-        view = look([node for node in self.nodes if node.id in self.up], self.topic)
+        view = look(self._asked, self.topic)
         self.view = view if view.answered else replace(self.view, answered=view.answered)
         return self.view
 
@@ -84,18 +84,24 @@ class World:
     def _holders(self, who: Who) -> list[int]:
         if who == "any" or len(self.nodes) == 1:
             return []
-        view = self.look()
-        leaders = sorted({partition.leader for partition in view.partitions.values()})
+        leaders = sorted({partition.leader for partition in self.look().partitions.values()})
         match who:
             case "leader":
                 return leaders
             case "follower":
                 return [node.id for node in self.nodes if node.id not in leaders]
             case "controller":
-                return [view.controller]
+                return [self.controller()]
             case "coordinator":
-                asked = [node for node in self.nodes if node.id in self.up]
-                return sorted({find_coordinator(asked, each) for each in self.coordinated})
+                return sorted({find_coordinator(self._asked, each) for each in self.coordinated})
+
+    def controller(self) -> int:
+        """Who is it now; -1 where nobody knows."""
+        return find_controller(self._asked, self.view.controller)
+
+    @property
+    def _asked(self) -> list[Node]:
+        return [node for node in self.nodes if node.id in self.up]
 
     def may_fall(self, nodes: Collection[int], *, robbed: bool = False) -> bool:
         """Whether the promise still holds when these nodes end uncleanly, or lose power, now.

@@ -15,6 +15,7 @@ from linearizability.targets.target import Node, TargetError
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -24,6 +25,7 @@ from reference.protocol.primitives import NodeId
 ASK_TIMEOUT_S = 1.5
 PREFERRED = 0
 """The election that ElectLeaders shall hold."""
+METADATA_TOPIC = "__cluster_metadata"
 KEY_TYPES = {"group": 0, "transaction": 1}
 ONE_KEY_V = 3
 """The last version of FindCoordinator that asks for one key, as the first did."""
@@ -119,6 +121,25 @@ def find_coordinator(nodes: Sequence[Node], what: Coordinated) -> int:
         if answer.error_code == ErrorCode.NONE:
             return answer.node_id
     return -1
+
+
+def find_controller(nodes: Sequence[Node], named: int) -> int:
+    """The leader of the metadata's quorum, as the first that knows tells it; `named` by Metadata where there is no quorum.
+
+    In a cluster that has one, brokers name each other at random in Metadata, for any of them forwards (KIP-590).
+    """
+    partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+    topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    for node in nodes:
+        try:
+            with Wire.connect(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as wire:
+                answer = wire.call(DescribeQuorumRequest(topics=[topic]))
+        except (WireError, ValueError):
+            continue
+        told = [each for entry in answer.topics for each in entry.partitions if each.error_code == ErrorCode.NONE]
+        if answer.error_code == ErrorCode.NONE and told and told[0].leader_id >= 0:
+            return told[0].leader_id
+    return named
 
 
 def knows_idempotence(nodes: Sequence[Node]) -> bool:

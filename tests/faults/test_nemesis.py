@@ -85,6 +85,7 @@ def target(monkeypatch):
 
     monkeypatch.setattr(fault, "look", look)
     monkeypatch.setattr(fault, "find_coordinator", lambda nodes, what: {"hunters": 1}[what.name])
+    monkeypatch.setattr(fault, "find_controller", lambda nodes, named: named)
     monkeypatch.setattr(nemesis, "FIRST_QUIET_S", 0)
     monkeypatch.setattr(nemesis, "TICK_S", 0.005)
     monkeypatch.setattr(nemesis, "LOOK_EVERY_S", 0.02)

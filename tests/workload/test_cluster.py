@@ -5,7 +5,7 @@ from pathlib import Path
 
 from linearizability.targets import Target, open_target
 from linearizability.targets.wire import Wire
-from linearizability.workload.cluster import create_topic, elect_preferred, look
+from linearizability.workload.cluster import create_topic, elect_preferred, find_controller, look
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
@@ -42,3 +42,17 @@ def test_replicas_are_where_they_were_named_and_preferred_leaders_are_elected(tm
         await_placed(target, leader=2, replicas=(1, 2))
         elect_preferred(target.nodes, TOPIC, 2)
         await_placed(target, leader=1, replicas=(1, 2))
+
+
+def test_the_controller_is_who_leads_the_quorum_and_where_there_is_none_who_is_named(tmp_path: Path) -> None:
+    with open_target("reference:3", folder=tmp_path) as target:
+        first = find_controller(target.nodes, named=-1)
+        assert first in {1, 2, 3}
+        assert {find_controller([node], named=-1) for node in target.nodes} == {first}
+        target.kill(first)
+        left = [node for node in target.nodes if node.id != first]
+        until = time.monotonic() + WITHIN_S
+        while find_controller(left, named=first) == first:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    assert find_controller(target.nodes, named=7) == 7

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from linearizability.workload.cluster import Coordinated, create_topic, knows_id
 from linearizability.workload.drain import Unread, drain_topic
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, standard_profile
 from linearizability.workload.replicas import record_replicas
+from linearizability.workload.states import inspecting
 
 AT_WORK_WITHIN_S = 10.0
 """How long the first blow waits for the clients, unless said: what was never at work shows nothing when it is hurt."""
@@ -129,7 +131,7 @@ class Round:
         nemesis = Nemesis(world, recorder, profile.partitions)
         reasons: list[str] = []
         try:
-            with recorder:
+            with recorder, self._inspecting(clients):
                 reasons += self._attack(clients, nemesis, say)
             say("reading everything once more")
             self.unread = self._read_to_the_end(clients)
@@ -159,6 +161,17 @@ class Round:
             return failed + [f"{name} did not end in time and was killed" for name in clients.stop()]
         finally:
             clients.kill()
+
+    def _inspecting(self, clients: Clients) -> AbstractContextManager[None]:
+        """Meanwhile each node is asked what it knows of the partitions that it leads."""
+        return inspecting(
+            self.target.nodes,
+            self.topic,
+            clients.history,
+            process=(clients.last_number + 3) * PROCESSES_A_CLIENT,
+            contract=self.profile.contract(),
+            run=self.run_id,
+        )
 
     def _read_to_the_end(self, clients: Clients) -> list[Unread]:
         """The final read of what consumers are given. Gives what could not be read."""

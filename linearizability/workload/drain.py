@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from linearizability.history.contract import Contract
-from linearizability.history.operations import drain, list_offsets, poll
+from linearizability.history.operations import Key, Value, drain, list_offsets, poll
 from linearizability.history.recorder import Recorder
 from linearizability.workload.consumer import consumer_settings, read_record
 
@@ -74,7 +74,10 @@ def _drain_partition(
         operation = recorder.invoke("poll", [poll()])
         messages = consumer.consume(RECORDS_A_POLL, timeout=1.0)
         found = [message for message in messages if message.error() is None]
-        recorder.ok(operation, [poll({key: [read_record(message) for message in found]} if found else {})])
+        records: dict[Key, list[tuple[Value, ...]]] = (
+            {key: [read_record(message) for message in found]} if found else {}
+        )
+        recorder.ok(operation, [poll(records, _ends(consumer, key, TopicPartition(topic, partition)))])
         for message in messages:
             error = message.error()
             if error is None:
@@ -86,6 +89,12 @@ def _drain_partition(
                 return Unread(partition, f"{key}: {error}")
     recorder.ok(draining, [drain(key, start, end, position)])
     return None
+
+
+def _ends(consumer: Consumer, key: str, partition: TopicPartition) -> dict[Key, int] | None:
+    """The high watermark that the last fetch answered, as far as there was one. Fetches began after the final read had."""
+    _, end = consumer.get_watermark_offsets(partition, cached=True)
+    return {key: end} if end >= 0 else None
 
 
 def _bounds(

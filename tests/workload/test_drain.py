@@ -35,6 +35,11 @@ def drained(bootstrap: str, topic: str, folder: Path, within_s: float) -> tuple[
     return failures, ended
 
 
+def polled(folder: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (folder / "history-01000.jsonl").read_text().splitlines()]
+    return [line["mops"][0] for line in lines if line.get("f") == "poll" and line["type"] == "ok"]
+
+
 def test_a_record_behind_an_open_transaction_is_not_taken_for_lost(bootstrap, tmp_path):
     topic = "behind-an-open-transaction"
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -54,3 +59,5 @@ def test_a_record_behind_an_open_transaction_is_not_taken_for_lost(bootstrap, tm
     transacting.abort_transaction(20)
     failures, answer = drained(bootstrap, topic, whole, 60)
     assert (failures, answer["type"]) == ([], "ok")
+    ends = [mop.get("ends") for mop in polled(whole)]
+    assert ends[-1] == {f"{topic}-0": 3} and all(told in (None, ends[-1]) for told in ends)  # with the abort's marker

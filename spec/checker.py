@@ -27,11 +27,11 @@ DEPTH = 2194
 STATE = 2217
 BACK_TO_STATE = 2122
 STUTTERING = 2218
-PRINTED = 2126
+VIOLATED_AT_ONCE = 2107
 """TLC's message numbers, as `-tool` prints them."""
 
 VIOLATIONS = {
-    2107: r"Invariant (\w+) is violated by the initial",
+    VIOLATED_AT_ONCE: r"Invariant (\w+) is violated by the initial",
     2110: r"Invariant (\w+) is violated",
     2108: r"Property (.+) is violated by the initial",
     2112: r"Action property (.+) is violated",
@@ -289,7 +289,9 @@ def _trace(messages: list[tuple[int, str]]) -> tuple[tuple[TraceStep, ...], int]
     steps: list[TraceStep] = []
     loop_to = 0
     for number, text in messages:
-        if number == STATE and (found := re.match(r"(\d+): <(\w+).*?>\n(.*)", text, re.S)):
+        if number == VIOLATED_AT_ONCE and (found := re.match(r".*?:\n(.*)", text, re.S)):
+            steps.append(TraceStep(1, "Initial predicate", parse_state(found[1])))
+        elif number == STATE and (found := re.match(r"(\d+): <(\w+).*?>\n(.*)", text, re.S)):
             steps.append(TraceStep(int(found[1]), found[2], parse_state(found[3])))
         elif number == BACK_TO_STATE and (found := re.match(r"(\d+): ", text)):
             loop_to = int(found[1])

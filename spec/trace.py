@@ -45,6 +45,9 @@ from spec.trace_form import Event, ShardTrace, TraceError
 
 AnyTrace = Trace | ShardTrace
 
+State = dict[str, Any]
+"""The variables of the specification, of the book that a trace is checked against, in the order in which TLC tells them."""
+
 BOOKS = {"replication": replication_trace, "groups": group_trace, "transactions": transaction_trace}
 """By folder of the specification: how its traces are read, and made a module."""
 
@@ -54,16 +57,21 @@ BEGINS = {"group": group_trace, "transactionalId": transaction_trace}
 
 @dataclass(frozen=True)
 class TraceVerdict:
-    """Was a trace accepted; if not, which event no action allows, and the state before it."""
+    """Was a trace accepted; if not, and if that was looked up, which event no action allows, and the states around it."""
 
     name: str
     accepted: bool
     events: int
+    looked_up: bool = True
+    """Whether it is known where a rejected trace leaves the specification."""
     event: Event | None = None
+    """What was told of the rejected step."""
     place: int = 0
-    """The rejected event's number, from 1."""
+    """The rejected event's number, from 1; 0 where it is the trace's beginning, or not known."""
     reason: str = ""
-    before: dict[str, Any] = field(default_factory=dict)
+    before: State = field(default_factory=dict)
+    after: State = field(default_factory=dict)
+    """The state that breaks a promise; empty where no action leads on from `before`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,10 @@ class Validation:
     verdicts: tuple[TraceVerdict, ...]
     outcome: Outcome
     seconds: float
-    cpu_seconds: float
+    judging_cpu_seconds: float
+    """Of the runs that judge all traces."""
+    look_up_cpu_seconds: float = 0
+    """Of the further runs, one for each rejection that was looked up."""
 
     @property
     def rejected(self) -> tuple[TraceVerdict, ...]:
@@ -82,6 +93,11 @@ class Validation:
     @property
     def events(self) -> int:
         return sum(verdict.events for verdict in self.verdicts)
+
+    @property
+    def events_per_cpu_second(self) -> int:
+        """How fast traces are judged: looking rejections up does not count."""
+        return round(self.events / self.judging_cpu_seconds) if self.judging_cpu_seconds else 0
 
 
 # ---- reading
@@ -147,31 +163,33 @@ def trace_of(rows: Sequence[Event], name: str) -> AnyTrace:
 
 # ---- checking
 
-REJECTIONS_SHOWN = 10
-"""For so many rejected traces the event and the state before it are looked up, a run of TLC for each."""
+LOOK_UPS = 10
+"""For so many rejected traces the event and the states around it are looked up, a run of TLC for each."""
 
 
-def check_traces(traces: Sequence[AnyTrace], budget_s: float = 600, memory_mb: int = 3000) -> Validation:
+def check_traces(
+    traces: Sequence[AnyTrace], budget_s: float = 600, memory_mb: int = 3000, look_ups: int = LOOK_UPS
+) -> Validation:
     """All traces; those that may share a run of TLC do (of partitions: one cluster size and min.insync.replicas)."""
     groups: dict[tuple[Any, ...], list[AnyTrace]] = {}
     for trace in traces:
         groups.setdefault((trace.book, *trace.run), []).append(trace)
-    start, cpu, verdicts = time.monotonic(), 0.0, {}
+    start, judging, looking_up, verdicts = time.monotonic(), 0.0, 0.0, {}
     outcome = Outcome(Verdict.HOLDS)
     for group in groups.values():
         accepted, outcome = _check_group(group, budget_s, memory_mb)
-        cpu += outcome.cpu_seconds
+        judging += outcome.cpu_seconds
         if outcome.verdict != Verdict.HOLDS:
             break
         for trace in group:
-            if trace.name in accepted:
-                verdicts[trace.name] = TraceVerdict(trace.name, True, len(trace.events))
-            elif sum(not verdict.accepted for verdict in verdicts.values()) < REJECTIONS_SHOWN:
-                verdicts[trace.name] = _explain(trace, budget_s, memory_mb)
-            else:
-                verdicts[trace.name] = TraceVerdict(trace.name, False, len(trace.events))
+            verdict = TraceVerdict(trace.name, trace.name in accepted, len(trace.events), trace.name in accepted)
+            if not verdict.accepted and look_ups > 0:
+                look_ups -= 1
+                verdict, spent = _look_up(trace, budget_s, memory_mb)
+                looking_up += spent
+            verdicts[trace.name] = verdict
     found = tuple(verdicts[trace.name] for trace in traces if trace.name in verdicts)
-    return Validation(found, outcome, time.monotonic() - start, cpu)
+    return Validation(found, outcome, time.monotonic() - start, judging, looking_up)
 
 
 def _job(traces: Sequence[AnyTrace], deadlock: bool, budget_s: float, memory_mb: int) -> Job:
@@ -195,16 +213,31 @@ def _check_group(traces: list[AnyTrace], budget_s: float, memory_mb: int) -> tup
     return {traces[number - 1].name for number in numbers}, outcome
 
 
-def _explain(trace: AnyTrace, budget_s: float, memory_mb: int) -> TraceVerdict:
-    """The first event that no action allows, or that leads to a broken promise."""
+OF_THE_CHECK = {"trace", "at", "step", "faults"}
+"""Variables that say nothing of what a trace is of: which trace, how far it is, and what models alone need."""
+
+
+def _look_up(trace: AnyTrace, budget_s: float, memory_mb: int) -> tuple[TraceVerdict, float]:
+    """The first event that no action allows, or that leads to a broken promise; and the CPU seconds of the search."""
     outcome = check(_job([trace], True, budget_s, memory_mb))
-    last = outcome.trace[-1].state if outcome.trace else {}
-    place = int(str(last.get("at", 0)))
-    if outcome.verdict == Verdict.VIOLATED:
-        place, reason = place - 1, f"leads to a state that breaks {outcome.violated}"
-    elif outcome.verdict == Verdict.DEADLOCK:
-        reason = "no action of the specification allows it in this state, or it ends otherwise than the node says"
-    else:
-        reason = f"{outcome.verdict}: {outcome.reason}"
-    event = trace.events[place - 1] if 0 < place <= len(trace.events) else None
-    return TraceVerdict(trace.name, False, len(trace.events), event, place, reason, last)
+    states: list[State] = [step.state for step in outcome.trace]
+    before, after = states[-1] if states else {}, {}
+    match outcome.verdict:
+        case Verdict.VIOLATED:
+            before, after = states[-2] if len(states) > 1 else {}, before
+            reason = f"{'leads to' if before else 'the trace begins in'} a state that breaks {outcome.violated}"
+        case Verdict.DEADLOCK:
+            reason = "no action of the specification allows it in this state, or it ends otherwise than the node says"
+        case _:
+            reason = f"not found out: {outcome.verdict}: {outcome.reason}"
+            return TraceVerdict(
+                trace.name, False, len(trace.events), looked_up=False, reason=reason
+            ), outcome.cpu_seconds
+    place = int(before.get("at", 0))
+    event = trace.events[place - 1] if place else None
+    told = TraceVerdict(trace.name, False, len(trace.events), True, event, place, reason, _own(before), _own(after))
+    return told, outcome.cpu_seconds
+
+
+def _own(state: State) -> State:
+    return {name: value for name, value in state.items() if name not in OF_THE_CHECK}

@@ -1,0 +1,146 @@
+"""`tidegauge spec list` and `tidegauge spec check`: what there is to be checked, and what came out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from spec.options import Json
+
+LIST_EXAMPLES = "Examples:  tidegauge spec list   ·   tidegauge spec list --json"
+CHECK_EXAMPLES = (
+    "Examples:  tidegauge spec check   ·   tidegauge spec check TruncateToHighWatermark   ·   "
+    "tidegauge spec check MCIsr IgnoreMinIsr --record   ·   tidegauge spec check --all --resume --record --json"
+)
+
+
+def list_models(as_json: Json = False) -> None:
+    """List the models, the switches that must break them, and what was last found."""
+    from spec.catalogue import all_cases
+    from spec.results import load
+
+    stored = load()
+    rows = []
+    for name, case in all_cases().items():
+        result = stored.get(name)
+        current = bool(result and result.digest == case.digest())
+        rows.append(
+            {
+                "name": name,
+                "kind": "switch" if case.switch else "model",
+                "model": case.model.name,
+                "expected": str(case.expected),
+                "property": case.expected_property,
+                "about": case.switch.source if case.switch else case.model.purpose,
+                "quick": case.quick,
+                "last": result.actual if result and current else "",
+            }
+        )
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        switches = sum(row["kind"] == "switch" for row in rows)
+        print(json.dumps({"models": len(rows) - switches, "switches": switches}))
+        return
+    for row in rows:
+        indent = "  " if row["kind"] == "switch" else ""
+        wanted = f"violates {row['property']}" if row["property"] else row["expected"]
+        print(f"{indent + row['name']:<34} {wanted:<40} {row['last'] or '-':<10} {row['about']}")
+
+
+def check(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Models or switches; default: the quick ones.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every model and every switch.")] = False,
+    resume: Annotated[bool, typer.Option(help="Keep stored results of cases that have not changed since.")] = False,
+    record: Annotated[
+        bool, typer.Option(help="Store the results, and write the tables of spec/README.md again.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="TLC's worker threads.")] = 1,
+    memory_mb: Annotated[int, typer.Option(min=64, help="TLC's heap.")] = 3000,
+    budget_s: Annotated[float | None, typer.Option(min=1, help="Time for each case; default: the case's own.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check models with TLC: clean ones must hold, each switch must be caught."""
+    from dataclasses import replace
+
+    from spec.checker import check as run_checker
+    from spec.results import exit_code, load, result_of, save
+
+    chosen = _chosen(names, everything)
+    stored = load()
+    results = []
+    for case in chosen:
+        kept = stored.get(case.name)
+        if resume and kept and kept.digest == case.digest() and kept.as_expected:
+            result = replace(kept, stored=True)
+        else:
+            print(f"{case.name} …", file=sys.stderr, flush=True)
+            job = case.job(workers, memory_mb)
+            outcome = run_checker(replace(job, budget_s=budget_s) if budget_s else job)
+            result = result_of(case, outcome)
+            if record and not result.engine_error:
+                stored = load() | {case.name: result}
+                save(stored)
+        results.append(result)
+        if as_json:
+            print(json.dumps(asdict(result) | {"as_expected": result.as_expected}), flush=True)
+        else:
+            print(_line(result), flush=True)
+    if record:
+        from spec.tables import write_tables
+
+        write_tables()
+    code = exit_code(results)
+    if as_json:
+        print(json.dumps(summary(results, code)))
+    raise typer.Exit(code)
+
+
+def _chosen(names: list[str] | None, everything: bool) -> list:
+    from spec.catalogue import all_cases
+
+    cases = all_cases()
+    unknown = [name for name in names or () if name not in cases]
+    if unknown:
+        raise typer.BadParameter(f"no model or switch is called {', '.join(unknown)}; see `tidegauge spec list`")
+    if names:
+        return [cases[name] for name in names]
+    return [case for case in cases.values() if everything or case.quick]
+
+
+def _line(result) -> str:
+    mark = "as expected" if result.as_expected else "unknown" if result.unknown else "NOT AS EXPECTED"
+    found = f"{result.actual} {result.violated}".strip()
+    numbers = f"{result.distinct:,} states, depth {result.depth}, {result.seconds:.0f} s"
+    reason = "" if result.as_expected else f"  {result.reason}"
+    return f"{result.name:<34} {found:<40} {mark}{' (stored)' if result.stored else ''}: {numbers}{reason}"
+
+
+def summary(results: list, code: int) -> dict[str, object]:
+    """What the last line of JSON says of checked cases."""
+    verdict = {0: "pass", 1: "fail", 2: "unknown", 3: "error"}[code]
+    rows = [
+        {
+            "name": r.name,
+            "expected": f"{r.expected} {r.expected_property}".strip(),
+            "actual": f"{r.actual} {r.violated}".strip(),
+            "distinct": r.distinct,
+            "depth": r.depth,
+            "seconds": r.seconds,
+        }
+        for r in results
+    ]
+    return {
+        "verdict": verdict,
+        "as_expected": sum(r.as_expected for r in results),
+        "not_as_expected": sum(not r.as_expected and not r.unknown for r in results),
+        "unknown": sum(r.unknown for r in results),
+        "seconds": round(sum(r.seconds for r in results if not r.stored), 1),
+        "models": rows,
+    }

@@ -1,0 +1,106 @@
+"""`tidegauge spec trace`: traces of brokers, checked against the specification."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spec.options import Json
+
+if TYPE_CHECKING:
+    from spec.trace import TraceVerdict, Validation
+
+EXAMPLES = (
+    "Examples:  tidegauge spec trace results/latest/traces   ·   tidegauge spec trace one.jsonl --json   ·   "
+    "tidegauge spec trace results/latest/traces --look-ups 100"
+)
+
+
+def trace(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Trace files, or folders of *.jsonl files.")],
+    budget_s: Annotated[float, typer.Option(min=1, help="Time for each run of TLC.")] = 600,
+    memory_mb: Annotated[int, typer.Option(min=64, help="TLC's heap.")] = 3000,
+    look_ups: Annotated[
+        int, typer.Option(min=0, help="Of so many rejected traces say at which event; a run of TLC for each.")
+    ] = 10,
+    as_json: Json = False,
+) -> None:
+    """Check traces of brokers against the specification: every step must be one that it allows.
+
+    Of a rejected trace it is told which event no action allows, and the states around it. `events_per_cpu_second` counts the
+    events of all traces, and the CPU time of the runs that judge them (TLC's start among it), not of those that look rejections
+    up.
+
+    Exit codes: 0 all accepted, 1 one was rejected, 2 there was nothing to check or TLC did not finish, 3 no TLC, 64 no trace.
+    """
+    from pathlib import Path
+
+    from spec.trace import TraceError, check_traces, read_traces
+
+    try:
+        traces = read_traces([Path(path) for path in paths])
+    except (TraceError, OSError) as error:
+        raise typer.BadParameter(str(error)) from error
+    if not traces:
+        print("no traces found", file=sys.stderr)
+        raise typer.Exit(2)
+    done = check_traces(traces, budget_s, memory_mb, look_ups)
+    for verdict in done.rejected:
+        print(json.dumps(_row(verdict)) if as_json else _text(verdict))
+    code = _exit_code(done)
+    told = _summary(done, len(traces), code)
+    if len(done.rejected) > look_ups:
+        told["look_up"] = shlex.join(["tidegauge", "spec", "trace", *paths, "--look-ups", str(len(done.rejected))])
+    print(json.dumps(told) if as_json else ", ".join(f"{key} {value}" for key, value in told.items()))
+    raise typer.Exit(code)
+
+
+def _exit_code(done: Validation) -> int:
+    from spec.checker import Verdict
+
+    if done.outcome.verdict == Verdict.HOLDS:
+        return 1 if done.rejected else 0
+    print(f"{done.outcome.verdict}: {done.outcome.reason}", file=sys.stderr)
+    return 2 if done.outcome.verdict in (Verdict.OUT_OF_TIME, Verdict.OUT_OF_MEMORY) else 3
+
+
+def _row(verdict: TraceVerdict) -> dict[str, Any]:
+    """A rejected trace: `before` is the state before the event, `event` what was told of it, `after` a state that may not be."""
+    told: dict[str, Any] = {"trace": verdict.name, "looked_up": verdict.looked_up, "reason": verdict.reason}
+    if verdict.looked_up:
+        told |= {"place": verdict.place, "event": verdict.event, "before": verdict.before, "after": verdict.after}
+    return told
+
+
+def _text(verdict: TraceVerdict) -> str:
+    if not verdict.looked_up:
+        return f"{verdict.name}: rejected, not looked up where: {verdict.reason or 'see look_up below'}"
+    from spec.rendering import changes, show
+
+    place = f"event {verdict.place}: {json.dumps(verdict.event)}" if verdict.event else "its beginning"
+    lines = [f"{verdict.name}: rejected at {place}", f"  {verdict.reason}"]
+    lines += [f"  before it, {name}: {show(value)}" for name, value in verdict.before.items()]
+    if verdict.before and verdict.after:
+        lines += [f"  with it, {change}" for change in changes(verdict.before, verdict.after)]
+    elif verdict.after:
+        lines += [f"  in it, {name}: {show(value)}" for name, value in verdict.after.items()]
+    return "\n".join(lines)
+
+
+def _summary(done: Validation, traces: int, code: int) -> dict[str, Any]:
+    return {
+        "verdict": {0: "valid", 1: "invalid", 2: "unknown", 3: "error"}[code],
+        "traces": traces,
+        "accepted": sum(verdict.accepted for verdict in done.verdicts),
+        "rejected": len(done.rejected),
+        "not_looked_up": sum(not verdict.looked_up for verdict in done.rejected),
+        "events": done.events,
+        "seconds": round(done.seconds, 2),
+        "cpu_seconds": round(done.judging_cpu_seconds, 2),
+        "look_up_cpu_seconds": round(done.look_up_cpu_seconds, 2),
+        "events_per_cpu_second": done.events_per_cpu_second,
+    }

@@ -1,0 +1,55 @@
+"""`tidegauge spec explain` knows models, switches, and the steps of all books."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from spec.commands import app
+from spec.steps import BOOKS, steps_called
+from spec.traceability import steps_of
+
+
+def explained(name: str) -> dict:
+    done = CliRunner().invoke(app, ["spec", "explain", name, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("book", BOOKS)
+def test_every_step_of_every_book_has_a_definition(book: str) -> None:
+    for name in steps_of(book):
+        (step,) = [step for step in steps_called(name) if step.book == book]
+        assert f'Step("{name}"' in step.text
+        assert "\n\n" not in step.text and "----" not in step.text
+
+
+def test_a_step_is_explained_in_each_book_that_has_it() -> None:
+    assert [about["book"] for about in explained("BecomeCandidate")["books"]] == ["quorum"]
+    assert [about["book"] for about in explained("BecomeLeader")["books"]] == ["replication", "quorum"]
+    (about,) = explained("Heartbeat")["books"]
+    assert about["defined in"] == "spec/groups/Groups.tla"
+    assert about["promises"] == ["NoDoubleAssignment (AssignBeforeRevocation)"]
+    assert about["definition"].startswith("\\* A member says what it owns")
+
+
+def test_an_action_of_replication_says_whose_it_is_and_what_it_takes() -> None:
+    (about,) = explained("AppendFetched")["books"]
+    assert (about["whose"], about["arguments"]) == ("follower", ["follower", "leader", "end"])
+    assert about["method"] == "append_fetched" and about["in"] == ["reference/replication/follower.py"]
+
+
+def test_models_and_switches_are_explained() -> None:
+    assert "IgnoreMinIsr" in explained("MCIsr")["switches"]
+    assert explained("IgnoreMinIsr")["violates"] == "EligibleAreComplete"
+
+
+def test_what_there_is_not_is_wrong_usage() -> None:
+    done = CliRunner().invoke(app, ["spec", "explain", "Jump"])
+    assert done.exit_code != 0
+    assert "no model, switch or step is called Jump" in done.output
+
+
+def test_the_examples_show_an_action_and_how_results_are_stored() -> None:
+    assert "tidegauge spec explain BecomeCandidate" in CliRunner().invoke(app, ["spec", "explain", "--help"]).output
+    assert "--record" in CliRunner().invoke(app, ["spec", "check", "--help"]).output.partition("Examples:")[2]

@@ -1,0 +1,123 @@
+"""`tidegauge spec trace` names the event at which a trace is rejected, and the states around it, in the words of its book."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spec.checker import Outcome, Verdict
+from spec.commands import app
+from spec.trace import TraceVerdict, Validation
+from spec.trace_commands import _text
+
+pytestmark = pytest.mark.java
+
+Row = dict
+
+PARTITION = {"leader": 1, "leaderEpoch": 0, "partitionEpoch": 0, "isr": [1, 2, 3], "elr": []}
+BEGIN = {"action": "Begin", "brokers": [1, 2, 3], "minIsr": 2, "partition": PARTITION}
+LED = {"node": 1, "action": "BecomeLeader", "args": {"broker": 1, "leaderEpoch": 0, "partitionEpoch": 0}}
+PRODUCED = {"node": 1, "action": "Produce", "args": {"leader": 1, "acks": "all", "end": 3}}
+ADVANCED = {"node": 1, "action": "AdvanceHighWatermark", "args": {"leader": 1, "highWatermark": 3}}
+ENDED = {"action": "EndTransaction", "args": {"committed": True, "bumps": True}, "state": "PrepareCommit"}
+
+
+def at(leo: int, hw: int, row: Row) -> Row:
+    return row | {"leo": leo, "hw": hw, "leaderEpoch": 0}
+
+
+REJECTED: dict[str, tuple[list[Row], int, set[str]]] = {
+    "replication": (
+        [BEGIN, at(0, 0, LED), at(3, 0, PRODUCED), at(3, 3, ADVANCED)],
+        3,
+        {"partition", "metadata", "log", "highWatermark", "progress", "pending", "registry", "status"},
+    ),
+    "groups": (
+        [
+            {"action": "Begin", "group": "readers"},
+            {"action": "JoinGroup", "args": {"member": "a", "groupEpoch": 2}},
+            {"action": "JoinGroup", "args": {"member": "b", "groupEpoch": 9}},
+        ],
+        2,
+        {"joined", "groupEpoch", "assignedEpoch", "target", "given", "revoking", "epoch"},
+    ),
+    "transactions": (
+        [
+            {"action": "Begin", "transactionalId": "payments"},
+            ENDED | {"producerEpoch": 0, "partitions": ["t-0"]},
+        ],
+        1,
+        {"coordinator", "log"},
+    ),
+}
+"""A book's trace, the event at which it is rejected, and what of the state is to be seen there."""
+
+
+def write(rows: list[Row], file: Path) -> Path:
+    file.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return file
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["spec", "trace", *map(str, arguments)])
+    return done.exit_code, done.stdout
+
+
+@pytest.mark.parametrize("book", REJECTED)
+def test_the_event_and_the_state_before_it_are_told(book: str, tmp_path: Path) -> None:
+    rows, place, names = REJECTED[book]
+    code, told = run(write(rows, tmp_path / "one.jsonl"), "--json")
+    row, summary = (json.loads(line) for line in told.splitlines())
+    assert (code, summary["rejected"], summary["not_looked_up"]) == (1, 1, 0)
+    assert (row["place"], row["event"], row["after"]) == (place, rows[place], {})
+    assert {*row["before"]} >= names and not {"trace", "at", "step", "faults"} & {*row["before"]}
+
+
+def test_the_text_names_them_too(tmp_path: Path) -> None:
+    rows, place, names = REJECTED["groups"]
+    code, told = run(write(rows, tmp_path / "one.jsonl"))
+    assert code == 1
+    assert f"rejected at event {place}: {json.dumps(rows[place])}" in told
+    assert [name for name in names if f"  before it, {name}: " not in told] == []
+
+
+def test_a_beginning_that_breaks_a_promise_is_called_so(tmp_path: Path) -> None:
+    """A fenced broker in the ISR; no event is to blame."""
+    file = write([BEGIN | {"fenced": [3]}, at(0, 0, LED)], tmp_path / "one.jsonl")
+    row = json.loads(run(file, "--json")[1].splitlines()[0])
+    assert (row["place"], row["event"], row["before"]) == (0, None, {})
+    assert row["reason"] == "the trace begins in a state that breaks KeepsPromises"
+    assert row["after"]["registry"]["n3"]["fenced"]
+    told = run(file)[1]
+    assert "rejected at its beginning" in told and "in it, partition: " in told
+
+
+def test_what_was_not_looked_up_says_so_and_how_to_do_it(tmp_path: Path) -> None:
+    for number in range(3):
+        write(REJECTED["transactions"][0], tmp_path / f"{number}.jsonl")
+    code, told = run(tmp_path, "--look-ups", 1)
+    assert code == 1
+    assert (told.count("rejected at event 1: "), told.count("rejected, not looked up")) == (1, 2)
+    program, spec, trace, *arguments = shlex.split(told.rpartition("look_up ")[2])
+    assert (program, spec, trace) == ("tidegauge", "spec", "trace")
+    *rows, summary = (json.loads(line) for line in run(*arguments, "--json")[1].splitlines())
+    assert [row["looked_up"] for row in rows] == [True] * 3
+    assert (summary["not_looked_up"], summary.get("look_up")) == (0, None)
+
+
+def test_a_state_that_breaks_a_promise_is_told_by_what_it_changes() -> None:
+    event = {"action": "Produce"}
+    verdict = TraceVerdict("one", False, 4, True, event, 2, "why", {"log": 1, "acks": 2}, {"log": 3, "acks": 2})
+    assert _text(verdict).splitlines()[2:] == [
+        "  before it, log: 1",
+        "  before it, acks: 2",
+        "  with it, log: 1 becomes 3",
+    ]
+
+
+def test_the_rate_counts_the_runs_that_judge() -> None:
+    verdicts = (TraceVerdict("one", True, 60), TraceVerdict("other", False, 40))
+    done = Validation(verdicts, Outcome(Verdict.HOLDS), 9.0, judging_cpu_seconds=2.0, look_up_cpu_seconds=5.0)
+    assert done.events_per_cpu_second == 50

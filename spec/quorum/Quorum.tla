@@ -34,14 +34,18 @@ vars == <<stateVars, step>>
 
 Step(action, arguments) == step' = IF RecordSteps THEN [action |-> action] @@ arguments ELSE step
 
+\* A log is the sequence of its records' epochs; traces have another form of it, and other operators in the place of these.
+EndOffset(records) == Len(records)
 LastEpoch(records) == IF records = <<>> THEN 0 ELSE records[Len(records)]
 Prefix(records, end) == SubSeq(records, 1, end)
-IsPrefix(a, b) == Len(a) <= Len(b) /\ a = Prefix(b, Len(a))
+
+Lesser(a, b) == IF a < b THEN a ELSE b
+IsPrefix(a, b) == EndOffset(a) <= EndOffset(b) /\ a = Prefix(b, EndOffset(a))
 Majority(voters) == 2 * Cardinality(voters) > Cardinality(Voters)
 
 UpToDate(lastEpoch, end, v) ==
     \/ lastEpoch > LastEpoch(log[v])
-    \/ lastEpoch = LastEpoch(log[v]) /\ end >= Len(log[v])
+    \/ lastEpoch = LastEpoch(log[v]) /\ end >= EndOffset(log[v])
     \/ On("VoteForShorterLog")
 
 Init ==
@@ -80,10 +84,13 @@ GrantPreVote(v, to) ==
     /\ v \notin votes[to]
     /\ role[v] # "leader"
     /\ epoch[v] <= epoch[to]
-    /\ UpToDate(LastEpoch(log[to]), Len(log[to]), v)
+    /\ UpToDate(LastEpoch(log[to]), EndOffset(log[to]), v)
     /\ votes' = [votes EXCEPT ![to] = @ \cup {v}]
     /\ Step("GrantPreVote", [from |-> v, to |-> to])
     /\ UNCHANGED <<epoch, votedFor, log, role, asked, highWatermark, reached, crashes>>
+
+\* Only a candidate's newest round is of interest: who votes in an older one votes in vain.
+StillAsked(v) == {a \in asked : a.candidate # v}
 
 BecomeCandidate(v) ==
     /\ role[v] = "prospective"
@@ -92,8 +99,8 @@ BecomeCandidate(v) ==
     /\ votedFor' = [votedFor EXCEPT ![v] = v]
     /\ role' = [role EXCEPT ![v] = "candidate"]
     /\ votes' = [votes EXCEPT ![v] = {v}]
-    /\ asked' = {a \in asked : a.candidate # v}
-                  \cup {[candidate |-> v, epoch |-> epoch[v] + 1, lastEpoch |-> LastEpoch(log[v]), end |-> Len(log[v])]}
+    /\ asked' = StillAsked(v) \cup
+           {[candidate |-> v, epoch |-> epoch[v] + 1, lastEpoch |-> LastEpoch(log[v]), end |-> EndOffset(log[v])]}
     /\ Step("BecomeCandidate", [from |-> v, epoch |-> epoch[v] + 1])
     /\ UNCHANGED <<log, highWatermark, reached, crashes>>
 
@@ -134,7 +141,7 @@ HearOfEpoch(v, other) ==
 -----------------------------------------------------------------------------
 AppendRecord(l) ==
     /\ role[l] = "leader"
-    /\ Len(log[l]) < Records
+    /\ EndOffset(log[l]) < Records
     /\ log' = [log EXCEPT ![l] = Append(@, epoch[l])]
     /\ Step("AppendRecord", [from |-> l])
     /\ UNCHANGED <<epoch, votedFor, role, votes, asked, highWatermark, reached, crashes>>
@@ -151,33 +158,38 @@ InLine(f, l) == IsPrefix(log[f], log[l])
 AnswerFetch(l, f) ==
     /\ MayFetch(f, l)
     /\ InLine(f, l)
-    /\ reached[l][f] # Len(log[f])
-    /\ reached' = [reached EXCEPT ![l][f] = Len(log[f])]
-    /\ Step("AnswerFetch", [from |-> f, to |-> l, end |-> Len(log[f])])
+    /\ reached[l][f] # EndOffset(log[f])
+    /\ reached' = [reached EXCEPT ![l][f] = EndOffset(log[f])]
+    /\ Step("AnswerFetch", [from |-> f, to |-> l, end |-> EndOffset(log[f])])
     /\ UNCHANGED <<epoch, votedFor, log, role, votes, asked, highWatermark, crashes>>
+
+\* The follower's log becomes these records, and it hears how many are committed.
+Take(f, records, committed) ==
+    LET known == Lesser(committed, EndOffset(records))
+    IN  /\ log' = [log EXCEPT ![f] = records]
+        /\ highWatermark' = [highWatermark EXCEPT ![f] = IF known > @ THEN known ELSE @]
 
 \* The follower appends the next record and flushes it, or cuts off what the
 \* leader does not have; with it comes the high watermark.
 ApplyFetch(f, l) ==
     /\ MayFetch(f, l)
-    /\ LET common == CHOOSE n \in 0..Len(log[f]) :
-                        /\ n <= Len(log[l]) /\ Prefix(log[f], n) = Prefix(log[l], n)
-                        /\ \A m \in (n + 1)..Len(log[f]) : m > Len(log[l]) \/ Prefix(log[f], m) # Prefix(log[l], m)
-           records == IF InLine(f, l) THEN Prefix(log[l], IF Len(log[f]) < Len(log[l]) THEN Len(log[f]) + 1 ELSE Len(log[f]))
+    /\ LET common == CHOOSE n \in 0..EndOffset(log[f]) :
+                        /\ n <= EndOffset(log[l]) /\ Prefix(log[f], n) = Prefix(log[l], n)
+                        /\ \A m \in (n + 1)..EndOffset(log[f]) :
+                               m > EndOffset(log[l]) \/ Prefix(log[f], m) # Prefix(log[l], m)
+           records == IF InLine(f, l) THEN Prefix(log[l], Lesser(EndOffset(log[f]) + 1, EndOffset(log[l])))
                       ELSE Prefix(log[f], common)
-           committed == IF highWatermark[l] < Len(records) THEN highWatermark[l] ELSE Len(records)
-       IN  /\ log' = [log EXCEPT ![f] = records]
-           /\ highWatermark' = [highWatermark EXCEPT ![f] = IF committed > @ THEN committed ELSE @]
-           /\ log' # log \/ highWatermark' # highWatermark
+       IN  Take(f, records, highWatermark[l])
+    /\ log' # log \/ highWatermark' # highWatermark
     /\ Step("ApplyFetch", [from |-> l, to |-> f])
     /\ UNCHANGED <<epoch, votedFor, role, votes, asked, reached, crashes>>
 
 \* A majority has it, and the last of it is of the leader's own epoch.
 AdvanceHighWatermark(l) ==
     /\ role[l] = "leader"
-    /\ \E end \in (highWatermark[l] + 1)..Len(log[l]) :
+    /\ \E end \in (highWatermark[l] + 1)..EndOffset(log[l]) :
         /\ Majority({l} \cup {f \in Voters : reached[l][f] >= end})
-        /\ log[l][end] = epoch[l] \/ On("CommitEarlierEpoch")
+        /\ LastEpoch(Prefix(log[l], end)) = epoch[l] \/ On("CommitEarlierEpoch")
         /\ highWatermark' = [highWatermark EXCEPT ![l] = end]
         /\ Step("AdvanceHighWatermark", [from |-> l, highWatermark |-> end])
     /\ UNCHANGED <<epoch, votedFor, log, role, votes, asked, reached, crashes>>
@@ -208,12 +220,12 @@ OneLeaderPerEpoch ==
     \A v, w \in Voters : role[v] = "leader" /\ role[w] = "leader" /\ epoch[v] = epoch[w] => v = w
 
 LogMatching ==
-    \A v, w \in Voters : \A i \in 1..(IF Len(log[v]) < Len(log[w]) THEN Len(log[v]) ELSE Len(log[w])) :
-        log[v][i] = log[w][i] => Prefix(log[v], i) = Prefix(log[w], i)
+    \A v, w \in Voters : \A i \in 1..Lesser(EndOffset(log[v]), EndOffset(log[w])) :
+        LastEpoch(Prefix(log[v], i)) = LastEpoch(Prefix(log[w], i)) => Prefix(log[v], i) = Prefix(log[w], i)
 
 Committed(v) == Prefix(log[v], highWatermark[v])
 
-HighWatermarkBound == \A v \in Voters : highWatermark[v] <= Len(log[v])
+HighWatermarkBound == \A v \in Voters : highWatermark[v] <= EndOffset(log[v])
 
 \* What is committed stays, in whatever any voter calls committed.
 CommittedLogsAgree == \A v, w \in Voters : IsPrefix(Committed(v), Committed(w)) \/ IsPrefix(Committed(w), Committed(v))

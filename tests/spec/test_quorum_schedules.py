@@ -23,7 +23,7 @@ pytestmark = pytest.mark.java
 
 RECORDED = Path(__file__).parent / "commit-earlier-epoch.jsonl"
 """Written by `tidegauge spec behaviours CommitEarlierEpoch`, for which TLC needs half a minute."""
-RECORDED_DIGEST = "0787b6b94a609ca5"
+RECORDED_DIGEST = "cc916f93e55a93c0"
 """Of the case as it was then: another one needs a new record."""
 
 

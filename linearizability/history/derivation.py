@@ -285,7 +285,7 @@ class Derivation:
                 "kind": Kind.OBSERVATION,
                 "position": position,
                 "flags": int(flags | Flag.REBALANCED if key in moved else flags),
-                "offset": _offset(offset),
+                "offset": UNKNOWN if offset is None else _place(offset),
                 "value": self._identity(value),
                 "session": self._sessions.setdefault((process, key), 0),
                 "transaction": transaction,
@@ -451,13 +451,15 @@ class Derivation:
             key, node = split_key(mop["key"]), int(mop["node"])
             if mop["op"] == "replica":
                 high_watermark = _offset(mop.get("high_watermark"))
+                if not mop["records"]:
+                    self.builder.add(key, Kind.REPLICA_RECORD, **common, node=node, extra=high_watermark)
                 for position, (offset, value, *epoch) in enumerate(mop["records"]):
                     self.builder.add(
                         key,
                         Kind.REPLICA_RECORD,
                         **common,
                         position=position,
-                        offset=_offset(offset),
+                        offset=_place(offset),
                         value=self._identity(value),
                         node=node,
                         epoch=int(epoch[0]) if epoch else UNKNOWN,
@@ -501,9 +503,17 @@ def _time(event: dict[str, Any]) -> int:
 def _offset(value: Any) -> int:
     if value is None:
         return UNKNOWN
-    if type(value) is not int or value > MAX_OFFSET:
+    if type(value) is not int or not UNKNOWN <= value <= MAX_OFFSET:
         raise BadEvent(f"{value!r} is no offset")
-    return max(value, UNKNOWN)
+    return value
+
+
+def _place(value: Any) -> int:
+    """The offset of a record, which cannot be unknown."""
+    offset = _offset(value)
+    if offset < 0:
+        raise BadEvent(f"a record at offset {value!r}")
+    return offset
 
 
 def _same_sends(invoked: list[dict[str, Any]], completed: list[dict[str, Any]]) -> None:

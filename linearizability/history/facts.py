@@ -18,6 +18,8 @@ means what the table says, and holds -1 (or `NEVER`) where the kind has no use f
 | TRANSACTION | | | producer epoch | group: the producer; one row a transaction, in no partition |
 | REGISTER | | value written or read | | extra: the value expected (cas); position: the function |
 
+A replica that holds nothing is one REPLICA_RECORD without an offset.
+
 An operation's number is unique in its run: the process in the upper bits (`operation_name` undoes it), so sorting by
 operation and position puts each process's facts in the order in which the process acted.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from linearizability.history.derivation import Tally
 from linearizability.history.files import CLOCK, MISSING, Defect
+from linearizability.history.operations import REGISTERS
 from linearizability.history.streams import History
 from linearizability.rules import RULES
 from linearizability.rules.rule import Anomaly, Found, Weight
@@ -111,9 +112,10 @@ def lack_of_evidence(tally: Tally) -> list[str]:
     """Why a history without any anomaly shows nothing."""
     if not tally.invocations:
         return ["the history is empty"]
-    registers = sum(tally.operations[f"{f}:{kind}"] for f in ("read", "write", "cas") for kind in ("ok", "info"))
-    if registers:
-        return []
+    functions = {name.split(":")[0] for name, count in tally.operations.items() if count}
+    if functions & set(REGISTERS) and not functions & {"send", "txn", "poll"}:
+        answered = any(tally.operations[f"{f}:ok"] for f in REGISTERS)
+        return [] if answered else ["no operation on a register was answered"]
     reasons = []
     if not tally.acknowledged and not tally.unanswered:
         reasons.append("no send was acknowledged")

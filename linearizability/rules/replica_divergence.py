@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Kind
-from linearizability.rules.cut import APART
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.cut import APART, last_of_each
+from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 WATERMARK_UNKNOWN = "no replica's high watermark is known: the records may lie above it"
@@ -16,22 +16,22 @@ WATERMARK_UNKNOWN = "no replica's high watermark is known: the records may lie a
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     records = partition.rows(Kind.REPLICA_RECORD)
-    if not len(records):
-        return
-    # Each replica's last digest counts; digests are collected after healing.
     nodes = np.unique(records.node)
-    last = np.array([records.operation[records.node == node].max() for node in nodes])
-    held = records.where(records.operation == last[np.searchsorted(nodes, records.node)])
-    watermark = int(held.extra.max())
-    low = np.array([held.offset[held.node == node].min() for node in nodes])
-    high = np.array([held.offset[held.node == node].max() for node in nodes])
-    # Only what both of two replicas reach is compared: a follower may lag, and a start may differ by retention.
-    bound = min(int(np.sort(high)[-2]) if len(high) > 1 else -1, watermark - 1 if watermark >= 0 else 1 << 62)
-    start = int(np.sort(low)[1]) if len(low) > 1 else 0
-    offsets = np.unique(held.offset[(held.offset <= bound) & (held.offset >= start)])
-    if len(nodes) < 2 or not len(offsets):
+    if len(nodes) < 2:
         return
-    wrong = _disagreements(held.offset, held.node, held.value, held.epoch, offsets, nodes, low, high)
+    last = _last_digests(records)
+    replicas = [records.where(records.operation == operation) for operation in last]
+    watermark = int(records.extra[np.isin(records.operation, last)].max())
+    held = records.where(np.isin(records.operation, last) & (records.offset >= 0))
+    offsets = np.unique(held.offset[held.offset < watermark] if watermark >= 0 else held.offset)
+    if not len(offsets):
+        return
+    # A replica must hold what lies between its first and its last record, and what lies below its own high watermark;
+    # the records before its first one only where none may leave the log.
+    first = offsets[0] if context.contract.cleanup == "keep" else None
+    bounds = [_bounds(replica, first) for replica in replicas]
+    low, high = (np.array(bound) for bound in zip(*bounds, strict=True))
+    wrong = _disagreements(held, offsets, nodes, low, high)
 
     def witness(index: int) -> Witness:
         at = held.offset == offsets[index]
@@ -48,30 +48,42 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(RULE.id, partition, wrong, witness, reason)
 
 
-def _disagreements(
-    offset: Array, node: Array, value: Array, epoch: Array, offsets: Array, nodes: Array, low: Array, high: Array
-) -> Array:
-    """Indices into `offsets` at which two replicas that both reach there hold different records, or one holds none."""
-    inside = (offset >= offsets[0]) & (offset <= offsets[-1])
-    row = np.searchsorted(offsets, offset[inside])
-    column = np.searchsorted(nodes, node[inside])
+def _last_digests(records: Rows) -> Array:
+    """Of each node the operation that read its replica last; digests are collected after healing."""
+    order = np.lexsort((records.operation, records.completed, records.node))
+    return records.operation[order[last_of_each(records.node[order])]]
+
+
+def _bounds(replica: Rows, first: int | None) -> tuple[int, int]:
+    """The first and the last offset that a replica must hold if another one does, by its own account."""
+    offset, watermark = replica.offset[replica.offset >= 0], int(replica.extra.max())
+    low = int(offset.min()) if len(offset) else watermark
+    return low if first is None else first, max(int(offset.max(initial=-1)), watermark - 1)
+
+
+def _disagreements(held: Rows, offsets: Array, nodes: Array, low: Array, high: Array) -> Array:
+    """Indices into `offsets` at which two replicas hold different records, or one lacks what it must hold."""
+    inside = np.isin(held.offset, offsets)
+    row, column = np.searchsorted(offsets, held.offset[inside]), np.searchsorted(nodes, held.node[inside])
     shape = (len(offsets), len(nodes))
     values, epochs, present = np.zeros(shape, np.int64), np.full(shape, -1), np.zeros(shape, bool)
-    values[row, column], epochs[row, column], present[row, column] = value[inside], epoch[inside], True
-    reaches = (offsets[:, None] >= low) & (offsets[:, None] <= high)
+    values[row, column], epochs[row, column], present[row, column] = held.value[inside], held.epoch[inside], True
+    demanded = (offsets[:, None] >= low) & (offsets[:, None] <= high)
     first = present.argmax(axis=1)
     rows = np.arange(len(offsets))
     differs = present & (values != values[rows, first][:, None])
     epoch_known = (epochs >= 0) & (epochs[rows, first] >= 0)[:, None]
     differs |= present & epoch_known & (epochs != epochs[rows, first][:, None])
-    return np.flatnonzero((differs | (reaches & ~present)).any(axis=1))
+    return np.flatnonzero((differs | (demanded & ~present)).any(axis=1))
 
 
 RULE = Rule(
     id="replica-divergence",
-    definition="Two replicas hold different records at one offset below the high watermark, or one lacks what both reach.",
+    definition="Two replicas hold different records at one offset below the high watermark, or one lacks what another holds "
+    "below its own high watermark or its own last record.",
     promise="Violation, also after an unclean election, for followers truncate what their leader lacks; permitted when "
-    "min.insync.replicas replicas lost unflushed data at once. Above the high watermark replicas may differ.",
+    "min.insync.replicas replicas lost unflushed data at once. Above the high watermark replicas may differ; where records may "
+    "leave the log, a replica may begin later.",
     source="KIP-101, KIP-279; Kafka documentation, replication",
     needs="digests of replicas with their high watermarks, taken after healing",
     cost="linear in the records of the replicas",

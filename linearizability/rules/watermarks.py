@@ -9,7 +9,7 @@ import numpy as np
 
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 EPOCH_UNKNOWN = "the leader epoch is not known: a new leader or a restarted node may begin lower"
@@ -17,22 +17,33 @@ EPOCH_UNKNOWN = "the leader epoch is not known: a new leader or a restarted node
 
 def regression(rule: str, kind: Kind, partition: Partition, context: Context) -> Iterator[Found]:
     states = partition.rows(kind)
-    order = np.lexsort((states.operation, states.invoked, states.epoch, states.node))
-    node, epoch, offset = states.node[order], states.epoch[order], states.offset[order]
-    same = (node[1:] == node[:-1]) & (epoch[1:] == epoch[:-1])
-    apart = states.completed[order][:-1] < states.invoked[order][1:]
-    wrong = np.flatnonzero(same & apart & (offset[1:] < offset[:-1]))
+    highest = _highest_before(states)
+    wrong = np.flatnonzero((highest >= 0) & (states.offset < states.offset[highest]))
 
     def witness(index: int) -> Witness:
-        before, after = order[index], order[index + 1]
-        text = (
-            f"node {node[index]} went back from {offset[index]} to {offset[index + 1]} in leader epoch {epoch[index]}"
-        )
-        return offset[index + 1], -1, [states.operation[before], states.operation[after]], text
+        before, epoch = highest[index], states.epoch[index]
+        text = f"node {states.node[index]} went back from {states.offset[before]} to {states.offset[index]}"
+        operations = [states.operation[before], states.operation[index]]
+        return states.offset[index], -1, operations, f"{text} in leader epoch {epoch}"
 
     reason = context.contract.permits_loss("all")
-    reasons = np.where(epoch[1:] < 0, reason or EPOCH_UNKNOWN, reason)
+    reasons = np.where(states.epoch < 0, reason or EPOCH_UNKNOWN, reason)
     yield from found(rule, partition, wrong, witness, lambda indices: reasons[indices])
+
+
+def _highest_before(states: Rows) -> Array:
+    """For each state the highest one that its node had told in its leader epoch before it was asked for; -1: none."""
+    highest = np.full(len(states), -1)
+    order = np.lexsort((states.operation, states.completed, states.epoch, states.node))
+    node, epoch = states.node[order], states.epoch[order]
+    fresh = np.flatnonzero((node[1:] != node[:-1]) | (epoch[1:] != epoch[:-1])) + 1
+    for told in np.split(order, fresh):  # of one node in one epoch, by the time of the answer
+        offset = states.offset[told]
+        rises = np.concatenate([[True], offset[1:] > np.maximum.accumulate(offset)[:-1]])[: len(told)]
+        peak = told[np.maximum.accumulate(np.where(rises, np.arange(len(told)), 0))]
+        before = np.searchsorted(states.completed[told], states.invoked[told], side="left") - 1
+        highest[told] = np.where(before >= 0, peak[np.maximum(before, 0)], -1)
+    return highest
 
 
 def above(partition: Partition, context: Context) -> Iterator[Found]:

@@ -24,7 +24,7 @@ from linearizability.history.contract import Contract
 from linearizability.history.derivation import Tally
 from linearizability.history.facts import SCHEMA
 from linearizability.history.files import Defect, HistoryError
-from linearizability.history.streams import FileSummary, History, Stream, merge_defects, unify
+from linearizability.history.streams import FileSummary, History, Stream, merge_defects, merged_contract, unify
 
 RUNS = "runs.json"
 FORMAT = "tidegauge-facts/1"
@@ -99,7 +99,7 @@ def summed_up(results: Iterable[tuple[FileSummary, int]], identifier: str, defec
     summaries = [summary for summary, _ in results]
     run = StoredRun(identifier, defects=[*defects, *merge_defects(summaries)], facts=sum(rows for _, rows in results))
     if summaries:
-        run.id, run.contract = summaries[0].run or identifier, summaries[0].contract
+        run.id, run.contract = summaries[0].run or identifier, merged_contract(summaries)
     for summary in summaries:
         run.tally.add(summary.tally)
         run.marks += summary.marks

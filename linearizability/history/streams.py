@@ -22,6 +22,8 @@ ROWS_A_BATCH = 65_536
 MAX_MARKS = 100_000
 """Faults and notes kept a file; a run has hundreds."""
 CLUSTER_TERMS = ("replication_factor", "min_isr", "unclean_election", "replicas_losing_unflushed_data", "cleanup")
+RUN_TERMS = (*CLUSTER_TERMS, "strict_recency", "bound_after_healing_ms")
+"""What must be equal in all files of a run; the other terms are those of each client, and are kept with what it did."""
 
 Event = dict[str, Any]
 Events = Callable[[], Iterator[Event]]
@@ -82,7 +84,7 @@ def history_of(identifier: str, streams: Iterable[Stream]) -> History:
         summaries.append(stream.summary)
     history = History(
         identifier,
-        summaries[0].contract,
+        merged_contract(summaries),
         unify(batches),
         defects=merge_defects(summaries),
         sources=[summary.file for summary in summaries if summary.file],
@@ -101,6 +103,12 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches).unify_dictionaries() if batches else empty_facts()
 
 
+def merged_contract(summaries: list[FileSummary]) -> Contract:
+    """The first file's contract; but a record need only have been looked for from the start where all consumers begin there."""
+    from_start = all(summary.contract.reads_from_start for summary in summaries)
+    return summaries[0].contract.model_copy(update={"reads_from_start": from_start})
+
+
 def merge_defects(summaries: list[FileSummary]) -> list[Defect]:
     """The files' own defects, and those that only show when the files of a run are held side by side."""
     defects = [defect for summary in summaries for defect in summary.defects]
@@ -108,7 +116,7 @@ def merge_defects(summaries: list[FileSummary]) -> list[Defect]:
         if summary.run != summaries[0].run:
             text = f"belongs to run {summary.run!r}, {summaries[0].file} to {summaries[0].run!r}"
             defects.append(Defect(CONTRACT, text, summary.file, 1))
-        for term in CLUSTER_TERMS:
+        for term in RUN_TERMS:
             mine, theirs = getattr(summary.contract, term), getattr(summaries[0].contract, term)
             if mine != theirs:
                 text = f"declares {term}={mine}, {summaries[0].file} {theirs}"

@@ -76,7 +76,7 @@ def first_conflict(place: Array, invoked: Array, completed: Array, mine: Mask | 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     place, invoked, completed, source, careful = places(partition, context.contract.strict_recency)
-    reason, mine = context.contract.permits_loss(context.contract.acks), owned(partition, place // 4)
+    reason, mine = context.contract.permits_loss("all"), owned(partition, place // 4)
     conflict = None if reason else first_conflict(place, invoked, np.where(careful, completed, NEVER), mine)
     if conflict is None:
         conflict, reason = first_conflict(place, invoked, completed, mine), reason or ACKS_BELOW_ALL

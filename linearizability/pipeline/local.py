@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from linearizability.history.contract import Contract
 from linearizability.history.facts import COLUMNS, Flag, Kind, Outcome
+from linearizability.history.marks import healing
 from linearizability.rules.partition import Partition, is_in
 from linearizability.rules.rule import Context, Found, Rule, RunRule
 
@@ -142,6 +143,6 @@ def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
 def context_of(contract: Contract, marks: Iterable[dict[str, Any]]) -> Context:
     """What kernels may know of a run besides its facts."""
     marks = list(marks)
-    heals, faults = ([mark["time"] for mark in marks if mark.get("f") == f] for f in ("heal", "fault"))
-    healed = max(heals, default=-1)
-    return Context(contract, heals_at=healed if healed >= max(faults, default=-1) else -1)
+    still_on = any(heal is None for _, heal in healing(marks))
+    heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]
+    return Context(contract, heals_at=-1 if still_on else max(heals, default=-1))

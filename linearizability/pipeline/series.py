@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linearizability.history.facts import Kind, Outcome
+from linearizability.history.marks import healing
 
 BUCKETS = 120
 """Points of a series; a run of any length has so many."""
@@ -59,22 +60,14 @@ def series(facts: pa.Table, marks: list[dict[str, Any]]) -> Series | None:
 
 def faults(marks: list[dict[str, Any]], start: int, end: float) -> list[tuple[float, float, str]]:
     """Each fault with the heal that names the same; a fault that nobody healed lasts to the end."""
-    found: list[tuple[float, float, str]] = []
-    open_faults: dict[tuple[Any, Any], float] = {}
-    for mark in marks:
-        name = (mark.get("name"), mark.get("node"))
-        moment = (mark["time"] - start) / 1e9
-        if mark.get("f") == "fault":
-            open_faults.setdefault(name, moment)
-        elif mark.get("f") == "heal":
-            for known in [known for known in open_faults if known == name or mark.get("name") is None]:
-                found.append((open_faults.pop(known), moment, _name(known)))
-    found += [(moment, end, _name(name)) for name, moment in open_faults.items()]
-    return sorted(found)
+    return sorted(
+        ((fault["time"] - start) / 1e9, end if heal is None else (heal["time"] - start) / 1e9, _name(fault))
+        for fault, heal in healing(marks)
+    )
 
 
-def _name(name: tuple[Any, Any]) -> str:
-    return " ".join(str(part) for part in name if part is not None)
+def _name(fault: dict[str, Any]) -> str:
+    return " ".join(str(fault[name]) for name in ("name", "node") if fault.get(name) is not None)
 
 
 def picture(drawn: Series) -> str:

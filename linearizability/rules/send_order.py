@@ -84,22 +84,20 @@ def across(partition: Partition, context: Context) -> Iterator[Found]:
     producer = np.cumsum(np.concatenate([[0], appends.process[rows][1:] != appends.process[rows][:-1]]))
     lifted = position[rows] + producer * (len(partition.slot_offset) + 1)
     highest = np.maximum.accumulate(lifted)
+    rises = np.concatenate([[True], highest[1:] > highest[:-1]])
+    farthest = rows[np.maximum.accumulate(np.where(rises, np.arange(len(rows)), 0))]  # the first that lies so far up
     operation = appends.operation[rows]
     fresh = np.concatenate([[True], operation[1:] != operation[:-1]])
     wrong = np.flatnonzero(fresh[1:] & (lifted[1:] <= highest[:-1]) & (producer[1:] == producer[:-1])) + 1
 
     def witness(index: int) -> Witness:
-        earlier = rows[np.flatnonzero(lifted[:index] == highest[index - 1])[0]]
-        row = rows[index]
+        earlier, row = farthest[index - 1], rows[index]
         offsets = partition.slot_offset[position[[earlier, row]]]
         text = f"sent after the record at offset {offsets[0]} by the same producer, and stored at {offsets[1]}"
         return offsets[1], appends.value[row], [appends.operation[earlier], appends.operation[row]], text
 
     def reason(indices: np.ndarray) -> np.ndarray:
-        earlier = np.array(
-            [rows[np.flatnonzero(lifted[:index] == highest[index - 1])[0]] for index in indices], np.int64
-        )
-        return _reason(partition, context, rows[indices], earlier)
+        return _reason(partition, context, rows[indices], farthest[indices - 1])
 
     yield from found(ACROSS.id, partition, wrong, witness, reason, operation)
 

@@ -52,7 +52,7 @@ def _about_step(step: Any) -> dict[str, Any]:
         about |= {"meaning": action.meaning, "whose": action.actor, "arguments": [*action.arguments]}
     about |= {"method": row.method if row.places else "", "in": [*row.places], "event told in": [*row.told_in]}
     about |= {"promises": [*row.promises], "requirements": [*row.requirements], "tests": [*row.tests]}
-    return about | {"lacks": row.missing, "definition": step.text}
+    return about | {"lacks": [*row.missing], "definition": step.text}
 
 
 def _about_case(name: str) -> dict[str, Any]:

@@ -1,109 +1,44 @@
 """TRACEABILITY.md: which step of the specification is which method, event, promise, requirement and test.
 
-Nothing here is kept by hand but the requirements' ids and the reasons for what has no counterpart: methods, events and
-tests are found in the source by the action's one name.
+Methods and events are found in the sources by the step's one name; tests say themselves which steps they take
+(`@pytest.mark.step`), and fail where they do not call the step's method (`tests/conftest.py`). Requirements' ids, and the
+reasons for what has no counterpart, are kept by hand (`counterparts.py`).
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from spec.actions import ACTIONS, method_name
 from spec.catalogue import MODELS
+from spec.counterparts import (
+    BOOKS,
+    METHODS,
+    NO_EVENT,
+    NO_METHOD,
+    NO_REQUIREMENT,
+    NOT_IN_THE_BROKER,
+    NOT_THE_BROKERS,
+    REQUIREMENTS,
+    UNCALLED,
+)
 from spec.models import SPEC
 
 ROOT = SPEC.parent
-TESTS_SHOWN = 2
-TESTS = ("tests/replication", "tests/controller", "tests/coordinator", "tests/node")
-"""Where the broker's steps are tested one by one; clients and faults test them all at once."""
-
-BOOKS: dict[str, tuple[str, str]] = {
-    "replication": ("Replication", "reference"),
-    "quorum": ("The metadata quorum", "reference/controller"),
-    "transactions": ("Transactions", "reference/coordinator"),
-    "groups": ("Consumer groups (KIP-848)", "reference/coordinator"),
-    "historical": ("The ZooKeeper controller", ""),
-}
-"""Folder of the specification -> its title, and where in the broker its methods are to be looked for."""
-
-REQUIREMENTS: dict[str, tuple[str, ...]] = {
-    "RegisterBroker": ("REP-14", "REP-17", "ELE-17"),
-    "UnfenceBroker": ("REP-14", "ELE-02"),
-    "FenceBroker": ("REP-05", "REP-06", "ELE-01"),
-    "ControlledShutdown": ("ELE-08", "REP-14"),
-    "AlterPartition": ("REP-13", "REP-14"),
-    "ElectLeader": ("ELE-04", "EPO-08"),
-    "ElectUncleanLeader": ("ELE-02", "ELE-03", "ELE-06"),
-    "Reassign": ("ELE-11", "ELE-12", "ELE-14"),
-    "CallOffReassignment": ("ELE-15",),
-    "ChangeMinIsr": ("REP-07", "ACK-09"),
-    "BecomeLeader": ("ELE-01", "EPO-08", "EPO-04"),
-    "BecomeFollower": ("EPO-08", "ELE-10"),
-    "CommitIsr": ("REP-03", "REP-13"),
-    "LearnMinIsr": ("REP-07",),
-    "GiveUpReplica": ("ELE-11",),
-    "AnswerFetch": ("REP-01", "EPO-01", "EPO-07"),
-    "AppendFetched": ("REP-08", "EPO-09"),
-    "AdoptHighWatermark": ("REP-12",),
-    "Truncate": ("REP-09", "REP-10", "EPO-07", "EPO-10"),
-    "AdvanceHighWatermark": ("REP-01", "REP-07"),
-    "ExpandIsr": (
-        "REP-04",
-        "REP-19",
-    ),
-    "ShrinkIsr": ("REP-03", "REP-06", "REP-15"),
-    "RollBackIsr": ("REP-14",),
-    "Crash": ("REP-17", "REP-16"),
-    "ShutDown": ("ELE-08", "REP-16"),
-    "Restart": ("REP-16", "REP-17"),
-    "Produce": ("ACK-01", "ACK-05", "ACK-07", "IDM-03"),
-    "Retry": ("IDM-03", "IDM-04"),
-    "Acknowledge": ("ACK-04", "ACK-06", "REP-02"),
-    "Consume": ("REP-11", "FET-03"),
-}
-
-NO_METHOD = {
-    "Crash": "happens to the broker: no code of it runs",
-    "Retry": "a leader that appends cannot tell a retry from a first attempt: `produce`, after the sequence check",
-}
-"""Steps of replication that are no method of the broker, and why."""
-
-NO_EVENT = {
-    "Crash": "written by the world that kills the process",
-    "Retry": "told as Produce",
-}
-
-NOT_IN_THE_BROKER = {
-    "historical": "the reference has KRaft's controller; this one is kept to be compared with",
-}
-"""Folders without a counterpart in the broker, and why."""
+TESTS = "tests"
 
 TOLD = r'(tell\(\s*|return |yield |\(|else |action = )"{step}"'
 """Where a step is told, or where what is told of a decision is read off its records (`controller/telling.py`)."""
 
-COUNTERPARTS = {"TakeOver": ("loaded", "TakeOver")}
-"""Steps of the other folders whose method the broker calls otherwise, with its event: this one every shard has."""
-
-ENVIRONMENT = {
-    "DropWrite": "the network's",
-    "LoseAnswer": "the network's",
-    "TakeAnswer": "the client's",
-    "LetGo": "the client's",
-    "SendWrite": "the client's",
-    "AppendWrite": "a partition leader's: told as Produce, with the producer",
-    "AppendMarker": "a partition leader's: told as Produce, with producer and marker",
-}
-"""Steps of the other folders that are not the broker's, and whose they are."""
-
 
 @dataclass(frozen=True)
 class Row:
-    """One step and its counterparts; an empty one has its reason in `missing`."""
+    """One step and its counterparts; what is empty has its reason in `missing`."""
 
     action: str
     method: str
@@ -113,7 +48,8 @@ class Row:
     """Promises that a switch inside this step breaks."""
     requirements: tuple[str, ...]
     tests: tuple[str, ...]
-    missing: str
+    """Tests that are marked with the step, as `file::name`."""
+    missing: tuple[str, ...]
 
 
 # ---- the modules
@@ -166,78 +102,79 @@ def _sources(folder: str) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def _methods(folder: str) -> dict[str, tuple[str, ...]]:
+def _of_book(book: str) -> tuple[tuple[str, str], ...]:
+    """The files of the broker in which a book's steps are looked for."""
+    return tuple((name, text) for name, text in _sources("reference") if name.startswith(BOOKS[book][1]))
+
+
+@cache
+def _methods(book: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
-    for name, text in _sources(folder):
+    for name, text in _of_book(book):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 found.setdefault(node.name.removeprefix("_"), []).append(name)
     return {name: tuple(dict.fromkeys(places)) for name, places in found.items()}
 
 
-def _mentioning(pattern: str, folders: Iterable[str]) -> Iterator[str]:
-    for folder in folders:
-        for name, text in _sources(folder):
-            if re.search(pattern, text):
-                yield name
+def method_of(step: str, book: str) -> tuple[str, tuple[str, ...]]:
+    """A step's method in the broker, and the files that define it; none where it is no method."""
+    method = METHODS.get((book, step), method_name(step))
+    return method, _methods(book).get(method, ())
 
 
-def rows(folder: str) -> list[Row]:
-    """A folder's steps with all that was found."""
-    home = BOOKS[folder][1]
-    return [_row(step, folder, home) for step in steps_of(folder)]
+def is_taken(book: str, step: str, called: Container[tuple[str, str]]) -> bool:
+    """Whether a step's method is among what was called, by file and name; what is no method cannot be looked for."""
+    method, places = method_of(step, book)
+    return not places or any((str(ROOT / place), method) in called for place in places)
 
 
-def _row(step: str, folder: str, home: str) -> Row:
-    method, event = (
-        COUNTERPARTS.get(step, (method_name(step), step)) if folder != "replication" else (method_name(step), step)
-    )
-    if step in ENVIRONMENT and folder != "replication":
-        home = ""
-    replicas = ("reference/replication", "reference/controller", "reference/node")
-    homes = replicas if folder == "replication" else (home,)
-    quorum = "reference/controller/quorum"
-    places = [place for each in homes if each for place in _methods(each).get(method, ())]
-    told = list(_mentioning(TOLD.format(step=event), homes if home and event else ()))
-    tests = list(_mentioning(rf'\.{method}\(|"{event or step}"', TESTS)) if home else []
-    if folder == "replication":
-        places, told = ([name for name in names if not name.startswith(quorum)] for names in (places, told))
-    elif folder == "quorum":
-        places, told = ([name for name in names if name.startswith(quorum)] for names in (places, told))
-    tests = [name for name in tests if "/test_" in name and ("quorum" in name) == (folder == "quorum")]
-    return Row(
-        action=step,
-        method=method,
-        places=tuple(dict.fromkeys(places)),
-        told_in=tuple(dict.fromkeys(told)),
-        promises=promises_of(step, folder),
-        requirements=REQUIREMENTS.get(step, ()) if folder == "replication" else (),
-        tests=tuple(tests[:TESTS_SHOWN]),
-        missing=_reason(step, folder, bool(places), bool(told), bool(tests)),
-    )
+@cache
+def marked_tests() -> dict[tuple[str, str], tuple[str, ...]]:
+    """The tests that say by `@pytest.mark.step(book, step, …)` which steps they take, by book and step."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, text in _sources(TESTS):
+        if "mark.step(" in text:
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.FunctionDef):
+                    for book, step in _marks(node):
+                        found.setdefault((book, step), []).append(f"{name}::{node.name}")
+    return {key: tuple(tests) for key, tests in found.items()}
 
 
-def _reason(step: str, folder: str, has_method: bool, has_event: bool, has_test: bool) -> str:
-    if folder in NOT_IN_THE_BROKER:
-        return NOT_IN_THE_BROKER[folder]
-    if folder != "replication" and step in ENVIRONMENT:
-        return ENVIRONMENT[step]
-    told: list[str] = []
-    if not has_method:
-        told.append(_no_method(step, folder, has_event))
-    if not has_event:
-        told.append(
-            NO_EVENT.get(step, "no event yet") if folder == "replication" else "no event yet" if has_method else ""
-        )
-    if not has_test and has_method:
-        told.append("no test names it alone")
-    return "; ".join(dict.fromkeys(text for text in told if text))
+def _marks(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.step":
+            book, *steps = (ast.literal_eval(argument) for argument in decorator.args)
+            yield from ((book, step) for step in steps)
 
 
-def _no_method(step: str, folder: str, has_event: bool) -> str:
-    if folder == "replication":
-        return NO_METHOD.get(step, "no method of this name yet")
-    return "told inside the request's handler" if has_event else "not in the broker under this name"
+def rows(book: str) -> list[Row]:
+    """A book's steps with all that was found."""
+    return [_row(step, book) for step in steps_of(book)]
+
+
+def _row(step: str, book: str) -> Row:
+    method, places = method_of(step, book)
+    told = _mentioning(TOLD.format(step=step), book)
+    promises, tests = promises_of(step, book), marked_tests().get((book, step), ())
+    requirements = REQUIREMENTS.get(book, {}).get(step, ())
+    reasons = [
+        "" if places else NO_METHOD.get(book, {}).get(step, ""),
+        "" if told else NO_EVENT.get(book, {}).get(step, ""),
+        "" if promises else NO_SWITCH,
+        "" if requirements else NO_REQUIREMENT.get(book, {}).get(step, ""),
+    ]
+    whole = NOT_IN_THE_BROKER.get(book, "") or NOT_THE_BROKERS.get(book, {}).get(step, "")
+    missing = tuple(reason for reason in dict.fromkeys([whole, *reasons, UNCALLED.get((book, step), "")]) if reason)
+    return Row(step, method, places, told, promises, requirements, tests, missing)
+
+
+NO_SWITCH = "no switch stands in it"
+
+
+def _mentioning(pattern: str, book: str) -> tuple[str, ...]:
+    return tuple(name for name, text in _of_book(book) if re.search(pattern, text))
 
 
 @cache
@@ -256,7 +193,8 @@ def traceability_page() -> str:
         "One line a step: the TLA+ action, the broker's method and the event of its trace bear one name. *Promises* are",
         "those that a switch (in brackets) inside the step, or in what the step uses, is known to break; every state is",
         "checked against all promises of its model, whatever the step. Requirements are those of the conformance suite; `°`",
-        "marks one that has no function there yet. What lacks a counterpart says why in the last column. Generated by",
+        "marks one that has no function there yet. Tests are those that are marked with the step; one that does not",
+        "call the step's method fails. What lacks a counterpart says why in the last column. Generated by",
         "`python -m spec.tables`.",
     ]
     for folder, (title, _) in BOOKS.items():
@@ -272,7 +210,8 @@ def traceability_page() -> str:
 def _line(row: Row) -> str:
     method = f"`{row.method}`: {_files(row.places)}" if row.places else ""
     numbers = ", ".join(number if number in _in_the_suite() else f"{number}°" for number in row.requirements)
-    cells = [row.action, method, _files(row.told_in), ", ".join(row.promises), numbers, _files(row.tests), row.missing]
+    cells = [row.action, method, _files(row.told_in), ", ".join(row.promises), numbers, _files(row.tests)]
+    cells.append("; ".join(row.missing))
     return "| " + " | ".join(cells) + " |"
 
 

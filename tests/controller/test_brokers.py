@@ -108,6 +108,7 @@ def test_a_broker_that_does_not_know_a_finalized_feature_is_refused() -> None:
     assert refusal(cluster, request).code == ErrorCode.UNSUPPORTED_VERSION
 
 
+@pytest.mark.step("replication", "RegisterBroker")
 def test_an_unclean_end_takes_a_broker_out_of_isr_and_elr_in_the_batch_of_its_registration() -> None:
     cluster = three_brokers()
     assert cluster.alter_isr([0]) == 0
@@ -121,6 +122,7 @@ def test_an_unclean_end_takes_a_broker_out_of_isr_and_elr_in_the_batch_of_its_re
     assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (2, [2], [])
 
 
+@pytest.mark.step("replication", "RegisterBroker")
 def test_a_clean_end_leaves_a_broker_eligible() -> None:
     cluster = three_brokers()
     assert cluster.alter_isr([0, 1]) == 0
@@ -171,6 +173,7 @@ def test_a_stale_broker_epoch_is_refused(broker: int, epoch: int) -> None:
 # ---- fencing
 
 
+@pytest.mark.step("replication", "FenceBroker")
 def test_a_fenced_leader_is_followed_by_a_member_of_the_isr() -> None:
     cluster = three_brokers()
     cluster.fence(0)
@@ -186,6 +189,7 @@ def test_a_fenced_follower_begins_no_reign() -> None:
     assert (partition.leader, partition.isr, partition.leader_epoch, partition.partition_epoch) == (0, [0, 1], 0, 1)
 
 
+@pytest.mark.step("replication", "FenceBroker", "UnfenceBroker")
 def test_below_min_isr_those_who_leave_stay_eligible_and_lead_when_they_are_back() -> None:
     cluster = three_brokers()
     for broker in (0, 1, 2):
@@ -238,6 +242,7 @@ def test_an_unclean_election_happens_at_once_where_it_is_allowed() -> None:
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, [1], RECOVERING)
 
 
+@pytest.mark.step("replication", "ControlledShutdown")
 def test_a_broker_that_stops_is_not_elected_while_it_still_serves() -> None:
     cluster = three_brokers()
     cluster.write(brokers.controlled_shutdown(cluster.image, cluster.configuration, 0))

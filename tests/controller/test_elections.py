@@ -33,6 +33,7 @@ def bring_back(cluster: Cluster, broker: int) -> None:
         assert cluster.alter_isr(sorted({*partition.isr, broker}), index=index) == 0
 
 
+@pytest.mark.step("replication", "ElectLeader")
 def test_the_preferred_replica_leads_when_it_is_asked_for() -> None:
     cluster = three_brokers()
     cluster.fence(0)
@@ -50,6 +51,7 @@ def test_a_preferred_replica_outside_of_the_isr_is_not_available() -> None:
     assert elect(cluster, PREFERRED_ELECTION, 0) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
 
 
+@pytest.mark.step("replication", "ElectUncleanLeader")
 def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     cluster = three_brokers()
     assert elect(cluster, UNCLEAN_ELECTION, 0) == [ErrorCode.ELECTION_NOT_NEEDED]
@@ -145,6 +147,7 @@ def test_min_isr_is_no_more_than_the_replicas() -> None:
     assert elections.min_isr(cluster.configuration, cluster.image.topics[TOPIC]) == 2
 
 
+@pytest.mark.step("replication", "ChangeMinIsr")
 def test_another_min_isr_clears_the_eligible_replicas() -> None:
     cluster = three_brokers()
     changes = [

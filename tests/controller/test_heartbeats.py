@@ -16,6 +16,7 @@ def two_brokers() -> Cluster:
     return cluster
 
 
+@pytest.mark.step("replication", "UnfenceBroker")
 def test_a_broker_is_unfenced_once_it_has_replayed_its_registration() -> None:
     cluster = Cluster()
     epoch = cluster.register(cluster.registration(3))
@@ -73,6 +74,7 @@ def test_strangers_leave_no_trace() -> None:
     assert cluster.heartbeats.next_deadline() is None
 
 
+@pytest.mark.step("replication", "ControlledShutdown")
 def test_controlled_shutdown_waits_until_the_others_know() -> None:
     cluster = two_brokers()
     answer = cluster.heartbeat(0, want_shut_down=True)

@@ -29,6 +29,7 @@ def code_of(cluster: Cluster, request: AlterPartitionRequest) -> int:
     return cluster.alter(request).topics[0].partitions[0].error_code
 
 
+@pytest.mark.step("replication", "AlterPartition")
 def test_an_accepted_proposal_is_written_and_answered_with_its_new_epoch() -> None:
     cluster = three_brokers()
     answer = cluster.alter(cluster.proposal([0, 2])).topics[0]
@@ -110,6 +111,7 @@ def test_an_isr_that_cannot_be_is_refused(isr: list[int]) -> None:
     assert cluster.partition().isr == [0, 1, 2]
 
 
+@pytest.mark.step("replication", "AlterPartition")
 def test_a_member_that_is_fenced_or_stops_or_lives_another_life_is_not_eligible() -> None:
     cluster = three_brokers()
     cluster.fence(2)

@@ -74,6 +74,7 @@ def test_the_only_voter_leads_at_once_and_commits_at_once() -> None:
     assert quorum.next_deadline() is None
 
 
+@pytest.mark.step("quorum", "Restart")
 def test_what_the_only_voter_has_appended_survives_a_power_loss() -> None:
     members = Members(voters=1)
     members.start(0)
@@ -87,6 +88,7 @@ def test_what_the_only_voter_has_appended_survives_a_power_loss() -> None:
 # ---- votes
 
 
+@pytest.mark.step("quorum", "GrantVote")
 def test_a_vote_is_durable_before_it_is_answered() -> None:
     members = Members()
     members.start(0)
@@ -98,6 +100,7 @@ def test_a_vote_is_durable_before_it_is_answered() -> None:
     assert asked_vote(members, vote(2, epoch=6)) == (ErrorCode.NONE, True)
 
 
+@pytest.mark.step("quorum", "GrantPreVote")
 def test_a_pre_vote_promises_nothing() -> None:
     members = Members()
     members.start(0)
@@ -107,6 +110,7 @@ def test_a_pre_vote_promises_nothing() -> None:
     assert read_quorum_state(members.disks[0], LOG_FOLDER).voted == -1
 
 
+@pytest.mark.step("quorum", "GrantPreVote")
 def test_followers_of_a_living_leader_and_the_leader_grant_no_pre_vote(three: Members) -> None:
     for id in (0, 2):
         request = vote(1, epoch=1, voter=id, last=(1, 99), pre_vote=True)
@@ -117,6 +121,7 @@ def test_followers_of_a_living_leader_and_the_leader_grant_no_pre_vote(three: Me
 @pytest.mark.parametrize(
     ("last", "granted"), [((1, 1), True), ((1, 2), True), ((1, 0), False), ((0, 9), False), ((2, 0), True)]
 )
+@pytest.mark.step("quorum", "GrantVote")
 def test_only_a_log_that_is_up_to_date_gets_a_vote(three: Members, last: tuple[int, int], granted: bool) -> None:
     three.lose_power(1, 2)
     assert asked_vote(three, vote(1, epoch=3, last=last)) == (ErrorCode.NONE, granted)
@@ -183,6 +188,7 @@ def test_three_voters_elect_one_and_it_is_ready(three: Members) -> None:
     assert [three[id].role for id in (1, 2)] == [Role.FOLLOWER, Role.FOLLOWER]
 
 
+@pytest.mark.step("quorum", "BecomeProspective")
 def test_a_member_alone_spends_no_epoch() -> None:
     members = Members()
     members.start(0)
@@ -191,6 +197,7 @@ def test_a_member_alone_spends_no_epoch() -> None:
     assert not members[0].is_leader
 
 
+@pytest.mark.step("quorum", "BecomeProspective", "BecomeCandidate", "BecomeLeader")
 def test_a_leader_that_is_cut_off_resigns_and_the_others_elect_another(three: Members) -> None:
     three.reaches = lambda sender, receiver: 0 not in (sender, receiver)
     three.pass_time(10_000, step=20)
@@ -213,6 +220,7 @@ def test_a_pause_makes_a_leader_resign(three: Members) -> None:
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
+@pytest.mark.step("quorum", "Restart")
 def test_a_former_leader_does_not_lead_its_epoch_again(three: Members) -> None:
     three.lose_power(0)
     three.start(0)
@@ -239,6 +247,7 @@ def test_a_clean_end_hands_over_to_the_best_successor(three: Members) -> None:
     assert three[2].is_leader
 
 
+@pytest.mark.step("quorum", "HearOfEpoch")
 def test_an_old_leader_hears_of_the_new_epoch(three: Members) -> None:
     three.reaches = lambda sender, receiver: False
     three.now += 1000
@@ -280,6 +289,7 @@ def test_the_last_epoch_ends_in_peace() -> None:
 # ---- fetching
 
 
+@pytest.mark.step("quorum", "AnswerFetch")
 def test_a_fetch_waits_for_records(three: Members) -> None:
     three.deliver()
     leader = three[0]
@@ -342,6 +352,7 @@ def test_a_leader_that_is_deposed_refuses_who_waits(three: Members) -> None:
     assert part(answers["waits"]).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.step("quorum", "ApplyFetch")
 def test_a_log_that_parts_is_cut_where_it_parts(three: Members) -> None:
     three[0].append([topic(1)], three.now)
     three.deliver()
@@ -377,6 +388,7 @@ def test_a_leader_cannot_make_a_member_drop_what_is_committed(three: Members) ->
 # ---- committing
 
 
+@pytest.mark.step("quorum", "AnswerFetch", "ApplyFetch", "AdvanceHighWatermark")
 def test_a_majority_commits_and_less_does_not(three: Members) -> None:
     three.reaches = lambda sender, receiver: False
     three[0].append([topic(1)], three.now)
@@ -425,6 +437,7 @@ def stand(members: Members, id: int, *, voter: int) -> None:
     raise AssertionError(f"member {id} was not elected")
 
 
+@pytest.mark.step("quorum", "AdvanceHighWatermark")
 def test_a_majority_does_not_commit_a_record_of_an_old_epoch() -> None:
     members, high_watermark = figure_8()
     assert high_watermark == 0
@@ -441,6 +454,7 @@ def test_without_the_rule_the_figure_would_commit_it(monkeypatch: pytest.MonkeyP
 # ---- appending
 
 
+@pytest.mark.step("quorum", "AppendRecord")
 def test_only_a_ready_leader_appends(three: Members) -> None:
     with pytest.raises(KafkaError) as refused:
         three[1].append([topic(1)], three.now)

@@ -31,6 +31,7 @@ def move(
     return cluster.reassign(request).responses[0].partitions[0].error_code
 
 
+@pytest.mark.step("replication", "Reassign")
 def test_new_replicas_are_added_first_and_old_ones_dropped_when_all_are_in_sync() -> None:
     cluster = five_brokers()
     assert move(cluster, [0, 3, 4]) == 0
@@ -57,6 +58,7 @@ def test_another_order_is_done_at_once() -> None:
     assert (cluster.partition().replicas, cluster.partition().is_reassigning) == ([2, 1, 0], False)
 
 
+@pytest.mark.step("replication", "Reassign")
 def test_fewer_replicas_are_done_at_once() -> None:
     cluster = five_brokers()
     assert move(cluster, [1, 2]) == 0
@@ -64,6 +66,7 @@ def test_fewer_replicas_are_done_at_once() -> None:
     assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ([1, 2], [1, 2], 1, 1)
 
 
+@pytest.mark.step("replication", "CallOffReassignment")
 def test_a_reassignment_is_called_off() -> None:
     cluster = five_brokers()
     assert move(cluster, [3, 4]) == 0

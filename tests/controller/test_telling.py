@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from reference.controller.elections import change_min_isr
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from reference.controller.telling import Telling
@@ -64,6 +66,7 @@ def test_one_that_is_done_at_once_is_told_as_one() -> None:
     assert cluster.last["leaderEpoch"] == 1
 
 
+@pytest.mark.step("replication", "CallOffReassignment")
 def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
     cluster = TellingCluster(**{"unclean.leader.election.enable": "true"})
     move(cluster, [0, 1, 3])
@@ -76,6 +79,7 @@ def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
     assert (cluster.last["isr"], cluster.last["leader"]) == ([0], 0)
 
 
+@pytest.mark.step("replication", "ChangeMinIsr")
 def test_min_insync_replicas_is_told_with_the_partitions_that_forget_who_was_eligible() -> None:
     cluster = TellingCluster()
     cluster.fence(1)

@@ -57,6 +57,7 @@ def test_an_unknown_assignor_is_refused() -> None:
     assert answer.error_message == "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
 
 
+@pytest.mark.step("groups", "JoinGroup", "UpdateTarget")
 def test_the_first_heartbeat_gives_everything() -> None:
     """CGH-05."""
     room = Room(foo=2)
@@ -118,6 +119,7 @@ def test_epochs_that_fence() -> None:
     assert answer(before, Client.wire(first.owned)) == ErrorCode.NONE
 
 
+@pytest.mark.step("groups", "JoinGroup", "Heartbeat")
 def test_a_second_member_waits_until_the_first_has_given_up() -> None:
     """CGH-09, CGH-18."""
     room = Room(foo=4)
@@ -137,6 +139,7 @@ def test_a_second_member_waits_until_the_first_has_given_up() -> None:
     assert room.group().state_name == "Stable"
 
 
+@pytest.mark.step("groups", "Heartbeat")
 def test_who_does_not_say_what_it_owns_has_given_nothing_up() -> None:
     """CGH-09."""
     room = Room(foo=2)
@@ -149,6 +152,7 @@ def test_who_does_not_say_what_it_owns_has_given_nothing_up() -> None:
     assert second.names() == set()
 
 
+@pytest.mark.step("groups", "LeaveGroup")
 def test_when_a_member_leaves_the_others_get_its_partitions() -> None:
     """CGH-10."""
     room = Room(foo=4)
@@ -197,6 +201,7 @@ def test_instances_that_others_have() -> None:
     assert Client(room, "b", instance="j", epoch=2).beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.step("groups", "LoseMember")
 def test_a_member_that_falls_silent_is_fenced() -> None:
     """CGH-13."""
     room = Room(foo=2)
@@ -223,6 +228,7 @@ def test_a_static_member_that_does_not_come_back_is_fenced() -> None:
     assert room.group().static_members == {}
 
 
+@pytest.mark.step("groups", "LoseMember")
 def test_a_member_that_gives_nothing_up_is_fenced() -> None:
     """CGH-13."""
     room = Room(foo=2)
@@ -319,6 +325,7 @@ def test_another_subscription_raises_the_epoch() -> None:
     assert client.names() == {("bar", 0)}
 
 
+@pytest.mark.step("groups", "RaiseGroupEpoch")
 def test_more_partitions_raise_the_epoch() -> None:
     """CGH-15."""
     room = Room(foo=1)
@@ -350,6 +357,7 @@ def test_a_topic_comes_and_goes() -> None:
     assert client.owned == set()
 
 
+@pytest.mark.step("groups", "UpdateTarget")
 def test_targets_are_made_at_most_once_an_interval() -> None:
     """CGH-15: group.consumer.assignment.interval.ms."""
     room = Room(ConsumerGroupSettings(assignment_interval_ms=1_000), foo=2)

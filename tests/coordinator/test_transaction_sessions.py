@@ -44,6 +44,7 @@ class Room:
         return refused.value.code
 
 
+@pytest.mark.step("transactions", "NewSession")
 def test_each_session_has_an_epoch_more() -> None:
     room = Room()
     assert [room.begin(), room.begin(), room.begin()] == [(10, 0), (10, 1), (10, 2)]
@@ -59,6 +60,7 @@ def test_a_producer_goes_on_by_itself_and_may_repeat_that() -> None:
     assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.step("transactions", "NewSession")
 def test_a_producer_is_fenced_by_another_session() -> None:
     room = Room()
     first = room.begin()
@@ -75,6 +77,7 @@ def test_a_new_coordinator_does_not_know_who_repeats() -> None:
     assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.step("transactions", "AddPartitions", "WriteMarker", "CompleteTransaction")
 def test_what_is_open_is_aborted_first() -> None:
     room = Room()
     first = room.begin()
@@ -87,6 +90,44 @@ def test_what_is_open_is_aborted_first() -> None:
     assert room.coordinator.write_marker("x", Identity(10, 1), PARTITION) is True
     room.write(room.coordinator.complete_transaction("x", 0))
     assert room.begin() == (10, 2)
+
+
+@pytest.mark.step("transactions", "EndTransaction")
+def test_an_end_is_a_decision_and_its_epoch_is_the_next_ones() -> None:
+    room = Room()
+    first = room.begin()
+    room.write(room.coordinator.add_partitions("x", first, [PARTITION], 2, 0))
+    decided, after = room.coordinator.end_transaction("x", first, True, 2, 0)
+    room.write(decided)
+    assert (room.coordinator.transactions["x"].state, after) == (State.PREPARE_COMMIT, (10, 1))
+    assert room.coordinator.take_prepared() == ["x"]
+
+
+@pytest.mark.step("transactions", "TimeOut")
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+    room = Room()
+    first = room.begin()
+    room.write(room.coordinator.add_partitions("x", first, [PARTITION], 2, 0))
+    assert room.coordinator.timed_out(1000) == []
+    assert room.coordinator.timed_out(1001) == ["x"]
+    room.write(room.coordinator.time_out("x", 1001))
+    known = room.coordinator.transactions["x"]
+    assert (known.state, known.epoch) == (State.PREPARE_ABORT, 1)
+
+
+@pytest.mark.step("transactions", "TakeOver")
+def test_a_new_coordinator_asks_for_all_markers_again() -> None:
+    """Which markers were written is not in the log."""
+    room = Room()
+    first = room.begin()
+    others = [PARTITION, TopicPartition(PARTITION.topic, PARTITION.partition + 1)]
+    room.write(room.coordinator.add_partitions("x", first, others, 2, 0))
+    decided, after = room.coordinator.end_transaction("x", first, True, 2, 0)
+    room.write(decided)
+    assert room.coordinator.write_marker("x", after, PARTITION) is False
+    room.move()
+    room.coordinator.loaded(0)
+    assert (room.coordinator.transactions["x"].partitions, room.coordinator.take_prepared()) == ({*others}, ["x"])
 
 
 def test_epochs_that_are_used_up_bring_another_producer_id() -> None:

@@ -121,6 +121,7 @@ def partitions(body: WriteTxnMarkersRequest) -> list[TopicPartition]:
     ]
 
 
+@pytest.mark.step("transactions", "AddPartitions", "EndTransaction", "WriteMarker", "CompleteTransaction")
 def test_each_leader_is_asked_once_and_then_the_transaction_is_complete() -> None:
     room = Room()
     room.prepare("x", A, B, C)

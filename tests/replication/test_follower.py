@@ -36,6 +36,7 @@ def filled(*epochs: int, leads_in: int = 0, **settings: object) -> Partition:
     return found
 
 
+@pytest.mark.step("replication", "AppendFetched")
 def test_offsets_and_epochs_are_kept_as_they_came() -> None:
     following = follower()
     assert take(following, batch(b"a", b"b", base_offset=0, epoch=3), 0)
@@ -44,6 +45,7 @@ def test_offsets_and_epochs_are_kept_as_they_came() -> None:
     assert following.last_fetched_epoch == 5
 
 
+@pytest.mark.step("replication", "AppendFetched")
 def test_records_that_do_not_continue_the_log_are_refused() -> None:
     following = follower()
     take(following, batch(b"a", base_offset=0, epoch=5), 0)
@@ -70,6 +72,7 @@ def test_corrupt_bytes_are_refused_and_what_came_before_them_is_told() -> None:
     assert told == ["AppendFetched"] and following.log.log_end_offset == 1
 
 
+@pytest.mark.step("replication", "AdoptHighWatermark")
 def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes() -> None:
     following = follower()
     told = steps_of(following)
@@ -100,6 +103,7 @@ def test_an_empty_log_begins_with_the_whole_of_a_batch_in_which_the_leaders_log_
 # ---- where the logs part
 
 
+@pytest.mark.step("replication", "Truncate")
 def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
     following = filled(3, 5)
     following.high_watermark = 2
@@ -110,12 +114,14 @@ def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
     assert told == ["BecomeFollower", "Truncate"]
 
 
+@pytest.mark.step("replication", "Truncate")
 def test_an_epoch_that_the_follower_does_not_have_is_approached_from_below() -> None:
     following = filled(1, 3)
     assert following.truncate(1, 2, 5) == 1
     assert following.last_fetched_epoch == 1
 
 
+@pytest.mark.step("replication", "BecomeFollower")
 def test_an_epoch_without_records_is_forgotten_when_another_leads() -> None:
     following = filled(1, leads_in=5)
     assert following.log.leader_epoch == 5
@@ -178,6 +184,7 @@ def test_a_follower_serves_consumers_that_ask_any_replica_up_to_its_own_high_wat
 
 
 @pytest.mark.parametrize(("checkpoint", "restored"), [(1, 1), (9, 2), (-1, 0)])
+@pytest.mark.step("replication", "Restart")
 def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: int, restored: int) -> None:
     disk = SimulatedDisk()
     before = follower(log=open_log(disk))
@@ -191,6 +198,7 @@ def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: in
         after.require_leader()
 
 
+@pytest.mark.step("replication", "ShutDown")
 def test_after_a_clean_end_there_is_no_role() -> None:
     leading = leader()
     leading.shut_down()

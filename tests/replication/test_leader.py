@@ -51,6 +51,7 @@ def refusal(code: ErrorCode, leading: Partition, node: int, offset: int, **chang
 # ---- reigns
 
 
+@pytest.mark.step("replication", "BecomeLeader")
 def test_only_a_newer_reign_is_taken_up() -> None:
     leading = leader()
     for stale in (reign(), reign(epoch=4), reign(epoch=5, partition_epoch=99)):
@@ -59,6 +60,7 @@ def test_only_a_newer_reign_is_taken_up() -> None:
     assert leading.become_leader(reign(epoch=6), NOW)
 
 
+@pytest.mark.step("replication", "BecomeLeader")
 def test_a_new_reign_forgets_progress_and_proposals_and_begins_an_epoch() -> None:
     leading, _ = caught_up(isr=(1, 2))
     fetch(leading, 3, 1, last_epoch=5)
@@ -72,6 +74,7 @@ def test_a_new_reign_forgets_progress_and_proposals_and_begins_an_epoch() -> Non
     assert leading.high_watermark == 1
 
 
+@pytest.mark.step("replication", "BecomeFollower")
 def test_a_reign_that_ends_leaves_nothing_of_the_role() -> None:
     leading, _ = caught_up(isr=(1, 2))
     fetch(leading, 3, 1, last_epoch=5)
@@ -81,6 +84,7 @@ def test_a_reign_that_ends_leaves_nothing_of_the_role() -> None:
     assert not leading.shrink_isr(NOW + 2 * LAG_MS) and leading.shrink_deadline() is None
 
 
+@pytest.mark.step("replication", "CommitIsr")
 def test_an_isr_is_committed_by_newer_partition_epochs_of_this_reign_only() -> None:
     leading, _ = caught_up()
     for stale in (reign(partition_epoch=10, isr=(1,)), reign(epoch=4, partition_epoch=11, isr=(1,))):
@@ -121,6 +125,7 @@ def test_a_fetch_gives_all_up_to_the_logs_end_and_the_high_watermark_before_it()
     assert fetch(leading, 2, 2, last_epoch=5).high_watermark == 2
 
 
+@pytest.mark.step("replication", "AnswerFetch")
 def test_fetches_of_other_reigns_strangers_and_earlier_lives_teach_nothing() -> None:
     leading, registry = caught_up(isr=(1, 2))
     registry.peers[2] = Peer(life(2) + 100)
@@ -167,6 +172,7 @@ def test_the_low_watermark_waits_for_living_followers_to_tell_their_start() -> N
     assert leading.low_watermark() == 1
 
 
+@pytest.mark.step("replication", "AnswerFetch")
 def test_only_news_is_a_step() -> None:
     leading = leader(isr=(1, 2))
     told = steps_of(leading)
@@ -180,6 +186,7 @@ def test_only_news_is_a_step() -> None:
 # ---- the high watermark
 
 
+@pytest.mark.step("replication", "AdvanceHighWatermark")
 def test_it_waits_for_the_slowest_member_and_not_for_who_lags_outside() -> None:
     leading, _ = caught_up(isr=(1, 2))
     produce(leading, 3)
@@ -222,6 +229,7 @@ def test_it_counts_who_is_proposed_to_leave() -> None:
     assert not leading.advance_high_watermark(late + LAG_MS) and leading.high_watermark == 1
 
 
+@pytest.mark.step("replication", "AdvanceHighWatermark")
 def test_it_stands_still_while_the_isr_is_too_small() -> None:
     leading = leader(isr=(1,), min_isr=2)
     produce(leading, acks=1)
@@ -287,6 +295,7 @@ def test_who_is_not_admissible_is_not_proposed(peer: Peer | None) -> None:
     assert leading.pending is None
 
 
+@pytest.mark.step("replication", "ExpandIsr")
 def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_reign_began_with() -> None:
     leading, _ = caught_up(isr=(1, 2))
     produce(leading, 2)
@@ -307,6 +316,7 @@ def test_one_proposal_is_pending_at_a_time_and_is_taken_once() -> None:
     assert not leading.shrink_isr(NOW + 2 * LAG_MS)
 
 
+@pytest.mark.step("replication", "ShrinkIsr")
 def test_members_leave_one_by_one_when_they_lag_and_the_time_for_it_is_known() -> None:
     leading, _ = caught_up()
     assert leading.shrink_deadline() is None
@@ -413,6 +423,7 @@ def proposing() -> tuple[Partition, Proposal]:
     return leading, proposal
 
 
+@pytest.mark.step("replication", "CommitIsr")
 def test_an_accepted_proposal_is_the_isr() -> None:
     leading, proposal = proposing()
     told = steps_of(leading)
@@ -422,6 +433,7 @@ def test_an_accepted_proposal_is_the_isr() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+@pytest.mark.step("replication", "RollBackIsr")
 def test_a_proposal_that_was_refused_for_good_is_undone(error: ErrorCode) -> None:
     leading, proposal = proposing()
     told = steps_of(leading)
@@ -481,6 +493,7 @@ def test_a_reign_that_the_disk_does_not_take_is_not_taken_up() -> None:
 # ---- settings, and the end of a replica
 
 
+@pytest.mark.step("replication", "LearnMinIsr")
 def test_another_min_isr_is_told_by_who_leads_and_holds_at_once() -> None:
     leading, _ = caught_up(isr=(1, 2), min_isr=2)
     told = steps_of(leading)
@@ -492,6 +505,7 @@ def test_another_min_isr_is_told_by_who_leads_and_holds_at_once() -> None:
     assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+@pytest.mark.step("replication", "GiveUpReplica")
 def test_a_replica_that_is_given_up_has_no_role_and_tells_an_empty_log() -> None:
     leading, _ = caught_up()
     rows: list[Any] = []

@@ -48,6 +48,7 @@ def values(read_result: Any) -> list[bytes]:
     return [bytes(record.value or b"") for record in records_of(memoryview(data))] if data else []
 
 
+@pytest.mark.step("replication", "Produce")
 def test_a_leader_alone_commits_what_it_appends() -> None:
     found = partition()
     info = found.produce(batch(NOW, NOW + 1), NOW)
@@ -55,6 +56,7 @@ def test_a_leader_alone_commits_what_it_appends() -> None:
     assert values(read(found, 0)) == [b"v0", b"v1"]
 
 
+@pytest.mark.step("replication", "Produce", "AnswerFetch", "AdvanceHighWatermark")
 def test_nothing_is_seen_before_every_in_sync_replica_has_it() -> None:
     found = partition(isr=(1, 2), replicas=(1, 2, 3))
     found.produce(batch(NOW), NOW, min_isr=2)
@@ -152,6 +154,17 @@ def test_steps_are_traced_by_the_specifications_names() -> None:
     found.become_leader(Reign(1, 4, 2, (1,), (1,)), NOW)
     assert steps == ["Produce leo=1 hw=0", "AdvanceHighWatermark leo=1 hw=1", "BecomeLeader leo=1 hw=1"]
     assert {step.split()[0] for step in steps} <= {action.name for action in ACTIONS}
+
+
+@pytest.mark.step("replication", "Acknowledge", "Consume")
+def test_what_clients_were_promised_is_told_by_the_offset_behind_it() -> None:
+    steps: list[tuple[str, dict[str, Any]]] = []
+    found = partition()
+    found.produce(batch(NOW, NOW), NOW)
+    found.trace = lambda action, state: steps.append((action, state["args"]))
+    found.acknowledge(2)
+    found.consume(1)
+    assert steps == [("Acknowledge", {"leader": 1, "end": 2}), ("Consume", {"broker": 1, "end": 1})]
 
 
 def test_every_step_of_a_broker_is_a_method_by_its_name() -> None:

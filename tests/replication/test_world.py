@@ -33,6 +33,7 @@ def first_broken(**settings: object) -> str:
     raise AssertionError(f"nothing was found in {MOST_LIVES} lives")
 
 
+@pytest.mark.step("replication", "Crash")
 def test_no_promise_is_broken_and_all_lives_come_to_rest() -> None:
     counts: Counter[str] = Counter()
     for seed in range(LIVES):

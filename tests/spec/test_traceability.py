@@ -1,41 +1,66 @@
 """The way from the specification to the broker is found in the sources, and what lacks a counterpart says why."""
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 
 from spec.actions import ACTIONS, method_name
-from spec.traceability import (
+from spec.counterparts import (
     BOOKS,
-    COUNTERPARTS,
-    ENVIRONMENT,
+    METHODS,
     NO_EVENT,
     NO_METHOD,
+    NO_REQUIREMENT,
+    NOT_IN_THE_BROKER,
+    NOT_THE_BROKERS,
     REQUIREMENTS,
-    promises_of,
-    rows,
-    traceability_page,
+    UNCALLED,
 )
+from spec.traceability import NO_SWITCH, ROOT, is_taken, marked_tests, promises_of, rows, steps_of, traceability_page
 
-SHARED = [row for folder in BOOKS for row in rows(folder)]
+BROKERS = [book for book in BOOKS if book not in NOT_IN_THE_BROKER]
 
 
 def test_every_step_of_every_book_has_a_line() -> None:
     page = traceability_page()
-    for row in SHARED:
+    for row in [row for book in BOOKS for row in rows(book)]:
         assert re.search(rf"^\| {row.action} \|", page, re.M), row.action
     assert {row.action for row in rows("replication")} == {action.name for action in ACTIONS}
 
 
-def test_what_lacks_a_counterpart_says_why() -> None:
-    assert [row.action for row in SHARED if not (row.places and row.tests) and not row.missing] == []
+@pytest.mark.parametrize("book", BROKERS)
+def test_every_step_has_a_counterpart_in_every_column_or_a_reason(book: str) -> None:
+    """And no reason is given where there is a counterpart."""
+    others, found = NOT_THE_BROKERS.get(book, {}), rows(book)
+    named = {"method": NO_METHOD, "event": NO_EVENT, "requirement": NO_REQUIREMENT}
+    reasons = {column: {**table.get(book, {}), **others} for column, table in named.items()}
+    assert {row.action for row in found if not row.places} == {*reasons["method"]}
+    assert {row.action for row in found if not row.told_in} == {*reasons["event"]}
+    assert {row.action for row in found if not row.requirements} >= {*NO_REQUIREMENT.get(book, {})}
+    assert {row.action for row in found if not row.requirements} <= {*reasons["requirement"]}
+    assert [row.action for row in found if not row.tests and row.action not in others] == []
+    assert [row.action for row in found if not row.promises and NO_SWITCH not in row.missing] == []
+    told = [reason for row in found for column in reasons if (reason := reasons[column].get(row.action))]
+    assert all(told) and {*told} <= {reason for row in found for reason in row.missing}
 
 
-def test_every_step_of_replication_answers_to_a_requirement() -> None:
-    assert set(REQUIREMENTS) == {action.name for action in ACTIONS}
-    assert all(REQUIREMENTS.values())
-    numbers = [number for each in REQUIREMENTS.values() for number in each]
+@pytest.mark.parametrize("book", NOT_IN_THE_BROKER)
+def test_a_book_that_the_broker_does_not_follow_says_so_in_every_line(book: str) -> None:
+    assert rows(book) and all(row.missing[0] == NOT_IN_THE_BROKER[book] for row in rows(book))
+
+
+def test_what_is_said_of_a_step_is_said_of_one_that_there_is() -> None:
+    told = [(book, step) for table in (REQUIREMENTS, NO_METHOD, NO_EVENT, NO_REQUIREMENT, NOT_THE_BROKERS)
+            for book, steps in table.items() for step in steps]  # fmt: skip
+    assert [(book, step) for book, step in [*told, *marked_tests(), *METHODS] if step not in steps_of(book)] == []
+
+
+def test_requirements_are_named_by_their_ids() -> None:
+    numbers = [number for book in REQUIREMENTS.values() for each in book.values() for number in each]
     assert [number for number in numbers if not re.fullmatch(r"[A-Z]{3}-\d\d", number)] == []
+    assert {number[:3] for number in numbers} >= {"REP", "ELE", "EPO", "TXN", "TXV", "CGH"}
 
 
 @pytest.mark.parametrize("name", ["AdvanceHighWatermark", "AppendFetched", "Truncate", "Produce", "BecomeLeader"])
@@ -45,28 +70,43 @@ def test_the_steps_that_the_broker_has_are_found(name: str) -> None:
     assert row.told_in
 
 
-def test_steps_events_and_methods_of_replication_bear_the_same_names() -> None:
-    """One list three times: what lacks a method or an event of its name is named, with the reason."""
-    found = rows("replication")
-    assert {row.action for row in found if not row.places} == {*NO_METHOD}
-    assert {row.action for row in found if not row.told_in} == {*NO_EVENT}
-    assert all([*NO_METHOD.values(), *NO_EVENT.values()])
+@pytest.mark.parametrize("book", BROKERS)
+def test_steps_and_methods_bear_the_same_names(book: str) -> None:
+    others = {row.action for row in rows(book) if row.method != method_name(row.action)}
+    assert {(book, step) for step in others} <= {*METHODS}
 
 
-@pytest.mark.parametrize(
-    ("folder", "others"),
-    [
-        ("transactions", {"SendWrite", "DropWrite", "AppendWrite", "AppendMarker"}),
-        ("groups", {"TakeAnswer", "LoseAnswer", "LetGo"}),
-    ],
-)
-def test_steps_events_and_methods_of_coordinators_bear_the_same_names(folder: str, others: set[str]) -> None:
-    """What is somebody else's step has neither; all others have both."""
-    found = rows(folder)
-    assert others <= {*ENVIRONMENT}
-    assert {row.action for row in found if not row.told_in} == others
-    assert {row.action for row in found if not row.places} == others
-    assert {row.action for row in found if row.method != method_name(row.action)} <= {*COUNTERPARTS}
+def test_methods_of_one_name_are_told_apart() -> None:
+    """A broker's heartbeat is not a group's, a transaction's end not that of its offsets."""
+    found = {(book, row.action): row for book in BROKERS for row in rows(book)}
+    assert found["groups", "Heartbeat"].places == ("reference/coordinator/consumer_groups.py",)
+    assert found["transactions", "EndTransaction"].places == ("reference/coordinator/transaction_coordinator.py",)
+    assert found["replication", "BecomeLeader"].places == ("reference/replication/leader.py",)
+    assert found["quorum", "BecomeLeader"].places == ("reference/controller/quorum_leading.py",)
+
+
+def test_every_method_of_replication_is_called_in_the_broker_or_says_that_it_is_not() -> None:
+    nodes = [node for path in (ROOT / "reference").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    uncalled = {row.action for row in rows("replication") if row.places and not {row.method, f"_{row.method}"} & used}
+    assert {("replication", step) for step in uncalled} == {*UNCALLED}
+
+
+def test_marked_tests_are_found_where_they_stand() -> None:
+    for tests in marked_tests().values():
+        for test in tests:
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in Path(ROOT / file).read_text()
+
+
+def test_a_marked_test_that_does_not_call_the_step_fails() -> None:
+    leader, quorum = (
+        str(ROOT / f"reference/{name}.py") for name in ("replication/leader", "controller/quorum_leading")
+    )
+    assert is_taken("replication", "BecomeLeader", {(leader, "become_leader")})
+    assert not is_taken("replication", "BecomeLeader", {(quorum, "become_leader"), (leader, "shrink_isr")})
+    assert not is_taken("groups", "Heartbeat", set())
 
 
 def test_switches_are_found_through_what_a_step_uses() -> None:

@@ -14,6 +14,7 @@ def refused(code: ErrorCode) -> "pytest.RaisesExc[RefusedByProducerState]":
     return pytest.raises(RefusedByProducerState, check=lambda error: error.code is code)
 
 
+@pytest.mark.step("replication", "Retry")
 def test_a_repeated_batch_is_known_again_five_batches_back() -> None:
     """IDM-05 and IDM-06."""
     log = open_log()

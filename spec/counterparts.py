@@ -1,0 +1,147 @@
+"""What of the way from the specification to the broker is kept by hand: where to look, requirements, and reasons.
+
+Each table is by book (folder of the specification) and step; `traceability.py` finds the rest in the sources.
+"""
+
+from __future__ import annotations
+
+REPLICAS = ("leader", "follower", "partition")
+CONTROLLER = ("brokers", "elections", "isr_proposals", "reassignments", "telling")
+
+BOOKS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "replication": (
+        "Replication",
+        (
+            *(f"reference/replication/{name}.py" for name in REPLICAS),
+            *(f"reference/controller/{name}.py" for name in CONTROLLER),
+        ),
+    ),
+    "quorum": ("The metadata quorum", ("reference/controller/quorum",)),
+    "transactions": ("Transactions", ("reference/coordinator/transaction",)),
+    "groups": (
+        "Consumer groups (KIP-848)",
+        ("reference/coordinator/consumer_groups", "reference/coordinator/consumer_heartbeat"),
+    ),
+    "historical": ("The ZooKeeper controller", ()),
+}
+"""Folder of the specification -> its title, and how the files begin in which its methods and events are looked for."""
+
+METHODS = {("transactions", "TakeOver"): "loaded"}
+"""Steps whose method the broker calls otherwise: this one every shard of a coordinator has."""
+
+REQUIREMENTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "replication": {
+        "RegisterBroker": ("REP-14", "REP-17", "ELE-17"),
+        "UnfenceBroker": ("REP-14", "ELE-02"),
+        "FenceBroker": ("REP-05", "REP-06", "ELE-01"),
+        "ControlledShutdown": ("ELE-08", "REP-14"),
+        "AlterPartition": ("REP-13", "REP-14"),
+        "ElectLeader": ("ELE-04", "EPO-08"),
+        "ElectUncleanLeader": ("ELE-02", "ELE-03", "ELE-06"),
+        "Reassign": ("ELE-11", "ELE-12", "ELE-14"),
+        "CallOffReassignment": ("ELE-15",),
+        "ChangeMinIsr": ("REP-07", "ACK-09"),
+        "BecomeLeader": ("ELE-01", "EPO-08", "EPO-04"),
+        "BecomeFollower": ("EPO-08", "ELE-10"),
+        "CommitIsr": ("REP-03", "REP-13"),
+        "LearnMinIsr": ("REP-07",),
+        "GiveUpReplica": ("ELE-11",),
+        "AnswerFetch": ("REP-01", "EPO-01", "EPO-07"),
+        "AppendFetched": ("REP-08", "EPO-09"),
+        "AdoptHighWatermark": ("REP-12",),
+        "Truncate": ("REP-09", "REP-10", "EPO-07", "EPO-10"),
+        "AdvanceHighWatermark": ("REP-01", "REP-07"),
+        "ExpandIsr": ("REP-04", "REP-19"),
+        "ShrinkIsr": ("REP-03", "REP-06", "REP-15"),
+        "RollBackIsr": ("REP-14",),
+        "Crash": ("REP-17", "REP-16"),
+        "ShutDown": ("ELE-08", "REP-16"),
+        "Restart": ("REP-16", "REP-17"),
+        "Produce": ("ACK-01", "ACK-05", "ACK-07", "IDM-03"),
+        "Retry": ("IDM-03", "IDM-04"),
+        "Acknowledge": ("ACK-04", "ACK-06", "REP-02"),
+        "Consume": ("REP-11", "FET-03"),
+    },
+    "quorum": {
+        "BecomeProspective": ("ELE-16",),
+        "GrantPreVote": ("ELE-16",),
+        "BecomeCandidate": ("ELE-16",),
+        "GrantVote": ("ELE-16",),
+        "BecomeLeader": ("ELE-16",),
+        "HearOfEpoch": ("ELE-16",),
+        "Restart": ("ELE-16",),
+    },
+    "transactions": {
+        "AddPartitions": ("TXN-07", "TXN-08", "TXN-10", "TXN-18"),
+        "EndTransaction": ("TXN-11", "TXN-12", "TXN-13", "TXN-14"),
+        "TimeOut": ("TXN-20",),
+        "NewSession": ("TXN-01", "TXN-02", "TXN-05", "TXN-06"),
+        "WriteMarker": ("TXV-04", "TXV-07"),
+        "CompleteTransaction": ("TXN-12", "TXV-02"),
+        "TakeOver": ("TXV-10",),
+        "AppendWrite": ("TXN-16", "TXV-12"),
+        "AppendMarker": ("TXV-04", "TXV-05"),
+    },
+    "groups": {
+        "JoinGroup": ("CGH-02", "CGH-05"),
+        "LeaveGroup": ("CGH-10",),
+        "RaiseGroupEpoch": ("CGH-15",),
+        "UpdateTarget": ("CGH-04", "CGH-15", "CGH-18"),
+        "Heartbeat": ("CGH-06", "CGH-08", "CGH-09"),
+        "LoseMember": ("CGH-13",),
+    },
+}
+"""Ids of the conformance suite."""
+
+UNSEEN = "no client sees it: no requirement"
+
+NO_REQUIREMENT: dict[str, dict[str, str]] = {
+    "quorum": dict.fromkeys(("AppendRecord", "AnswerFetch", "ApplyFetch", "AdvanceHighWatermark"), UNSEEN),
+}
+"""Steps that no requirement speaks of, and why."""
+
+NO_METHOD: dict[str, dict[str, str]] = {
+    "replication": {
+        "Crash": "happens to the broker: no code of it runs",
+        "Retry": "a leader that appends cannot tell a retry from a first attempt: `produce`, after the sequence check",
+    },
+    "quorum": {
+        "GrantPreVote": "in `on_vote`: who asked tells it when the answer comes, for who grants one changes nothing",
+        "GrantVote": "in `give_vote`",
+        "HearOfEpoch": "in whatever takes a request or an answer",
+        "AppendRecord": "in `append`, and in `become_leader` for the reign's first",
+        "Restart": "what the making of a member ends with",
+    },
+}
+"""Steps that are no method of the broker, and why."""
+
+NO_EVENT: dict[str, dict[str, str]] = {
+    "replication": {
+        "Crash": "written by the world that kills the process",
+        "Retry": "told as Produce",
+    },
+}
+"""Steps that the broker does not tell by their names, and why."""
+
+UNCALLED = {("replication", "Consume"): "no fetch calls the method yet: what was read is in no broker's trace"}
+"""Steps whose methods are there, and which no broker takes."""
+
+NOT_THE_BROKERS: dict[str, dict[str, str]] = {
+    "transactions": {
+        "SendWrite": "the client's",
+        "DropWrite": "the network's",
+        "AppendWrite": "a partition leader's: told as Produce, with the producer",
+        "AppendMarker": "a partition leader's: told as Produce, with producer and marker",
+    },
+    "groups": {
+        "TakeAnswer": "the client's",
+        "LoseAnswer": "the network's",
+        "LetGo": "the client's",
+    },
+}
+"""Steps that others take than who the book is about, and who: they have neither a method nor an event of their name."""
+
+NOT_IN_THE_BROKER = {
+    "historical": "the reference has KRaft's controller; this one is kept to be compared with",
+}
+"""Books without a counterpart in the broker, and why."""

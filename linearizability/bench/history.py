@@ -115,14 +115,15 @@ def write_store(store: Path, facts: int, partitions: int = 0) -> int:
     records = max(5_000, facts // 2 // partitions)
     folder = run_folder(store, 0)
     folder.mkdir(parents=True)
-    written = 0
+    written: dict[str, int] = {}
     for number in range(partitions):
         table = partition_facts(number, records)
         file = folder / f"part-{number:04d}.parquet"
         pq.write_table(table, file, compression="zstd", row_group_size=2 * RECORDS_A_PARTITION)
-        written += table.num_rows
-    tally = Tally(invocations=1, acknowledged=written // 2, observed=written // 2)
-    write_runs(store, [StoredRun(RUN, tally=tally, facts=written)])
+        written[file.name] = table.num_rows
+    total = sum(written.values())
+    tally = Tally(invocations=1, acknowledged=total // 2, observed=total // 2)
+    write_runs(store, [StoredRun(RUN, tally=tally, facts=total, parts=written)])
     return partitions
 
 

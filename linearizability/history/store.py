@@ -1,6 +1,6 @@
 """Facts on disk for analysis: Parquet files by run, and beside them what is known of each run.
 
-    STORE/runs.json                     contract, tally, defects and marks of each run
+    STORE/runs.json                     contract, tally, defects, marks and parts of each run
     STORE/facts/run-0000/part-0000.parquet, …
 
 JSON lines are for recording: safe in a crash, a line an event. Parquet is for judging: a tenth of the size, and read by
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from linearizability.history.contract import Contract
 from linearizability.history.derivation import Tally
 from linearizability.history.facts import SCHEMA
-from linearizability.history.files import Defect, HistoryError
+from linearizability.history.files import MISSING, UNREADABLE, Defect, HistoryError, reason
 from linearizability.history.streams import FileSummary, History, Stream, merge_defects, merged_contract, unify
 
 RUNS = "runs.json"
@@ -42,6 +42,8 @@ class StoredRun:
     names: dict[int, str] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     facts: int = 0
+    parts: dict[str, int] = field(default_factory=dict)
+    """The facts in each of its files, by the file's name."""
 
     def history(self, facts: pa.Table | None = None) -> History:
         """The run as a history; without `facts` an empty table stands in for them."""
@@ -76,15 +78,24 @@ def run_folder(store: Path, number: int) -> Path:
     return facts_folder(store) / f"run-{number:04d}"
 
 
-def write_stream(stream: Stream, target: Path, run: str) -> tuple[FileSummary, int]:
+@dataclass(frozen=True)
+class Written:
+    """What `write_stream` has written."""
+
+    summary: FileSummary
+    part: str
+    rows: int
+
+
+def write_stream(stream: Stream, target: Path, run: str) -> Written:
     """One stream to one Parquet file; its facts are written under the name `run`. Memory is bounded."""
     rows = 0
     target.parent.mkdir(parents=True, exist_ok=True)
-    with pq.ParquetWriter(target, SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(target, SCHEMA, compression="zstd", write_page_checksum=True) as writer:
         for batch in stream:
             writer.write_table(under(run, pa.Table.from_batches([batch])))
             rows += batch.num_rows
-    return stream.summary, rows
+    return Written(stream.summary, target.name, rows)
 
 
 def under(run: str, facts: pa.Table) -> pa.Table:
@@ -93,11 +104,13 @@ def under(run: str, facts: pa.Table) -> pa.Table:
     return facts.set_column(0, SCHEMA.field("run"), names)
 
 
-def summed_up(results: Iterable[tuple[FileSummary, int]], identifier: str, defects: Iterable[Defect] = ()) -> StoredRun:
+def summed_up(results: Iterable[Written], identifier: str, defects: Iterable[Defect] = ()) -> StoredRun:
     """The results of `write_stream` for all streams of a run, and what was wrong with those left out."""
-    results = list(results)
-    summaries = [summary for summary, _ in results]
-    run = StoredRun(identifier, defects=[*defects, *merge_defects(summaries)], facts=sum(rows for _, rows in results))
+    parts = {written.part: (written.summary, written.rows) for written in results}
+    summaries = [summary for summary, _ in parts.values()]
+    run = StoredRun(identifier, defects=[*defects, *merge_defects(summaries)])
+    run.parts = {part: rows for part, (_, rows) in parts.items()}
+    run.facts = sum(run.parts.values())
     if summaries:
         run.id, run.contract = summaries[0].run or identifier, merged_contract(summaries)
     for summary in summaries:
@@ -107,6 +120,31 @@ def summed_up(results: Iterable[tuple[FileSummary, int]], identifier: str, defec
         run.sources.append(summary.file)
     run.marks.sort(key=lambda mark: mark["time"])
     return run
+
+
+def sound_parts(store: Path, number: int, run: StoredRun) -> tuple[list[Path], list[Defect]]:
+    """A run's files that hold what was written to them, and what is missing; by their footers alone."""
+    folder = run_folder(store.resolve(), number)
+    expected = run.parts or dict.fromkeys(sorted(file.name for file in folder.glob("*.parquet")))
+    sound: list[Path] = []
+    defects: list[Defect] = []
+    rows = 0
+    for name, written in expected.items():
+        file = folder / name
+        try:
+            footer = pq.ParquetFile(file)
+            if not footer.schema_arrow.equals(SCHEMA):
+                raise ValueError("its columns are not those of facts")
+            if written not in (None, footer.metadata.num_rows):
+                raise ValueError(f"holds {footer.metadata.num_rows} facts, of {written}")
+        except (pa.ArrowException, OSError, ValueError) as error:
+            defects.append(Defect(MISSING, f"the run's facts are missing: {error}", str(file)))
+            continue
+        sound.append(file)
+        rows += footer.metadata.num_rows
+    if not defects and rows != run.facts:
+        defects.append(Defect(MISSING, f"holds {rows} facts, of {run.facts}", str(folder)))
+    return sound, defects
 
 
 def write_runs(store: Path, runs: Iterable[StoredRun]) -> None:
@@ -120,9 +158,11 @@ def write_histories(store: Path, histories: Iterable[History]) -> list[StoredRun
     for number, history in enumerate(histories):
         folder = run_folder(store, number)
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(under(str(number), history.facts), folder / "part-0000.parquet", compression="zstd")
+        file = folder / "part-0000.parquet"
+        pq.write_table(under(str(number), history.facts), file, compression="zstd", write_page_checksum=True)
         run = StoredRun(history.id, history.contract, history.tally, history.defects, history.marks, history.names)
         run.sources, run.facts = history.sources, history.facts.num_rows
+        run.parts = {file.name: run.facts}
         runs.append(run)
     write_runs(store, runs)
     return runs
@@ -136,19 +176,24 @@ def read_runs(store: Path) -> list[StoredRun]:
         if document["format"] != FORMAT:
             raise ValueError(f"{document['format']!r} is not {FORMAT}")
         return [_from_json(run) for run in document["runs"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise HistoryError(path, 1, f"not a store of facts: {error}") from error
+    except (*UNREADABLE, OSError) as error:
+        raise HistoryError(path, 1, f"not a store of facts: {reason(error)}") from error
 
 
 def read_store(store: Path) -> Iterator[History]:
     """The runs of a store as histories in memory."""
     for number, run in enumerate(read_runs(store)):
-        files = sorted(run_folder(store, number).glob("*.parquet"))
-        try:
-            tables = [pq.read_table(file, schema=SCHEMA) for file in files]
-        except (pa.ArrowInvalid, OSError) as error:
-            raise HistoryError(run_folder(store, number), 0, str(error)) from error
-        yield run.history(unify(batch for table in tables for batch in table.to_batches()))
+        files, defects = sound_parts(store, number, run)
+        run.defects += defects
+        yield run.history(unify(batch for file in files for batch in read_part(file).to_batches()))
+
+
+def read_part(file: Path) -> pa.Table:
+    """The facts in one file. Errors: HistoryError where its bytes are not those that were written."""
+    try:
+        return pq.read_table(file, schema=SCHEMA, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise HistoryError(file, 0, str(error)) from error
 
 
 def _to_json(run: StoredRun) -> dict[str, Any]:
@@ -161,6 +206,7 @@ def _to_json(run: StoredRun) -> dict[str, Any]:
         "names": {str(number): name for number, name in run.names.items()},
         "sources": run.sources,
         "facts": run.facts,
+        "parts": run.parts,
     }
 
 
@@ -175,4 +221,5 @@ def _from_json(value: dict[str, Any]) -> StoredRun:
         {int(number): name for number, name in value["names"].items()},
         value["sources"],
         value["facts"],
+        value.get("parts", {}),
     )

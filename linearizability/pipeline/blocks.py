@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from linearizability.history.facts import COLUMNS, KEY_COLUMNS
-from linearizability.history.store import facts_folder
+from linearizability.history.store import read_runs, sound_parts
 from linearizability.pipeline.local import coded, groups_of
 
 
@@ -40,7 +40,8 @@ class RowGroup:
     """The partition of all its facts, where its statistics say that it is one."""
 
     def read(self) -> pa.Table:
-        return pq.ParquetFile(self.path, read_dictionary=["run", "topic"]).read_row_group(self.number)
+        file = pq.ParquetFile(self.path, read_dictionary=["run", "topic"], page_checksum_verification=True)
+        return file.read_row_group(self.number)
 
     def keys(self) -> Counter[Key]:
         """How many facts of which partition it holds."""
@@ -72,8 +73,8 @@ def row_groups(store: Path) -> list[RowGroup]:
 
 
 def fact_files(store: Path) -> list[Path]:
-    """A store's files, by paths that mean the same in a worker with another working directory."""
-    return sorted(facts_folder(store.resolve()).glob("run-*/*.parquet"))
+    """A store's sound files, by paths that mean the same in a worker with another working directory."""
+    return [file for number, run in enumerate(read_runs(store)) for file in sound_parts(store, number, run)[0]]
 
 
 def by_partition(facts: pa.Table) -> Iterator[tuple[str, str, int, pa.Table]]:

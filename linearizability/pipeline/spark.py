@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from linearizability.history.facts import Flag, Kind, Outcome, empty_facts
 from linearizability.history.files import HistoryError
@@ -29,14 +30,17 @@ from linearizability.history.store import (
     Source,
     StoredRun,
     Unread,
+    Written,
+    read_part,
     read_runs,
     run_folder,
+    sound_parts,
     summed_up,
     write_histories,
     write_runs,
     write_stream,
 )
-from linearizability.history.streams import FileSummary, History
+from linearizability.history.streams import History
 from linearizability.pipeline.blocks import (
     BLOCK_DDL,
     Key,
@@ -137,13 +141,23 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
 
 
 def check_store(store: Path, master: str = "local[*]", rules: Iterable[str] | None = None) -> Iterator[Judgement]:
-    """A judgement for each run of a store; its facts never come to the driver."""
+    """A judgement for each run of a store; its facts never come to the driver, unless the job fails and a file is why.
+
+    Errors: HistoryError for a file whose bytes are not those that were written.
+    """
     runs = read_runs(store)
     contexts = {str(number): context_of(run.contract, run.marks) for number, run in enumerate(runs)}
-    findings = judge_store(session(master), store, contexts, RULES if rules is None else rules)
+    try:
+        findings = judge_store(session(master), store, contexts, RULES if rules is None else rules)
+    except Exception:
+        for file in fact_files(store):
+            read_part(file)
+        raise
     for number, run in enumerate(runs):
+        files, defects = sound_parts(store, number, run)
+        run.defects += defects
         judgement = conclude(run.history(), findings.get(str(number), []), "spark")
-        judgement.facts = run.facts
+        judgement.facts = sum(pq.read_metadata(file).num_rows for file in files)
         yield judgement
 
 
@@ -155,7 +169,7 @@ def store_of(unread: Sequence[Unread], store: Path, master: str = "local[*]") ->
         for part, source in enumerate(run.sources)
     ]
 
-    def derive(task: tuple[int, Source, Path]) -> list[tuple[int, tuple[FileSummary, int]]]:
+    def derive(task: tuple[int, Source, Path]) -> list[tuple[int, Written]]:
         number, source, target = task
         return [
             (number, write_stream(stream, target.with_name(f"{target.name}-{each:04d}.parquet"), str(number)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from linearizability.history.facts import COLUMNS, SCHEMA
@@ -142,6 +144,61 @@ def test_a_damaged_store_is_no_history(tmp_path: Path) -> None:
     (tmp_path / "runs.json").write_text("{")
     (judgement,) = check([tmp_path])
     assert judgement.verdict == "unknown" and "runs.json" in judgement.reasons[0]
+
+
+def cut(part: Path) -> None:
+    part.write_bytes(part.read_bytes()[:-20])
+
+
+def without_a_column(part: Path) -> None:
+    pq.write_table(pq.read_table(part).drop_columns(["epoch"]), part)
+
+
+def without_a_row(part: Path) -> None:
+    table = pq.read_table(part)
+    pq.write_table(table.slice(1), part)
+
+
+DAMAGES = {"gone": Path.unlink, "cut": cut, "another schema": without_a_column, "a row less": without_a_row}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_store_that_lacks_facts_is_not_valid(tmp_path: Path, damage: str) -> None:
+    """Both engines name the file, and no anomaly that rests on what is missing condemns."""
+    write_histories(tmp_path, [history("0 send t-0:1@0\n0 poll t-0:1@0", identifier=name) for name in ("a", "b")])
+    assert [judgement.verdict for judgement in check([tmp_path])] == ["valid", "valid"]
+    part = tmp_path / "facts" / "run-0001" / "part-0000.parquet"
+    DAMAGES[damage](part)
+    local, spark = (list(check([tmp_path], engine=name, master=MASTER)) for name in ("local", "spark"))
+    assert [judgement.verdict for judgement in local] == ["valid", "unknown"]
+    assert str(part) in local[1].reasons[0]
+    assert [told(judgement) for judgement in spark] == [told(judgement) for judgement in local]
+
+
+@pytest.mark.spark
+def test_a_flipped_bit_in_a_store_is_seen(tmp_path: Path) -> None:
+    write_histories(tmp_path, [history("0 send t-0:1@0\n0 poll t-0:1@0")])
+    part = tmp_path / "facts" / "run-0000" / "part-0000.parquet"
+    place = pq.read_metadata(part).row_group(0).column(SCHEMA.names.index("value"))
+    data = bytearray(part.read_bytes())
+    data[place.data_page_offset + place.total_compressed_size - 1] ^= 1
+    part.write_bytes(data)
+    for name in ("local", "spark"):
+        (judgement,) = check([tmp_path], engine=name, master=MASTER)
+        assert judgement.verdict == "unknown" and str(part) in judgement.reasons[0]
+
+
+def test_parts_of_a_store_that_names_none_are_counted(tmp_path: Path) -> None:
+    """Stores were once written without their parts' names; the number of facts was always there."""
+    write_histories(tmp_path, [history("0 send t-0:1@0\n0 poll t-0:1@0")])
+    runs = json.loads((tmp_path / "runs.json").read_text())
+    del runs["runs"][0]["parts"]
+    (tmp_path / "runs.json").write_text(json.dumps(runs))
+    assert [judgement.verdict for judgement in check([tmp_path])] == ["valid"]
+    (tmp_path / "facts" / "run-0000" / "part-0000.parquet").unlink()
+    (judgement,) = check([tmp_path])
+    assert judgement.verdict == "unknown" and "0 facts, of 2" in judgement.reasons[0]
 
 
 def test_nothing_heavy_is_imported_before_it_is_used() -> None:

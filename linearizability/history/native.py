@@ -20,7 +20,7 @@ from linearizability.history.facts import FactsBuilder
 from linearizability.history.files import CLOCK, MISSING, UNREADABLE, Defect, HistoryError, numbered_lines, reason
 from linearizability.history.operations import INVOKE
 from linearizability.history.recorder import FILE_PATTERN, FORMAT
-from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, history_of
+from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, history_of, risen
 
 
 def history_files(folder: Path) -> list[Path]:
@@ -43,6 +43,7 @@ class NativeFile:
         self._builder = FactsBuilder(run or self.summary.run)
         self._derivation = Derivation(self._builder, self.summary.contract, self.summary.process << 32)
         self._last_time: int | None = None
+        self._last_number = -1
 
     def _header(self) -> None:
         for number, line, whole in self._lines:
@@ -108,6 +109,7 @@ class NativeFile:
         if kind == "mark":
             self.summary.mark(event)
         elif kind == INVOKE:
+            self._last_number = risen(event["operation"], self._last_number)
             self._derivation.invoke(event["operation"], event["process"], event)
         elif kind in ("ok", "fail", "info"):
             self._derivation.complete(event["operation"], event["process"], event)

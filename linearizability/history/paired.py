@@ -30,7 +30,7 @@ from linearizability.history.files import (
     reason,
 )
 from linearizability.history.operations import COMPLETIONS, INVOKE, MARKS
-from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, history_of
+from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, history_of, risen
 
 Lines = Callable[[], Iterable[tuple[int, Event]]]
 """Gives a file's events anew each time it is called, each with the number of its line (0 where it has none)."""
@@ -45,7 +45,9 @@ class EventStream:
     """One file's events, folded into facts once: iterate for record batches; `summary` is complete when that ends.
 
     `timed` are the types of events whose time was read from the clock, in the order of the file: of these it may not step
-    back. What is not there stays missing: the stream stops at the first event that cannot be right.
+    back. What is not there stays missing: the stream stops at the first event that cannot be right. That lines are missing,
+    doubled or in another order shows by the events' `index`, which counts all of them where they are `counted`, by the
+    numbers of the operations, or, where there are neither, by a process whose time steps back.
     """
 
     def __init__(
@@ -56,9 +58,10 @@ class EventStream:
         file: str = "",
         line: int = 0,
         timed: Collection[str] = EVERY_TYPE,
+        counted: bool = False,
     ) -> None:
         self.summary = FileSummary(file, identifier)
-        self._lines, self._timed = lines, timed
+        self._lines, self._timed, self._counted = lines, timed, counted
         try:
             self.summary.contract = Contract.from_json(contract)
         except ValidationError as error:
@@ -67,7 +70,9 @@ class EventStream:
         self._derivation = Derivation(self._builder, self.summary.contract)
         self._open: dict[Any, int] = {}
         self._processes: dict[Any, int] = {}
+        self._last_number: dict[Any, int] = {}
         self._last_time: int | None = None
+        self._last_time_of: dict[Any, int] = {}
 
     def events(self) -> Iterator[Event]:
         """The events once more, as far as they can be read; what is wrong behind them the facts' reader has said."""
@@ -97,6 +102,10 @@ class EventStream:
     def _event(self, event: Event, index: int, line: int) -> None:
         event = event | {"time": event["time"] if event.get("time") is not None else index}
         who, kind = event.get("process"), event.get("type")
+        if self._counted and event.get("index", index) != index:
+            raise BadEvent(f"index {event['index']!r} where {index} must be: events are missing, doubled or reordered")
+        if event.get("index") is None and event.get("operation") is None:
+            self._look_at_order(who, event["time"])
         if kind in self._timed or kind not in EVERY_TYPE:
             self._look_at_clock(event["time"], index, line)
         if event.get("f") in MARKS or who == NEMESIS:
@@ -111,16 +120,24 @@ class EventStream:
     def _number(self, event: Event, who: Any, process: int, index: int) -> int:
         """The operation's number: the event's own, for a process may have several open at once, or its process' open one."""
         named = event.get("operation")
-        if named is not None:
-            return process << 32 | int(named)
         if event["type"] != INVOKE:
+            if named is not None:
+                return process << 32 | risen(named, -1)
             if who not in self._open:
                 raise BadEvent(f"process {who} completes an operation that it did not invoke")
             return self._open.pop(who)
-        if who in self._open:
+        if named is None and who in self._open:
             raise BadEvent(f"process {who} invokes while its last operation is open")
-        self._open[who] = process << 32 | (event["index"] if type(event.get("index")) is int else index)
-        return self._open[who]
+        number = named if named is not None else event["index"] if event.get("index") is not None else index
+        self._last_number[who] = risen(number, self._last_number.get(who, -1))
+        if named is None:
+            self._open[who] = process << 32 | number
+        return process << 32 | number
+
+    def _look_at_order(self, who: Any, time: int) -> None:
+        if time < self._last_time_of.get(who, time):
+            raise BadEvent(f"the time of process {who} steps back, and nothing else tells the order of its events")
+        self._last_time_of[who] = time
 
     def _look_at_clock(self, time: Any, index: int, line: int) -> None:
         back = 0 if self._last_time is None else self._last_time - time
@@ -142,7 +159,8 @@ def derive_events(
 ) -> History:
     """A history in memory from events in memory."""
     kept = list(events)
-    return from_streams(identifier, [EventStream(identifier, lambda: ((line, e) for e in kept), contract, file, line)])
+    stream = EventStream(identifier, lambda: ((line, e) for e in kept), contract, file, line, counted=True)
+    return from_streams(identifier, [stream])
 
 
 def from_streams(identifier: str, streams: list[EventStream]) -> History:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation import Tally
+from linearizability.history.derivation import BadEvent, Tally
 from linearizability.history.facts import empty_facts
 from linearizability.history.files import CONTRACT, Defect
 
@@ -95,6 +95,18 @@ def history_of(identifier: str, streams: Iterable[Stream]) -> History:
         history.names.update(summary.names)
     history.marks.sort(key=lambda mark: mark["time"])
     return history
+
+
+def risen(number: Any, last: int) -> int:
+    """The number of an operation that is invoked after the operation `last`; its order is that of the numbers.
+
+    Errors: BadEvent where it does not rise: lines are missing, doubled or in another order.
+    """
+    if type(number) is not int or not 0 <= number < 1 << 32:
+        raise BadEvent(f"{number!r} is no number of an operation")
+    if number <= last:
+        raise BadEvent(f"operation {number} is invoked after operation {last}: the numbers must rise")
+    return number
 
 
 def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -233,3 +233,17 @@ def test_the_operations_of_the_tools_are_apart_however_many_there_are(tmp_path: 
     (history,) = read_histories([events_of_tool(tmp_path / "v", consumer=read, producer=sent)], "verifiable")
     assert not isinstance(history, HistoryError)
     assert history.facts.column("operation").to_pylist() == [0, 1, 2, 1 << 32, (1 << 32) + 1, (1 << 32) + 2]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "reason"),
+    [
+        (REGISTER_LOG.replace(":ok\t:write", ":o#\t:write"), "2: an operation's line is damaged"),
+        (REGISTER_LOG.rstrip("\n"), "the last line is torn"),
+    ],
+)
+def test_a_damaged_line_of_a_log_is_not_left_out(tmp_path: Path, damaged: str, reason: str) -> None:
+    path = tmp_path / "jepsen.log"
+    path.write_text(damaged.replace("{read}", "3"))
+    (judgement,) = check([path])
+    assert judgement.verdict == "unknown" and any(reason in text for text in judgement.reasons), judgement.to_json()

@@ -19,7 +19,8 @@ from linearizability.history.importers.jepsen import forms
 from linearizability.history.paired import EventStream
 
 FUNCTIONS = {"read": "read", "write": "write", "cas": "cas", "get": "read", "put": "write"}
-LOG_LINE = re.compile(rb"INFO\s+jepsen\.util - (\S+)\s+:(invoke|ok|fail|info)\s+:(\S+)\s+(.*?)\s*")
+LOG_LINE = re.compile(rb"INFO\s+jepsen\.util - (\d+)\s+:(invoke|ok|fail|info)\s+:(\S+)\s+(.*?)\s*")
+OF_A_CLIENT = re.compile(rb"jepsen\.util - \d")
 
 
 def edn_streams(path: Path) -> list[EventStream]:
@@ -28,7 +29,7 @@ def edn_streams(path: Path) -> list[EventStream]:
 
 
 def log_streams(path: Path) -> list[EventStream]:
-    """Lines of a log; other lines are left out."""
+    """Lines of a log; those that are of no client are left out."""
     return [EventStream(path.stem, lambda: _log_events(path), file=str(path))]
 
 
@@ -39,10 +40,12 @@ def _edn_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _log_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line, _ in numbered_lines(path):
-        match = LOG_LINE.fullmatch(line.rstrip(b"\n"))
-        if match is None or not match[1].isdigit():
+    for number, line, whole in numbered_lines(path):
+        if not OF_A_CLIENT.search(line):
             continue
+        match = LOG_LINE.fullmatch(line.rstrip(b"\n"))
+        if match is None or not whole:
+            raise HistoryError(path, number, "an operation's line is damaged" if whole else "the last line is torn")
         try:
             value = read(match[4].decode())
         except (EdnError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
 """Bounded forms of rules that take more than plain numbers: few replicas, few slots, so that all paths can be walked.
 
-Each calls the very function that the broker calls. The general forms are searched by Hypothesis.
+Each calls the very function that the broker calls. The general forms are searched by Hypothesis, with both of its
+backends.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ State = Any
 """A state as `values.parse_state` reads it: sets are tuples, functions and records mappings."""
 
 WRITES = frozenset({"SendWrite", "AddPartitions", "AppendWrite", "DropWrite"})
-MARKERS = frozenset({"AppendMarker", "WriteMarker"})
 
 
 def coordinator_events(folder: str, behaviour: Sequence[TraceStep], bugs: Sequence[str]) -> list[dict[str, Any]]:

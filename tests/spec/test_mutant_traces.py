@@ -38,7 +38,7 @@ NOT_TOLD = {
     "follower-serves-ahead": "small lives read from leaders",
     "producers-forgotten-by-new-leaders": "a trace tells records by offsets, not by what is in them",
     "commit-answered-before-it-is-replicated": "a group's commit is no step of a partition",
-    "partitions-unverified": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
+    "partitions-unverified": "no step of a partition: a transaction's traces show it (`test_coordinator_schedules.py`)",
     "epoch-kept-by-end": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
 }
 """Mutants of several nodes that no trace of a small life shows, and why."""

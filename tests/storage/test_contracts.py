@@ -12,7 +12,6 @@ RULES = {
     "reference/storage/epoch_lookup.py": 4,
     "reference/storage/sequence_check.py": 4,
     "reference/storage/truncation_point.py": 3,
-    "tests/storage/contracts.py": 3,
 }
 """Files, and how many postconditions each has."""
 

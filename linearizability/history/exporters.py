@@ -2,6 +2,8 @@
 
 The neutral form keeps the numbers that pair an operation's events. EDN pairs by process, one operation at a time: where a
 process had several open at once (pipelined sends), the later ones are given to processes of their own, from LANES on.
+
+What a form cannot say must not be written in it (`unsayable`), or the copy would be judged better than the original.
 """
 
 from __future__ import annotations
@@ -70,6 +72,8 @@ def write_neutral(path: Path, histories: Iterable[History]) -> int:
     with _open(path) as stream:
         for history in histories:
             document: dict[str, Any] = {"id": history.id, "options": {"contract": history.contract.model_dump()}}
+            if history.defects:
+                document["defects"] = [vars(defect) for defect in history.defects]
             if history.labels is not None:
                 document["anomalies"] = history.labels
             stream.write(_json(document)[:-1] + b',"history":[')
@@ -78,6 +82,15 @@ def write_neutral(path: Path, histories: Iterable[History]) -> int:
             stream.write(b"]}\n")
             count += 1
     return count
+
+
+def unsayable(history: History, form: str) -> str:
+    """Why a history cannot be written in a form; empty where it can. Of the contract itself EDN says nothing."""
+    if form in ("neutral", "edn") and not history.same_contract:
+        return f"{history.id} is not written: its files declare different contracts, and {form} can say but one"
+    if form == "edn" and history.defects:
+        return f"{history.id} is not written: EDN cannot say what is wrong with it"
+    return ""
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -1,8 +1,8 @@
 """Foreign histories: events without numbered lines, whose operations are paired by process, one at a time each.
 
 Other tools' files come here by way of `importers/`. The *neutral* form is read here: one whole history a line,
-`{"id": …, "history": [event, …], "options": {…}}`; a line is one JSON document, so a history of this form has to fit into
-memory, and a file of any number of them does not.
+`{"id": …, "history": [event, …], "options": {"contract": {…}}, "defects": […]}`; a line is one JSON document, so a history
+of this form has to fit into memory, and a file of any number of them does not.
 """
 
 from __future__ import annotations
@@ -179,9 +179,22 @@ def read_neutral(path: Path) -> Iterator[History]:
             try:
                 document = from_json(line)
                 identifier, events = str(document["id"]), document["history"]
-            except (ValueError, KeyError, TypeError) as error:
+                if not isinstance(events, list):
+                    raise ValueError("'history' is no list")
+                declared = (document.get("options") or {}).get("contract")
+                labels = document.get("anomalies")
+                if labels is not None and not all(isinstance(label, str) for label in labels):
+                    raise ValueError("'anomalies' is no list of names")
+                known = [_told(defect) for defect in document.get("defects") or []]
+            except UNREADABLE as error:
                 raise HistoryError(path, number, reason(error)) from error
-            options = document.get("options") or {}
-            history = derive_events(identifier, events, options.get("contract"), str(path), number)
-            history.labels = document.get("anomalies")
+            history = derive_events(identifier, events, declared, str(path), number)
+            history.labels, history.defects = labels, [*known, *history.defects]
             yield history
+
+
+def _told(defect: dict[str, Any]) -> Defect:
+    """A defect of the history from which this one was written."""
+    if defect["kind"] not in (MISSING, CLOCK, CONTRACT):
+        raise ValueError(f"{defect['kind']!r} is no kind of defect")
+    return Defect(defect["kind"], str(defect["text"]), str(defect.get("file", "")), int(defect.get("line", 0)))

@@ -71,6 +71,8 @@ class History:
     sources: list[str] = field(default_factory=list)
     events: Events | None = None
     """Its events, where `sources` are no native files; see `events.events_of`."""
+    same_contract: bool = True
+    """Whether all its files declare one contract, so that `contract` says all of it."""
     labels: list[str] | None = None
     """The anomalies that somebody else found in it (the neutral form's `anomalies`)."""
 
@@ -88,6 +90,7 @@ def history_of(identifier: str, streams: Iterable[Stream]) -> History:
         unify(batches),
         defects=merge_defects(summaries),
         sources=[summary.file for summary in summaries if summary.file],
+        same_contract=all(summary.contract == summaries[0].contract for summary in summaries),
     )
     for summary in summaries:
         history.tally.add(summary.tally)

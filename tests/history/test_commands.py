@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 import tidegauge
 from linearizability.history.commands import app
+from linearizability.history.contract import Contract
 from linearizability.history.reader import read_histories
 from linearizability.history.recorder import Recorder
 from linearizability.history.streams import History
@@ -141,3 +142,27 @@ def test_marks_stand_where_they_were_made(tmp_path: Path) -> None:
         assert isinstance(exported, History) and not exported.defects
         assert [mark["f"] for mark in exported.marks] == ["fault", "heal"]
         assert judge_history(exported).verdict == "valid"
+
+
+def test_what_is_wrong_with_a_history_is_exported_too(tmp_path: Path) -> None:
+    """Or its copy would be judged better than the original. EDN cannot say it, and is refused."""
+    files = record(tmp_path / "run")
+    files[1].write_text("".join(files[1].read_text().splitlines(keepends=True)[:-1]))
+    assert run("export", "--to", "neutral", tmp_path / "run", tmp_path / "out.jsonl").return_value == 2
+    original, exported = (
+        json.loads(run("check", "--json", path).stdout.splitlines()[0])
+        for path in (tmp_path / "run", tmp_path / "out.jsonl")
+    )
+    assert exported["verdict"] == original["verdict"] == "unknown" and exported["reasons"] == original["reasons"]
+    result = run("export", "--to", "edn", tmp_path / "run", tmp_path / "out.edn")
+    assert result.return_value == 2 and not (tmp_path / "out.edn").exists()
+
+
+@pytest.mark.parametrize("form", ["neutral", "edn"])
+def test_several_contracts_of_one_run_are_not_exported_as_one(tmp_path: Path, form: str) -> None:
+    clock = Clock()
+    record(tmp_path / "run", clock)
+    Recorder.open(tmp_path / "run", process=0, run="r", contract=Contract(acks="1"), clock=clock).close()
+    result = run("export", "--to", form, tmp_path / "run", tmp_path / "out")
+    assert result.return_value == 2 and "different contracts" in result.stderr
+    assert run("export", "--to", "parquet", tmp_path / "run", tmp_path / "store").return_value == 0

@@ -94,7 +94,10 @@ def trace_events(behaviour: Sequence[TraceStep], min_isr: int = 2) -> list[dict[
         action = "BecomeLeader" if name == leader else "BecomeFollower"
         step = {"action": action, "broker": name, "leaderEpoch": 1, "partitionEpoch": 1}
         events.append(_event(step, initial, numbers))
-    events += [_event(step.state["step"], step.state, numbers) for step in behaviour[1:]]
+    for step in behaviour[1:]:
+        named: Any = step.state["step"]
+        if named["action"] in ACTORS:  # The message grain has steps of messages alone, which no broker tells.
+            events.append(_event(named, step.state, numbers))
     return events
 
 
@@ -119,6 +122,10 @@ def _event(step: Any, state: Any, numbers: dict[Any, int]) -> dict[str, Any]:
             arguments[name] = value - 1
         elif name not in ("action", "isr", "number", "offset"):
             arguments[name] = value
+    if action == "RegisterBroker":
+        arguments["brokerEpoch"] = state["registry"][step["broker"]]["brokerEpoch"]
+    elif action == "AnswerFetch":
+        arguments["brokerEpoch"] = state["progress"][step["leader"]][step["follower"]]["brokerEpoch"]
     if action in CONTROLLER_ACTIONS:
         return {"node": 0, "action": action, "args": arguments, "partition": _partition(state["partition"], numbers)}
     actor = step.get("follower") if ACTORS[action] == "follower" else step.get("leader", step.get("broker"))

@@ -15,6 +15,8 @@ MODULE = "TraceReplication"
 CONTROLLER = "controller"
 CONTROLLERS = {action.name for action in ACTIONS if action.actor == CONTROLLER}
 ARGUMENTS = {action.name: action.trace_arguments for action in ACTIONS}
+UNSAID = -1
+"""No broker epoch."""
 STATE_FIELDS = ("leo", "hw", "leaderEpoch")
 
 
@@ -54,7 +56,7 @@ def trace_of(rows: Sequence[Event], name: str) -> Trace:
         marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
         fenced = tuple(int(broker) for broker in begin.get("fenced", ()))
         filled = _Filling(brokers, int(begin["minIsr"]))
-        first, events = filled.record(begin["partition"]), tuple(filled.events(rows[1:]))
+        first, events = filled.record(begin["partition"]), tuple(filled.events(with_lives(rows[1:])))
         return Trace(name, brokers, int(begin["minIsr"]), first, events, logs, marks, fenced)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{name}:1: Begin lacks {error}") from error
@@ -74,6 +76,25 @@ class _Filling:
             if row["action"] == "ChangeMinIsr":
                 self._left_out["minIsr"] = int(row["args"]["minIsr"])
             yield row | {"partition": self.record(row["partition"])} if row["action"] in CONTROLLERS else row
+
+
+def with_lives(rows: Sequence[Event]) -> Iterator[Event]:
+    """Fetches with the number of the follower's life, as the specification counts them: 1, and one more for each registration.
+
+    A leader tells the broker epoch with which the follower fetched, the controller those that it gave. What says neither,
+    or where one registration does not say it, stays as it is.
+    """
+    given: dict[int, list[int]] = {}
+    for row in rows:
+        if row["action"] == "RegisterBroker":
+            given.setdefault(row["args"]["broker"], []).append(row["args"].get("brokerEpoch", UNSAID))
+    for row in rows:
+        epoch = row["args"].get("brokerEpoch", UNSAID) if row["action"] == "AnswerFetch" else UNSAID
+        known = given.get(row["args"]["follower"], []) if epoch != UNSAID else []
+        if epoch == UNSAID or UNSAID in known:
+            yield row
+        else:
+            yield row | {"life": 1 + sum(each <= epoch for each in known)}
 
 
 def _check_event(event: Event, where: str) -> None:
@@ -145,8 +166,7 @@ def _event(event: Event) -> str:
         fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "reign": str(event["leaderEpoch"] + 1)}
         if "isr" in event:
             fields["members"] = _brokers(event["isr"])
-        if "minIsr" in event:
-            fields["minIsr"] = str(event["minIsr"])
+        fields |= {name: str(event[name]) for name in ("minIsr", "life") if name in event}
     return record(fields)
 
 

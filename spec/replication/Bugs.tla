@@ -18,6 +18,7 @@ KnownBugs == {
     "RollBackCommittedIsr",        \* a proposal that was accepted is undone when its retry is refused as stale
     "AcknowledgeBeforeHighWatermark",
     "CommitBeforeMinIsr",          \* acts by a new ISR before it has replayed the min.insync.replicas it was written under
+    "FetchOfAFormerLife",          \* a fetch that was sent in a follower's former life counts for its present one
     "IgnoreMinIsr",                \* min.insync.replicas is checked neither by produce nor by the high watermark
     \* What the controller admits.
     "AdmitStaleBrokerEpoch",       \* before KIP-903: a member's earlier life counts for its present one

@@ -17,7 +17,6 @@
 EXTENDS Integers, Sequences, FiniteSets
 
 Min(a, b) == IF a < b THEN a ELSE b
-Least(numbers) == CHOOSE n \in numbers : \A m \in numbers : n <= m
 
 EndOffset(records) == Len(records)
 Prefix(records, end) == SubSeq(records, 1, end)

@@ -3,8 +3,9 @@
 (* The message grain.  Fetches and AlterPartition are requests and answers *)
 (* on a network that loses, doubles and reorders: a message once sent may  *)
 (* be taken at any later time, any number of times, or never.  Every step  *)
-(* here is a step of the atomic grain with late messages (Late), or leaves *)
-(* its state alone: MCMessages checks that refinement.                     *)
+(* here is a step of the atomic grain with late messages (Late), and its   *)
+(* name in a state is that step's, or it leaves all but the messages       *)
+(* alone: the configurations of MCMessages check that refinement.          *)
 (*                                                                         *)
 (* One thing it may not do: a proposal is judged once; no copy of one that *)
 (* was refused may arrive later.  The switch RefusedProposalArrives drops  *)
@@ -19,8 +20,10 @@ VARIABLES
     refusals    \* answers to those that named an ineligible member
 
 messageVars == <<fetches, answers, proposals, refusals>>
-grainVars == <<vars, historyVars>>
-allVars == <<grainVars, messageVars>>
+allVars == <<vars, historyVars, messageVars>>
+
+\* A step here has a name of its own, by which it is counted, and one that the state tells.
+MessageStep(name, told, arguments) == Step(told, arguments)
 
 InitMessages ==
     /\ Init /\ InitHistory
@@ -34,42 +37,60 @@ SendFetch(f) ==
     IN  /\ Running(f) /\ l \notin {f, None}
         /\ fetch \notin fetches
         /\ fetches' = fetches \cup {fetch}
-        /\ UNCHANGED <<grainVars, answers, proposals, refusals>>
+        /\ MessageStep("SendFetch", "SendFetch", [follower |-> f, leader |-> l, end |-> fetch.end])
+        /\ UNCHANGED <<stateVars, historyVars, answers, proposals, refusals>>
 
 \* The leader learns from the fetch, if it is of its reign and in line, and answers.
 TakeFetch(l, fetch) ==
     LET parts == LogsPart(log[l], fetch.end, fetch.lastEpoch)
         answer == [from |-> l, to |-> fetch.from, leaderEpoch |-> fetch.leaderEpoch, end |-> fetch.end,
                    lastEpoch |-> fetch.lastEpoch, log |-> log[l], highWatermark |-> highWatermark[l]]
-        told == [end |-> fetch.end, lastEpoch |-> fetch.lastEpoch, brokerEpoch |-> fetch.brokerEpoch]
         known == [end |-> fetch.end, brokerEpoch |-> fetch.brokerEpoch]
     IN  /\ Leads(l) /\ fetch.to = l /\ fetch.from \in metadata[l].replicas
-        /\ fetch.leaderEpoch = metadata[l].leaderEpoch \/ On("FetchWithoutFencing")
+        /\ fetch.leaderEpoch = metadata[l].leaderEpoch
+        /\ ~IsOfFormerLife(l, fetch.from, fetch.brokerEpoch)
         /\ answers' = answers \cup {answer}
         /\ IF parts \/ progress[l][fetch.from] = known
-           THEN answer \notin answers /\ UNCHANGED grainVars
+           THEN answer \notin answers /\ UNCHANGED <<stateVars, historyVars>>
            ELSE /\ progress' = [progress EXCEPT ![l][fetch.from] = known]
                 /\ UNCHANGED <<controllerVars, status, log, highWatermark, metadata, pending, truncating,
-                               clientVars, environmentVars, step>>
+                               clientVars, environmentVars>>
                 /\ HistoryAfter
+        /\ MessageStep("TakeFetch", IF progress' = progress THEN "TakeFetch" ELSE "AnswerFetch",
+                       [leader |-> l, follower |-> fetch.from, end |-> fetch.end])
         /\ UNCHANGED <<fetches, proposals, refusals>>
 
 \* The follower uses an answer of its reign that fits its log as it is now.
-TakeAnswer(f, answer) ==
+Fits(f, answer) ==
     /\ Running(f) /\ answer.to = f
     /\ answer.leaderEpoch = metadata[f].leaderEpoch
     /\ answer.end = EndOffset(log[f]) /\ answer.lastEpoch = LastEpoch(log[f])
-    /\ IF LogsPart(answer.log, answer.end, answer.lastEpoch)
-       THEN LET point == TruncationPoint(log[f], EndOffsetFor(answer.log, answer.lastEpoch))
-            IN  /\ log' = [log EXCEPT ![f] = Prefix(@, point)]
-                /\ highWatermark' = [highWatermark EXCEPT ![f] = Min(@, point)]
-       ELSE \/ /\ \E end \in (answer.end + 1)..EndOffset(answer.log) : log' = [log EXCEPT ![f] = Prefix(answer.log, end)]
-               /\ UNCHANGED highWatermark
-            \/ LET adopted == Min(answer.highWatermark, EndOffset(log[f]))
-               IN  /\ adopted # highWatermark[f]
-                   /\ highWatermark' = [highWatermark EXCEPT ![f] = adopted]
-                   /\ UNCHANGED log
-    /\ UNCHANGED <<controllerVars, status, roleVars, clientVars, environmentVars, step, messageVars>>
+
+IsOfPartedLogs(answer) == LogsPart(answer.log, answer.end, answer.lastEpoch)
+
+TakeDivergence(f, answer) ==
+    /\ Fits(f, answer) /\ IsOfPartedLogs(answer)
+    /\ LET point == TruncationPoint(log[f], EndOffsetFor(answer.log, answer.lastEpoch))
+       IN  /\ log' = [log EXCEPT ![f] = Prefix(@, point)]
+           /\ highWatermark' = [highWatermark EXCEPT ![f] = Min(@, point)]
+    /\ MessageStep("TakeDivergence", "Truncate", [follower |-> f, leader |-> answer.from, end |-> EndOffset(log'[f])])
+    /\ UNCHANGED <<controllerVars, status, roleVars, clientVars, environmentVars, messageVars>>
+    /\ HistoryAfter
+
+TakeRecords(f, answer, end) ==
+    /\ Fits(f, answer) /\ ~IsOfPartedLogs(answer)
+    /\ log' = [log EXCEPT ![f] = Prefix(answer.log, end)]
+    /\ MessageStep("TakeRecords", "AppendFetched", [follower |-> f, leader |-> answer.from, end |-> end])
+    /\ UNCHANGED <<controllerVars, status, highWatermark, roleVars, clientVars, environmentVars, messageVars>>
+    /\ HistoryAfter
+
+TakeHighWatermark(f, answer) ==
+    /\ Fits(f, answer) /\ ~IsOfPartedLogs(answer)
+    /\ LET adopted == Min(answer.highWatermark, EndOffset(log[f]))
+       IN  adopted # highWatermark[f] /\ highWatermark' = [highWatermark EXCEPT ![f] = adopted]
+    /\ MessageStep("TakeHighWatermark", "AdoptHighWatermark",
+                   [follower |-> f, leader |-> answer.from, highWatermark |-> highWatermark'[f]])
+    /\ UNCHANGED <<controllerVars, status, log, roleVars, clientVars, environmentVars, messageVars>>
     /\ HistoryAfter
 
 \* ---- AlterPartition
@@ -77,9 +98,10 @@ TakeProposal(l, proposal) ==
     /\ partition.leader = l
     /\ IsForThisEpoch(proposal)
     /\ Ineligible(proposal) = {}
-    /\ UNCHANGED <<replicaVars, clientVars, registry, faults, step>>
+    /\ UNCHANGED <<replicaVars, clientVars, registry, faults>>
     /\ lostTail' = lostTail \ {b \in proposal.isr \ partition.isr : Running(b)}
     /\ Decide(WithIsr(proposal.isr, {}), Unfenced)
+    /\ MessageStep("TakeProposal", "AlterPartition", [leader |-> l, isr |-> proposal.isr])
     /\ HistoryAfter
     /\ UNCHANGED messageVars
 
@@ -89,24 +111,27 @@ RefuseProposal(l, proposal) ==
     /\ Ineligible(proposal) # {}
     /\ refusals' = refusals \cup {[leader |-> l, content |-> proposal]}
     /\ proposals' = IF On("RefusedProposalArrives") THEN proposals ELSE proposals \ {[leader |-> l, content |-> proposal]}
-    /\ UNCHANGED <<grainVars, fetches, answers>>
+    /\ MessageStep("RefuseProposal", "RefuseProposal", [leader |-> l, isr |-> proposal.isr])
+    /\ UNCHANGED <<stateVars, historyVars, fetches, answers>>
 
 Sent(l) == [leader |-> l, content |-> pending[l]]
 
 -----------------------------------------------------------------------------
-\* Everything else is as in the atomic grain.
+\* Everything else is as in the atomic grain, but that a restart finds the newest checkpoint.
 LocalStep ==
-    \/ \E b \in Brokers : RegisterBroker(b) \/ UnfenceBroker(b) \/ FenceBroker(b) \/ ElectLeader(b)
+    \/ \E b \in Brokers :
+        \/ RegisterBroker(b) \/ UnfenceBroker(b) \/ FenceBroker(b) \/ ControlledShutdown(b)
+        \/ ElectLeader(b) \/ ElectUncleanLeader(b)
     \/ \E replicas \in SUBSET Brokers : Reassign(replicas)
     \/ CallOffReassignment
     \/ \E minIsr \in 1..MaxMinIsr : ChangeMinIsr(minIsr)
     \/ \E l \in Brokers : LearnMinIsr(l)
     \/ \E b \in Brokers, r \in published :
         BecomeLeader(b, r) \/ BecomeFollower(b, r) \/ CommitIsr(b, r) \/ GiveUpReplica(b, r)
-    \/ \E b \in Brokers : Crash(b)
+    \/ \E b \in Brokers : Crash(b) \/ ShutDown(b) \/ Consume(b)
     \/ \E b \in Brokers, end \in Offsets : AdvanceHighWatermark(b, end) \/ Restart(b, end, Min(highWatermark[b], end))
     \/ \E b \in Brokers, acks \in Acks : Produce(b, acks)
-    \/ \E b \in Brokers, number \in DOMAIN sent : Acknowledge(b, number)
+    \/ \E b \in Brokers, number \in DOMAIN sent : Retry(b, number) \/ Acknowledge(b, number)
 
 ProposalStep ==
     \/ \E l, f \in Brokers :
@@ -124,11 +149,13 @@ MessageNext ==
     \/ ProposalStep /\ HistoryAfter /\ UNCHANGED <<fetches, answers>>
     \/ \E f \in Brokers : SendFetch(f)
     \/ \E fetch \in fetches : TakeFetch(fetch.to, fetch)
-    \/ \E answer \in answers : TakeAnswer(answer.to, answer)
+    \/ \E answer \in answers :
+        \/ TakeDivergence(answer.to, answer) \/ TakeHighWatermark(answer.to, answer)
+        \/ \E end \in (answer.end + 1)..EndOffset(answer.log) : TakeRecords(answer.to, answer, end)
     \/ \E p \in proposals : TakeProposal(p.leader, p.content) \/ RefuseProposal(p.leader, p.content)
 
 MessageSpec == InitMessages /\ [][MessageNext]_allVars
 
 \* What is to be refined: the atomic grain, with messages as late as they are.
-LateSpec == Init /\ [][Next]_vars
+LateSpec == Init /\ [][Next]_stateVars
 =============================================================================

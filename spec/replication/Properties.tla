@@ -8,7 +8,8 @@ Committed(b) == Prefix(log[b], highWatermark[b])
 
 TypeOK ==
     /\ partition.replicas \subseteq Brokers /\ partition.replicas # {}
-    /\ partition.isr \cup partition.elr \cup partition.adding \cup partition.removing \subseteq partition.replicas
+    /\ partition.isr \cup partition.adding \cup partition.removing \subseteq partition.replicas
+    /\ partition.elr \subseteq Brokers
     /\ partition.leader \in Brokers \cup {None}
     /\ partition \in published
     /\ \A b \in Brokers :
@@ -45,6 +46,8 @@ MaximalIsrIsSuperset ==
     \A l \in Brokers : IsCurrentLeader(l) /\ partition.leader = l => partition.isr \subseteq MaximalIsr(l)
 
 NoFencedMemberInIsr == \A b \in partition.isr : ~registry[b].fenced
+
+EligibleAreReplicas == partition.elr \subseteq partition.replicas
 
 IsrAndElrAreDisjoint == partition.isr \cap partition.elr = {}
 

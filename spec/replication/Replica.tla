@@ -106,10 +106,15 @@ ToldBy(f, l) ==
     IF ~Hears(f, l) \/ truncating[f] THEN {}
     ELSE {[end |-> EndOffset(log[f]), lastEpoch |-> LastEpoch(log[f]), brokerEpoch |-> registry[f].brokerEpoch]}
 
+\* A fetch tells nothing of a life that began after it was sent: what it says
+\* the follower had may be lost (KIP-903).
+IsOfFormerLife(l, f, brokerEpoch) == brokerEpoch < progress[l][f].brokerEpoch /\ ~On("FetchOfAFormerLife")
+
 \* The leader takes a fetch: it learns how far the follower is, and in which life.
 AnswerFetch(l, f, told) ==
     /\ Leads(l) /\ f \in metadata[l].replicas
     /\ told \in ToldBy(f, l)
+    /\ ~IsOfFormerLife(l, f, told.brokerEpoch)
     /\ ~LogsPart(log[l], told.end, told.lastEpoch)
     /\ LET reached == [end |-> told.end, brokerEpoch |-> told.brokerEpoch]
        IN  /\ progress[l][f] # reached

@@ -83,6 +83,9 @@ Promise(b, end) ==
        ELSE (isExcused \/ Prefix(log[b], end) = Prefix(consumed, end)) /\ UNCHANGED consumed
     /\ UNCHANGED <<controllerVars, replicaVars, sent, acknowledged, environmentVars, step>>
 
+\* A leader may say of which of the follower's lives the fetch is.
+IsOfLife(told, e) == "life" \in DOMAIN e => told.brokerEpoch = e.life
+
 Newest(records, partitionEpoch) == {r \in records : r.partitionEpoch = partitionEpoch}
 
 StepOf(e) ==
@@ -102,7 +105,7 @@ StepOf(e) ==
       [] e.action = "LearnMinIsr"          -> LearnsMinIsr(e.leader, e.minIsr)
       [] e.action = "GiveUpReplica"        -> \E r \in published : GiveUpReplica(e.broker, r)
       [] e.action = "AnswerFetch"          -> \E t \in ToldBy(e.follower, e.leader) :
-                                                  t.end = e.end /\ AnswerFetch(e.leader, e.follower, t)
+                                                  t.end = e.end /\ IsOfLife(t, e) /\ AnswerFetch(e.leader, e.follower, t)
       [] e.action = "AppendFetched"        -> AppendFetched(e.follower, e.leader, e.end)
       [] e.action = "AdoptHighWatermark"   -> AdoptHighWatermark(e.follower, e.leader, e.highWatermark)
       [] e.action = "Truncate"             -> Truncate(e.follower, e.leader)
@@ -135,6 +138,7 @@ KeepsPromises ==
     /\ isExcused \/ \A l \in Brokers : IsCurrentLeader(l) =>
         /\ IsPrefix(consumed, log[l])
         /\ \A b \in Brokers : IsPrefix(Committed(b), log[l])
+    /\ isExcused \/ EligibleAreComplete
 
 TraceNext ==
     /\ at <= Len(Traces[trace].events)

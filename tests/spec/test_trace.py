@@ -113,6 +113,25 @@ def test_the_trace_of_a_bug_is_rejected(switch: str) -> None:
     assert [verdict.name for verdict in done.rejected] == [switch]
 
 
+def of_another_life(row: dict) -> None:
+    row["args"]["brokerEpoch"] += 1
+
+
+def test_a_fetch_of_a_former_life_is_rejected() -> None:
+    """It names an earlier broker epoch than the leader knows of; a committed record is lost if it counts."""
+    outcome = check(all_cases()["FetchOfAFormerLife"].job())
+    rows = trace_events(outcome.trace)
+    fetches = [(place, row["args"]["brokerEpoch"]) for place, row in enumerate(rows) if row["action"] == "AnswerFetch"]
+    first, late = fetches[0], fetches[-1]
+    assert late[1] < fetches[-2][1]
+
+    mistold = corrupted(rows, "AnswerFetch", of_another_life)
+    assert mistold
+    sound = rows[: late[0]]
+    done = check_traces([as_trace(rows, "late"), as_trace(mistold[0], "mistold"), as_trace(sound, "sound")])
+    assert [(verdict.name, verdict.place) for verdict in done.rejected] == [("late", late[0]), ("mistold", first[0])]
+
+
 @pytest.mark.parametrize(
     "lines",
     [

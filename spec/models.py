@@ -47,6 +47,8 @@ class Model:
     """Whether actions are counted, which costs half of the time again."""
     length: int = 120
     """Of a drawn behaviour, in states."""
+    workers: int = 1
+    """TLC's worker threads, where nothing else is asked for."""
 
     @property
     def path(self) -> Path:
@@ -98,23 +100,33 @@ class Case:
 
     def configuration(self) -> str:
         """The configuration's text as TLC gets it."""
+        text = self.with_all_promises()
+        return only_property(text, self.switch.violates) if self.switch else text
+
+    def with_all_promises(self) -> str:
+        """The model's configuration, in which the switch is on and nothing else is another."""
         text = self.model.text
         if not self.switch:
             return text
         switched = re.sub(r"^(\s*Bugs = )\{\}$", rf'\1{{"{self.switch.name}"}}', text, count=1, flags=re.M)
         if switched == text:
             raise ValueError(f"{self.model.path}: no line `Bugs = {{}}`")
-        return only_property(switched, self.switch.violates)
+        return switched
 
-    def job(self, workers: int = 1, memory_mb: int = 3000) -> Job:
-        """The run of TLC. Only clean models need the coverage of actions."""
+    @property
+    def workers(self) -> int:
+        """A switch has one: with several the trace need not be the shortest."""
+        return 1 if self.switch else self.model.workers
+
+    def job(self, workers: int | None = None, memory_mb: int = 3000) -> Job:
+        """The run of TLC, with the case's own workers where none are named. Only clean models need the coverage of actions."""
         return Job(
             folder=SPEC / self.model.folder,
             module=self.model.module,
             configuration=self.configuration(),
             budget_s=self.switch.budget_s if self.switch else self.model.budget_s,
             memory_mb=memory_mb,
-            workers=workers,
+            workers=workers or self.workers,
             coverage=self.switch is None and not self.model.behaviours and self.model.covered,
             options=self._simulation(),
             jvm=SHORT_RUN if self.switch or self.quick else LONG_RUN,
@@ -126,7 +138,9 @@ class Case:
 
     def digest(self) -> str:
         """Changes whenever a stored result no longer speaks of this case; what is only said in comments does not count."""
-        digest = hashlib.sha256(without_comments(self.configuration()).encode())
+        job = self.job()
+        digest = hashlib.sha256(without_comments(job.configuration).encode())
+        digest.update(repr((job.module, job.workers, job.coverage, job.options)).encode())
         for module in modules_of(SPEC / self.model.folder, self.model.module):
             digest.update(without_comments(module.read_text()).encode())
         return digest.hexdigest()[:16]

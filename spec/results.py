@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from spec.checker import Outcome, Verdict
+from spec.checker import Outcome, TraceStep, Verdict
 from spec.models import SPEC, Case
 
 STORE = SPEC / "results.json"
@@ -33,6 +34,12 @@ class Result:
     digest: str = ""
     stored: bool = False
     coverage: dict[str, int] = field(default_factory=dict)
+    steps: list[str] = field(default_factory=list)
+    """The names of the steps of a violation's trace, after the first state."""
+    first_violated: str = ""
+    """With a switch on and all promises of its model checked: which one breaks first."""
+    first_depth: int = 0
+    """The number of states of the shortest trace to that."""
 
     @property
     def as_expected(self) -> bool:
@@ -67,7 +74,14 @@ def result_of(case: Case, outcome: Outcome) -> Result:
         reason=outcome.reason,
         digest=case.digest(),
         coverage=outcome.coverage,
+        steps=[named(step) for step in outcome.trace[1:]],
     )
+
+
+def named(step: TraceStep) -> str:
+    """A step's name: the one that the state tells, or, where steps are not recorded, TLC's for it."""
+    told: Any = step.state.get("step")
+    return str(told["action"]) if isinstance(told, dict) and told.get("action") else step.action
 
 
 def load(path: Path = STORE) -> dict[str, Result]:

@@ -46,14 +46,23 @@ def simulation_table(results: dict[str, Result]) -> str:
 def switch_table(results: dict[str, Result]) -> str:
     """Switches: the promise that each breaks and the length of its shortest trace."""
     rows = [
-        "| switch | told in | model | violates | found | distinct states | states in the trace | seconds | CPU seconds |"
+        "| switch | told in | model | violates | found | distinct states | states in the trace | seconds | CPU seconds "
+        "| breaks first |"
     ]
-    rows.append("| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
+    rows.append("| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |")
     for name, case in all_cases().items():
         if case.switch:
             about = f"{case.switch.source} | {case.model.name} | {case.switch.violates}"
-            rows.append(f"| {name} | {about} | {_found(results.get(name))} |")
+            rows.append(f"| {name} | {about} | {_found(results.get(name))} | {_first(results.get(name))} |")
     return "\n".join(rows)
+
+
+def _first(result: Result | None) -> str:
+    """Which promise breaks earlier than the one that the switch is about, or in as many states."""
+    if not result or not result.first_violated:
+        return "not run"
+    is_same = (result.first_violated, result.first_depth) == (result.violated, result.depth)
+    return "the same" if is_same else f"{result.first_violated}, in {result.first_depth}"
 
 
 def _found(result: Result | None) -> str:

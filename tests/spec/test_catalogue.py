@@ -1,16 +1,18 @@
 """Models, switches, names and generated pages agree with each other and with what was run."""
 
 import re
+from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from spec.actions import ACTIONS
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Outcome, Verdict
+from spec.commands import app
 from spec.models import SPEC, Case, checked, only_property, without_comments
 from spec.results import exit_code, load, result_of
 from spec.tables import pages
-from spec.traceability import steps_of
 
 CHAPTERS = ("Controller", "Replica", "Client")
 
@@ -120,8 +122,17 @@ def test_every_action_is_taken_in_some_clean_model(folder: str) -> None:
         for name, count in result.coverage.items()
         if count > 0
     }
-    assert steps_of(folder)
-    assert [name for name in steps_of(folder) if name not in taken] == []
+    named = {step for path in (SPEC / folder).glob("*.tla") for step in re.findall(r'Step\("(\w+)"', path.read_text())}
+    assert named
+    assert named - taken == set()
+
+
+def test_the_steps_of_messages_are_among_them() -> None:
+    """They are no steps of the atomic grain, so no list of actions has them."""
+    text = (SPEC / "replication" / "Messages.tla").read_text()
+    named = re.findall(r'MessageStep\("(\w+)"', text)
+    assert {"SendFetch", "TakeFetch", "TakeDivergence", "TakeRecords", "TakeHighWatermark"} <= {*named}
+    assert {"TakeProposal", "RefuseProposal"} <= {*named}
 
 
 def test_a_comment_does_not_make_a_result_stale_and_a_rule_does() -> None:
@@ -129,6 +140,40 @@ def test_a_comment_does_not_make_a_result_stale_and_a_rule_does() -> None:
     commented = "\\* why\n(* a box *)\nA ==   \\* here, too\n\n    /\\ x\n    /\\ y"
     assert without_comments(commented) == text
     assert without_comments(text.replace("    /\\ y", "        /\\ y")) != text
+
+
+def test_each_clean_model_is_done_within_five_minutes() -> None:
+    assert [name for name, result in load().items() if not result.switch and result.seconds > 300] == []
+
+
+def test_what_a_switch_breaks_first_was_found_too() -> None:
+    found = {name: result for name, result in load().items() if result.switch}
+    assert found
+    assert [name for name, result in found.items() if not result.first_violated] == []
+    assert [name for name, result in found.items() if not 0 < result.first_depth <= result.depth] == []
+
+
+def test_every_step_of_a_counterexample_has_a_name() -> None:
+    """A model with switches names its steps in its states, which else tell nothing but the first one's name."""
+    found = {name: result for name, result in load().items() if result.switch}
+    assert [name for name, result in found.items() if len(result.steps) != result.depth - 1] == []
+    assert [name for name, result in found.items() if "Init" in result.steps] == []
+
+
+def test_a_result_is_stale_when_it_was_run_otherwise() -> None:
+    drawn, large = all_cases()["SIMReplication"], all_cases()["MCLarge"]
+    assert drawn.digest() != replace(drawn, model=replace(drawn.model, behaviours=1)).digest()
+    assert drawn.digest() != replace(drawn, model=replace(drawn.model, length=1)).digest()
+    assert large.digest() != replace(large, model=replace(large.model, workers=1)).digest()
+    assert large.digest() == replace(large, model=replace(large.model, budget_s=1)).digest()
+
+
+def test_several_workers_record_no_switch() -> None:
+    arguments = ["spec", "check", "TruncateToHighWatermark", "--workers", "2", "--record"]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code != 0
+    assert "shortest" in refused.output
+    assert all(case.job().workers == 1 for case in all_cases().values() if case.switch)
 
 
 def test_the_largest_clean_model_has_a_million_states() -> None:

@@ -1,0 +1,116 @@
+"""The models and the switches of the shorter books: the metadata quorum, transactions, groups, the ZooKeeper controller."""
+
+from __future__ import annotations
+
+from spec.models import Model, Switch
+
+MODELS: tuple[Model, ...] = (
+    Model(
+        "MCQuorum",
+        "quorum",
+        switches=(
+            Switch(
+                "ForgetVote",
+                "OneLeaderPerEpoch",
+                "KIP-595; Raft 5.1",
+                "The vote is not on disk before it is told: after a restart the voter votes again in the same epoch, and two "
+                "leaders rule it.",
+            ),
+            Switch(
+                "VoteForShorterLog",
+                "LeaderCompleteness",
+                "KIP-595; Raft 5.4.1",
+                "A voter grants its vote to a candidate whose log lacks what the voter has: a committed record is missing in "
+                "the new leader's log.",
+            ),
+            Switch(
+                "FetchAcrossEpochs",
+                "LeaderCompleteness",
+                "KIP-595",
+                "A leader takes fetches of another epoch for progress in its own: a replaced leader commits what the new "
+                "leader never heard of.",
+            ),
+        ),
+    ),
+    Model(
+        "MCQuorumCommit",
+        "quorum",
+        budget_s=1800,
+        covered=False,
+        switches=(
+            Switch(
+                "CommitEarlierEpoch",
+                "LeaderCompleteness",
+                "KIP-595; Raft 5.4.2",
+                "The leader counts a record of an earlier epoch as committed because a majority has it. A voter with a record "
+                "of a later epoch can still be elected and overwrite it.",
+                budget_s=1800,
+            ),
+        ),
+    ),
+    Model("SIMQuorum", "quorum", behaviours=1000),
+    Model(
+        "MCTransactions",
+        "transactions",
+        switches=(
+            Switch(
+                "BeforeKip890",
+                "NoHangingTransaction",
+                "KIP-890",
+                "The producer tells the coordinator which partitions take part, and a transaction's epoch is that of the last "
+                "one. A write that was delayed until its transaction had ended is appended, and opens a transaction that the "
+                "coordinator knows nothing of: no marker will come, and readers of committed records wait for ever.",
+            ),
+            Switch(
+                "MarkerBeforeDecision",
+                "VisibleIsDecided",
+                "KIP-98",
+                "A marker is written before the decision is durable: some of a transaction becomes visible that is then "
+                "aborted.",
+            ),
+            Switch(
+                "KeepEpochOnNewSession",
+                "VisibleIsDecided",
+                "KIP-98",
+                "A new session of a transactional id does not fence the one before: a late write of the old one is counted to "
+                "the new one's transaction.",
+            ),
+        ),
+    ),
+    Model("MCTransactionsLiveness", "transactions"),
+    Model(
+        "MCGroups",
+        "groups",
+        switches=(
+            Switch(
+                "AssignBeforeRevocation",
+                "NoDoubleAssignment",
+                "KIP-848",
+                "A partition is given to its new member before the old one has said that it gave it back: two members consume "
+                "it at once.",
+            ),
+        ),
+    ),
+    Model("MCGroupsLiveness", "groups"),
+    Model(
+        "MCZooKeeperController",
+        "historical",
+        switches=(
+            Switch(
+                "WriteWithoutControllerEpoch",
+                "OneLeaderPerEpoch",
+                "the ZooKeeper controller; KAFKA-6082",
+                "A controller was paused, its session ended and another took over. Awake again it decides by what it remembers, "
+                "and ZooKeeper takes the decision, for it is not tied to the controller epoch: one leader epoch has two leaders.",
+            ),
+            Switch(
+                "TakeFromDeposedController",
+                "InSyncReplicasHaveTheLog",
+                "the ZooKeeper controller; KIP-570",
+                "Brokers do not compare controller epochs. A request of the deposed controller to delete a replica arrives after "
+                "its successor has given the replica back, and what is counted as in sync is gone.",
+            ),
+        ),
+    ),
+    Model("MCZooKeeperControllerLiveness", "historical"),
+)

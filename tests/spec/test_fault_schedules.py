@@ -74,7 +74,6 @@ def trace_of_led(switch: str, mutant: str) -> Trace:
 
 TELL_NOTHING_FALSE = {
     "AcknowledgeBeforeHighWatermark": "it tells a produce with acks=1, and what the client asked for is not in its trace",
-    "CommitBeforeMinIsr": "a leader says by which min.insync.replicas it goes, and may not have heard of the newest",
     "ElectOutsideIsr": "an administrator may ask for an unclean election, too",
     "ForgetSequences": "a trace tells records by offsets, not by what is in them",
 }

@@ -66,6 +66,10 @@ class _Names:
     def leaves(self, id: str) -> str:
         return self._members.pop(id, "stranger")
 
+    def long(self) -> dict[str, str]:
+        """By its short name what each is called now."""
+        return {place: id for id, place in self._members.items()} | self.partitions.long()
+
     def target(self, targets: dict[str, list[str]]) -> tuple[str, str]:
         """The members that have a target, and a function from their partitions to them."""
         owners = {self.partitions.short(each): self.member(id) for id, owned in targets.items() for each in owned}
@@ -103,6 +107,15 @@ def _event(event: Event, names: _Names) -> str:
             }
             fields["says"] = "FALSE" if arguments["owned"] is None else "TRUE"
     return record(fields)
+
+
+def short_names(trace: ShardTrace, place: int) -> dict[str, str]:
+    """What the short names stand for in the states around an event, by its number from 1."""
+    names, found = _Names(), dict[str, str]()
+    for event in trace.events[:place]:
+        found = names.long()
+        _event(event, names)
+    return found | names.long()
 
 
 def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:

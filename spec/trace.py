@@ -55,6 +55,10 @@ BEGINS = {"group": group_trace, "transactionalId": transaction_trace}
 """By what their first line names: the other traces are partitions'."""
 
 
+SHORT_NAMES = {"groups": group_trace.short_names, "transactions": transaction_trace.short_names}
+"""Books in whose states members and partitions have short names, and what tells whose they are."""
+
+
 @dataclass(frozen=True)
 class TraceVerdict:
     """Was a trace accepted; if not, and if that was looked up, which event no action allows, and the states around it."""
@@ -72,6 +76,8 @@ class TraceVerdict:
     before: State = field(default_factory=dict)
     after: State = field(default_factory=dict)
     """The state that breaks a promise; empty where no action leads on from `before`."""
+    names: dict[str, str] = field(default_factory=dict)
+    """What the states' short names stand for (`m1`: a member, `p1`: a partition)."""
 
 
 @dataclass(frozen=True)
@@ -235,8 +241,9 @@ def _look_up(trace: AnyTrace, budget_s: float, memory_mb: int) -> tuple[TraceVer
             ), outcome.cpu_seconds
     place = int(before.get("at", 0))
     event = trace.events[place - 1] if place else None
-    told = TraceVerdict(trace.name, False, len(trace.events), True, event, place, reason, _own(before), _own(after))
-    return told, outcome.cpu_seconds
+    names = SHORT_NAMES[trace.book](trace, place) if isinstance(trace, ShardTrace) else {}
+    around = _own(before), _own(after), names
+    return TraceVerdict(trace.name, False, len(trace.events), True, event, place, reason, *around), outcome.cpu_seconds
 
 
 def _own(state: State) -> State:

@@ -69,10 +69,14 @@ def _exit_code(done: Validation) -> int:
 
 
 def _row(verdict: TraceVerdict) -> dict[str, Any]:
-    """A rejected trace: `before` is the state before the event, `event` what was told of it, `after` a state that may not be."""
+    """A rejected trace: `before` is the state before the event, `event` what was told of it, `after` a state that may not be.
+
+    `names` tells what stands behind the short names of a state.
+    """
     told: dict[str, Any] = {"trace": verdict.name, "looked_up": verdict.looked_up, "reason": verdict.reason}
     if verdict.looked_up:
         told |= {"place": verdict.place, "event": verdict.event, "before": verdict.before, "after": verdict.after}
+        told["names"] = verdict.names
     return told
 
 
@@ -83,6 +87,7 @@ def _text(verdict: TraceVerdict) -> str:
 
     place = f"event {verdict.place}: {json.dumps(verdict.event)}" if verdict.event else "its beginning"
     lines = [f"{verdict.name}: rejected at {place}", f"  {verdict.reason}"]
+    lines += [f"  {short} is {name}" for short, name in verdict.names.items()]
     lines += [f"  before it, {name}: {show(value)}" for name, value in verdict.before.items()]
     if verdict.before and verdict.after:
         lines += [f"  with it, {change}" for change in changes(verdict.before, verdict.after)]

@@ -75,6 +75,10 @@ class PartitionNames:
     def short(self, name: str) -> str:
         return self._names.setdefault(name, f"p{len(self._names) + 1}")
 
+    def long(self) -> dict[str, str]:
+        """By its short name what each is called."""
+        return {short: name for name, short in self._names.items()}
+
     def shorts(self, names: Iterable[str]) -> str:
         """A set of them."""
         return strings(self.short(name) for name in names)

@@ -96,6 +96,14 @@ def _event(event: Event, partitions: PartitionNames) -> str:
     return record(fields)
 
 
+def short_names(trace: ShardTrace, place: int) -> dict[str, str]:
+    """What the short names stand for in the states around an event, by its number from 1."""
+    partitions = PartitionNames()
+    for event in trace.events[:place]:
+        _event(event, partitions)
+    return partitions.long()
+
+
 def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
     told: list[str] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from spec import group_trace
 from spec.checker import Outcome, Verdict
 from spec.commands import app
 from spec.trace import TraceVerdict, Validation
@@ -65,6 +66,9 @@ def run(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
+NAMES = {"replication": {}, "groups": {"m1": "a", "m2": "b"}, "transactions": {"p1": "t-0"}}
+
+
 @pytest.mark.parametrize("book", REJECTED)
 def test_the_event_and_the_state_before_it_are_told(book: str, tmp_path: Path) -> None:
     rows, place, names = REJECTED[book]
@@ -72,6 +76,7 @@ def test_the_event_and_the_state_before_it_are_told(book: str, tmp_path: Path) -
     row, summary = (json.loads(line) for line in told.splitlines())
     assert (code, summary["rejected"], summary["not_looked_up"]) == (1, 1, 0)
     assert (row["place"], row["event"], row["after"]) == (place, rows[place], {})
+    assert row["names"] == NAMES[book]
     assert {*row["before"]} >= names and not {"trace", "at", "step", "faults"} & {*row["before"]}
 
 
@@ -81,6 +86,7 @@ def test_the_text_names_them_too(tmp_path: Path) -> None:
     assert code == 1
     assert f"rejected at event {place}: {json.dumps(rows[place])}" in told
     assert [name for name in names if f"  before it, {name}: " not in told] == []
+    assert "  m1 is a\n  m2 is b\n" in told
 
 
 def test_a_beginning_that_breaks_a_promise_is_called_so(tmp_path: Path) -> None:
@@ -115,6 +121,15 @@ def test_a_state_that_breaks_a_promise_is_told_by_what_it_changes() -> None:
         "  before it, acks: 2",
         "  with it, log: 1 becomes 3",
     ]
+
+
+def test_a_members_place_is_named_also_where_it_leaves() -> None:
+    """And a place is the next member's, once it is free."""
+    came = [{"action": "JoinGroup", "args": {"member": member, "groupEpoch": 2}} for member in "abc"]
+    left = {"action": "LeaveGroup", "args": {"member": "a", "groupEpoch": 4}}
+    trace = group_trace.trace_of([{"action": "Begin", "group": "readers"}, *came[:2], left, came[2]], "one")
+    assert group_trace.short_names(trace, 3) == {"m1": "a", "m2": "b"}
+    assert group_trace.short_names(trace, 4) == {"m1": "c", "m2": "b"}
 
 
 def test_the_rate_counts_the_runs_that_judge() -> None:

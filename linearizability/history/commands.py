@@ -59,10 +59,11 @@ def check(
     _known_format(form)
     _existing(files)
     done = []
+    drawn = report is not None or output is not None
     try:
-        for judgement in judgements(files, form, engine.value, master):
+        for judgement in judgements(files, form, engine.value, master, over_time=drawn):
             done.append(judgement)
-            if report is None and output is None:
+            if not drawn:
                 judgement.history = None  # so that a file may hold any number of histories
             if as_json:
                 print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from linearizability.history.facts import operation_name
-from linearizability.history.files import numbered_lines
+from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.native import NativeFile
 from linearizability.history.operations import INVOKE
 from linearizability.history.streams import History
@@ -60,7 +60,9 @@ def events_of(history: History) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def native_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The events of one native file, with the number of their operation in its facts."""
+    """The events of one native file, with the number of their operation in its facts. Errors: HistoryError."""
+    if not path.is_file():
+        raise HistoryError(path, 0, "the file is not there any more")
     base = NativeFile(path).summary.process << 32
     for _, line, _ in numbered_lines(path):
         try:

@@ -49,7 +49,14 @@ class StoredRun:
         """The run as a history; without `facts` an empty table stands in for them."""
         given = {} if facts is None else {"facts": facts}
         return History(
-            self.id, self.contract, tally=self.tally, defects=self.defects, marks=self.marks, names=self.names, **given
+            self.id,
+            self.contract,
+            tally=self.tally,
+            defects=self.defects,
+            marks=self.marks,
+            names=self.names,
+            sources=self.sources,
+            **given,
         )
 
 

@@ -32,29 +32,36 @@ FOREIGN_SPARK_FROM_BYTES = 1 << 30
 
 
 def check(
-    paths: Iterable[Path], form: str = "auto", engine: str = "auto", master: str = "local[*]"
+    paths: Iterable[Path],
+    form: str = "auto",
+    engine: str = "auto",
+    master: str = "local[*]",
+    *,
+    over_time: bool = False,
 ) -> Iterator[Judgement]:
     """A judgement for each history in files, folders and topics: topics first, then stores of facts, then the others.
+
+    With `over_time` each can be drawn (`series.series_of`), also where its facts stay with Spark.
 
     Errors: TopicError for a topic that cannot be read; ValueError for one that is wrongly named.
     """
     paths = list(paths)
     for topic in [path for path in paths if is_topic(path)]:
-        yield from _check_topic(HistoryTopic.parse(str(topic)), engine, master)
+        yield from _check_topic(HistoryTopic.parse(str(topic)), engine, master, over_time)
     paths = [path for path in paths if not is_topic(path)]
     stores = [path for path in paths if path.is_dir() and is_store(path)]
     paths = [path for path in paths if path not in stores]
     for store in stores:
-        yield from _check_store(store, engine, master)
+        yield from _check_store(store, engine, master, over_time)
     large = large_runs(paths, form, engine)
     if large:
-        yield from _check_unread(large, master)
+        yield from _check_unread(large, master, over_time)
         paths = [path for path in paths if path not in large]
     if paths:
         yield from _check_others(paths, form, engine, master)
 
 
-def _check_topic(topic: HistoryTopic, engine: str, master: str) -> Iterator[Judgement]:
+def _check_topic(topic: HistoryTopic, engine: str, master: str, over_time: bool) -> Iterator[Judgement]:
     """By way of native files, written by Spark's workers or by this process."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-topic-") as folder:
         if engine == "local":
@@ -66,15 +73,15 @@ def _check_topic(topic: HistoryTopic, engine: str, master: str) -> Iterator[Judg
             runs = files_of_topic(session(master), topic, Path(folder))
         if not runs:
             yield unreadable(HistoryError(str(topic), 0, "the topic is empty"))
-        yield from check(sorted(runs), "native", engine, master)
+        yield from check(sorted(runs), "native", engine, master, over_time=over_time)
 
 
-def _check_store(store: Path, engine: str, master: str) -> Iterator[Judgement]:
+def _check_store(store: Path, engine: str, master: str, over_time: bool) -> Iterator[Judgement]:
     try:
         if engine == "spark" or (engine == "auto" and sum(run.facts for run in read_runs(store)) > SPARK_FROM_FACTS):
             from linearizability.pipeline.spark import check_store
 
-            yield from check_store(store, master)
+            yield from check_store(store, master, over_time=over_time)
         else:
             yield from map(judge_history, read_store(store))
     except HistoryError as error:
@@ -115,12 +122,12 @@ def _large_foreign(path: Path, form: str) -> Unread | None:
     return Unread(path.stem, (partial(IMPORTERS[chosen], path.resolve()),)) if chosen in IMPORTERS else None
 
 
-def _check_unread(runs: dict[Path, Unread], master: str) -> Iterator[Judgement]:
+def _check_unread(runs: dict[Path, Unread], master: str, over_time: bool) -> Iterator[Judgement]:
     from linearizability.pipeline.spark import check_store, store_of
 
     with tempfile.TemporaryDirectory(prefix="tidegauge-store-") as folder:
         store_of(list(runs.values()), Path(folder), master)
-        yield from check_store(Path(folder), master)
+        yield from check_store(Path(folder), master, over_time=over_time)
 
 
 def _check_others(paths: list[Path], form: str, engine: str, master: str) -> Iterator[Judgement]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from linearizability.pipeline.report import write_report
-from linearizability.pipeline.series import picture, series
+from linearizability.pipeline.series import picture, series_of
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules.rule import FOUND_SCHEMA, found_table
 
@@ -32,8 +32,7 @@ def write_output(folder: Path, judgements: Sequence[Judgement]) -> None:
     tables = [found_table(judgement.id, judgement.findings) for judgement in judgements]
     pq.write_table(pa.concat_tables([FOUND_SCHEMA.empty_table(), *tables]), folder / "anomalies.parquet")
     for number, judgement in enumerate(judgements[:MAX_SERIES]):
-        history = judgement.history
-        over_time = series(history.facts, history.marks) if history is not None else None
+        over_time = series_of(judgement)
         if over_time is not None:
             pq.write_table(over_time.to_table(), folder / f"series-{number:04d}.parquet")
             (folder / f"series-{number:04d}.svg").write_text(picture(over_time))

@@ -8,8 +8,9 @@ from typing import Any
 
 from linearizability.history.events import Operation, diagram, operations_of, text_of
 from linearizability.history.facts import join_key
+from linearizability.history.files import HistoryError
 from linearizability.history.streams import History
-from linearizability.pipeline.series import picture, series
+from linearizability.pipeline.series import picture, series_of
 from linearizability.pipeline.verdict import Judgement, worst
 from linearizability.rules import RULES
 from linearizability.rules.rule import Anomaly
@@ -31,7 +32,10 @@ def witnesses(history: History, judgement: Judgement, limit: int = WITNESSES_A_R
     """The operations that show the first anomalies of each finding."""
     chosen = [anomaly for item in judgement.findings for anomaly in item.anomalies[:limit]]
     wanted = {operation for anomaly in chosen for operation in anomaly.operations}
-    known = operations_of(history, wanted)
+    try:
+        known = operations_of(history, wanted)
+    except HistoryError:  # the files that a store was made of are gone, or were another tool's
+        known = {}
     return {anomaly: [known[number] for number in anomaly.operations if number in known] for anomaly in chosen}
 
 
@@ -56,7 +60,7 @@ def _item(judgement: Judgement, history: History | None) -> dict[str, Any]:
             "picture": "",
         }
     shown = witnesses(history, judgement)
-    over_time = series(history.facts, history.marks) if history.tally.invocations > 100 else None
+    over_time = series_of(judgement) if history.tally.invocations > 100 else None
     return {
         "judgement": judgement,
         "contract": history.contract.model_dump(),

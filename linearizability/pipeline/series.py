@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +15,13 @@ import pyarrow as pa
 from linearizability.history.facts import Kind, Outcome
 from linearizability.history.marks import healing
 
+if TYPE_CHECKING:
+    from linearizability.pipeline.verdict import Judgement
+
 BUCKETS = 120
 """Points of a series; a run of any length has so many."""
+MEDIAN, HIGH = 0.5, 0.99
+"""The shares of successful sends whose latencies are told, each by the least that so many did not exceed."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +49,44 @@ def series(facts: pa.Table, marks: list[dict[str, Any]]) -> Series | None:
     if not len(rows):
         return None
     invoked, completed, outcome = (facts.column(name).to_numpy()[rows] for name in ("invoked", "completed", "outcome"))
-    start = int(invoked.min())
-    seconds = (invoked - start) / 1e9
-    width = max(float(seconds.max()) / BUCKETS, 1e-9)
-    bucket = np.minimum((seconds / width).astype(int), BUCKETS - 1)
+    start, last = int(invoked.min()), int(invoked.max())
+    bucket = np.minimum((((invoked - start) / 1e9) / width_s(start, last)).astype(int), BUCKETS - 1)
     ok, failed, unknown = (
-        np.bincount(bucket[outcome == o], minlength=BUCKETS) / width for o in (Outcome.OK, Outcome.FAIL, Outcome.INFO)
+        np.bincount(bucket[outcome == o], minlength=BUCKETS) for o in (Outcome.OK, Outcome.FAIL, Outcome.INFO)
     )
     done = np.flatnonzero(outcome == Outcome.OK)
-    done = done[np.argsort(bucket[done], kind="stable")]
-    latency = (completed[done] - invoked[done]) / 1e6
-    bounds = np.searchsorted(bucket[done], np.arange(BUCKETS + 1))
-    parts = [latency[a:b] for a, b in pairwise(bounds)]
-    p50, p99 = (np.array([np.percentile(p, q) if len(p) else np.nan for p in parts]) for q in (50, 99))
-    return Series(np.arange(BUCKETS) * width, ok, failed, unknown, p50, p99, faults(marks, start, float(seconds.max())))
+    took = completed[done] - invoked[done]
+    order = np.lexsort((took, bucket[done]))
+    bounds = np.searchsorted(bucket[done][order], np.arange(BUCKETS + 1))
+    parts = [took[order[a:b]] for a, b in pairwise(bounds)]
+    p50, p99 = (
+        np.array([part[math.ceil(share * len(part)) - 1] if len(part) else np.nan for part in parts])
+        for share in (MEDIAN, HIGH)
+    )
+    return of_buckets(start, last, (ok, failed, unknown), (p50, p99), marks)
+
+
+def of_buckets(
+    start: int, last: int, counts: Sequence[npt.NDArray[Any]], took_ns: Sequence[npt.NDArray[Any]], marks: list[Any]
+) -> Series:
+    """From the times of the first and the last send, sends by outcome in each bucket, and latencies in each."""
+    width = width_s(start, last)
+    ok, failed, unknown = (count / width for count in counts)
+    p50, p99 = (took / 1e6 for took in took_ns)
+    return Series(np.arange(BUCKETS) * width, ok, failed, unknown, p50, p99, faults(marks, start, (last - start) / 1e9))
+
+
+def width_s(start: int, last: int) -> float:
+    """How long a bucket is."""
+    return max((last - start) / 1e9 / BUCKETS, 1e-9)
+
+
+def series_of(judgement: Judgement) -> Series | None:
+    """What Spark has aggregated, or the series of the facts in memory; None where there is neither."""
+    history = judgement.history
+    if judgement.series is None and history is not None:
+        return series(history.facts, history.marks)
+    return judgement.series
 
 
 def faults(marks: list[dict[str, Any]], start: int, end: float) -> list[tuple[float, float, str]]:

@@ -59,6 +59,7 @@ from linearizability.pipeline.local import (
     judge_partition,
     split,
 )
+from linearizability.pipeline.series import Series
 from linearizability.pipeline.spark_parts import judge_hot
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
@@ -140,8 +141,11 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
             yield conclude(history, findings.get(str(number), []), "spark")
 
 
-def check_store(store: Path, master: str = "local[*]", rules: Iterable[str] | None = None) -> Iterator[Judgement]:
-    """A judgement for each run of a store; its facts never come to the driver, unless the job fails and a file is why.
+def check_store(
+    store: Path, master: str = "local[*]", rules: Iterable[str] | None = None, *, over_time: bool = False
+) -> Iterator[Judgement]:
+    """A judgement for each run of a store, with its series if asked. Its facts never come to the driver, unless the job fails
+    and a file is why.
 
     Errors: HistoryError for a file whose bytes are not those that were written.
     """
@@ -153,12 +157,20 @@ def check_store(store: Path, master: str = "local[*]", rules: Iterable[str] | No
         for file in fact_files(store):
             read_part(file)
         raise
+    drawn = _series(store, master, runs) if over_time else {}
     for number, run in enumerate(runs):
         files, defects = sound_parts(store, number, run)
         run.defects += defects
         judgement = conclude(run.history(), findings.get(str(number), []), "spark")
         judgement.facts = sum(pq.read_metadata(file).num_rows for file in files)
+        judgement.series = drawn.get(str(number))
         yield judgement
+
+
+def _series(store: Path, master: str, runs: Sequence[StoredRun]) -> dict[str, Series]:
+    from linearizability.pipeline.spark_series import series_of_store
+
+    return series_of_store(session(master), store, {str(number): run.marks for number, run in enumerate(runs)})
 
 
 def store_of(unread: Sequence[Unread], store: Path, master: str = "local[*]") -> list[StoredRun]:

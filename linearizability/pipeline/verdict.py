@@ -18,6 +18,7 @@ from linearizability.history.derivation import Tally
 from linearizability.history.files import CLOCK, MISSING, Defect
 from linearizability.history.operations import REGISTERS
 from linearizability.history.streams import History
+from linearizability.pipeline.series import Series
 from linearizability.rules import RULES
 from linearizability.rules.rule import Anomaly, Found, Weight
 
@@ -40,6 +41,8 @@ class Judgement:
     labels: list[str] | None = None
     history: History | None = field(default=None, repr=False, compare=False)
     """The history itself, where it is in memory; for reports."""
+    series: Series | None = field(default=None, repr=False, compare=False)
+    """How the run fared over time, where its facts are not in memory."""
 
     @property
     def anomalies(self) -> dict[str, int]:

@@ -15,17 +15,21 @@ import pytest
 
 from linearizability.history.facts import COLUMNS, SCHEMA
 from linearizability.history.files import HistoryError
-from linearizability.history.native import read_run
+from linearizability.history.native import history_files, read_run
 from linearizability.history.notation import history
+from linearizability.history.operations import poll, send
 from linearizability.history.paired import derive_events
 from linearizability.history.reader import read_histories
+from linearizability.history.recorder import Recorder
 from linearizability.history.store import write_histories
 from linearizability.history.streams import History
 from linearizability.pipeline import engine
 from linearizability.pipeline.engine import check, judge_history
+from linearizability.pipeline.output import write_output
+from linearizability.pipeline.series import series_of
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
-from tests.history.test_bad_input import record
+from tests.history.test_bad_input import Clock, record
 from tests.history.test_importers import JEPSEN, acked, consumed, events_of_tool
 from tests.pipeline.test_parts import random_facts
 from tests.rules.random_histories import random_history
@@ -73,6 +77,56 @@ def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
     for name in ("local", "spark"):
         (stored,) = check([tmp_path / "store"], engine=name, master=MASTER)
         assert told(stored) == told(local)
+
+
+def hurt_run(folder: Path) -> None:
+    """Sends of every outcome, of which the slow ones are many, a fault in their midst, and a poll that is wrong."""
+    record(folder / "run")
+    clock, chance = Clock(), Random(5)
+    with Recorder(folder / "run" / "history-00007.jsonl", process=7, run="r", clock=clock) as recorder:
+        for value in range(400):
+            if value in (100, 160):
+                recorder.mark("fault" if value == 100 else "heal", name="pause", node=2)
+            operation = recorder.invoke("send", [send("u-0", value)])
+            clock.now += chance.randrange(1_000_000, 50_000_000)
+            if chance.random() < 0.8:
+                recorder.ok(operation, [send("u-0", value, offset=value)])
+            elif chance.random() < 0.5:
+                recorder.fail(operation)
+        recorder.ok(recorder.invoke("poll", [poll()]), [poll({"u-0": [(0, 999)]})])
+
+
+def assert_same_series(one: Path, other: Path) -> None:
+    ours, theirs = (pq.read_table(folder / "series-0000.parquet") for folder in (one, other))
+    assert ours.schema == theirs.schema
+    for name in ours.column_names:
+        np.testing.assert_array_equal(ours[name].to_numpy(), theirs[name].to_numpy(), err_msg=name)
+
+
+@pytest.mark.spark
+def test_both_draw_the_same(tmp_path: Path) -> None:
+    """Series, pictures and the operations in the report, from a folder and from a store; a store outlives its sources."""
+    hurt_run(tmp_path)
+    (local,) = check([tmp_path / "run"], engine="local", over_time=True)
+    (spark,) = check([tmp_path / "run"], engine="spark", master=MASTER, over_time=True)
+    assert local.verdict == "invalid"
+    for name, judgement in (("local", local), ("spark", spark)):
+        write_output(tmp_path / name, [judgement])
+        assert {path.name for path in (tmp_path / name).iterdir()} == {
+            "summary.json", "anomalies.parquet", "series-0000.parquet", "series-0000.svg", "report.html"
+        }  # fmt: skip
+        html = (tmp_path / name / "report.html").read_text()
+        assert "poll u-0:999@0" in html and html.count("<svg") >= 2
+    assert_same_series(tmp_path / "spark", tmp_path / "local")
+    assert series_of(spark).faults == series_of(local).faults and len(series_of(spark).faults) == 1
+
+    write_histories(tmp_path / "store", [read_run(history_files(tmp_path / "run"))])
+    for path in (tmp_path / "run").iterdir():
+        path.unlink()
+    (stored,) = check([tmp_path / "store"], engine="spark", master=MASTER, over_time=True)
+    write_output(tmp_path / "stored", [stored])
+    assert_same_series(tmp_path / "stored", tmp_path / "local")
+    assert "poll u-0:999@0" not in (tmp_path / "stored" / "report.html").read_text()
 
 
 @pytest.mark.spark

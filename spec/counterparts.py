@@ -141,6 +141,9 @@ NOT_THE_BROKERS: dict[str, dict[str, str]] = {
 }
 """Steps that others take than who the book is about, and who: they have neither a method nor an event of their name."""
 
+OF_MESSAGES = "a step of the message grain: the broker tells of the atomic one, which this refines"
+"""Why the steps of `Messages.tla` have no line."""
+
 NOT_IN_THE_BROKER = {
     "historical": "the reference has KRaft's controller; this one is kept to be compared with",
 }

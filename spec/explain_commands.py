@@ -43,10 +43,13 @@ def explain(
 def _about_step(step: Any) -> dict[str, Any]:
     """What a step means, and what it is in the broker (TRACEABILITY.md)."""
     from spec.actions import ACTIONS
+    from spec.counterparts import OF_MESSAGES
     from spec.traceability import rows
 
-    row = next(row for row in rows(step.book) if row.action == step.name)
+    row = next((row for row in rows(step.book) if row.action == step.name), None)
     about: dict[str, Any] = {"action": step.name, "book": step.book, "defined in": step.module}
+    if row is None:
+        return about | {"lacks": [OF_MESSAGES], "definition": step.text}
     action = next((action for action in ACTIONS if action.name == step.name), None)
     if action and step.book == "replication":
         about |= {"meaning": action.meaning, "whose": action.actor, "arguments": [*action.arguments]}

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spec.commands import app
+from spec.counterparts import OF_MESSAGES
 from spec.steps import BOOKS, steps_called
 from spec.traceability import steps_of
 
@@ -31,6 +32,13 @@ def test_a_step_is_explained_in_each_book_that_has_it() -> None:
     assert about["defined in"] == "spec/groups/Groups.tla"
     assert about["promises"] == ["NoDoubleAssignment (AssignBeforeRevocation)"]
     assert about["definition"].startswith("\\* A member says what it owns")
+
+
+@pytest.mark.parametrize("name", ["SendFetch", "TakeRecords", "RefuseProposal"])
+def test_a_step_of_the_message_grain_is_explained(name: str) -> None:
+    (about,) = explained(name)["books"]
+    assert (about["defined in"], about["lacks"]) == ("spec/replication/Messages.tla", [OF_MESSAGES])
+    assert f'MessageStep("{name}"' in about["definition"]
 
 
 def test_an_action_of_replication_says_whose_it_is_and_what_it_takes() -> None:

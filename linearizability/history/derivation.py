@@ -129,15 +129,16 @@ class Derivation:
         f = event.get("f")
         if f not in OPERATIONS:
             raise BadEvent(f"{f!r} is no operation")
+        process_of(process)
         self.tally.invocations += 1
         mops = event.get("mops") or []
-        self._open[number] = Invocation(number + self.base, process, f, _time(event), mops, event)
+        self._open[number] = Invocation(number + self.base, process, f, time_of(event), mops, event)
         if f == "end" and event.get("commit"):
             transaction = self._transactions.get((process, str(event.get("txn"))))
             if transaction is not None:
                 transaction.commit_invoked = True
                 if transaction.commit_time == UNKNOWN:
-                    transaction.commit_time = _time(event)
+                    transaction.commit_time = time_of(event)
 
     def complete(self, number: int, process: int, event: dict[str, Any]) -> None:
         """An operation ends; its facts are written."""
@@ -146,13 +147,16 @@ class Derivation:
             raise BadEvent(f"operation {number} ends without having begun")
         if invocation.process != process or invocation.f != event.get("f", invocation.f):
             raise BadEvent(f"operation {number} ends as another than it began")
-        self._settle(invocation, event, _time(event), OUTCOMES[event["type"]])
+        self._settle(invocation, event, time_of(event), OUTCOMES[event["type"]])
+
+    def never_answered(self, number: int) -> None:
+        """An operation has no end in this file; nobody knows what became of it."""
+        self._settle(self._open.pop(number), {}, NEVER, Outcome.INFO)
 
     def finish(self, complete: bool) -> None:
         """The file ends. What is open was never answered; `complete` says that nothing is missing from the file."""
-        for invocation in list(self._open.values()):
-            self._settle(invocation, {}, NEVER, Outcome.INFO)
-        self._open.clear()
+        for number in list(self._open):
+            self.never_answered(number)
         for transaction in list(self._transactions.values()):
             certainly_not = complete and not transaction.commit_invoked
             self._end_transaction(transaction, Outcome.FAIL if certainly_not else Outcome.INFO, NEVER)
@@ -262,7 +266,7 @@ class Derivation:
             "offset": _offset(mop.get("offset")),
             "value": self._identity(mop["value"]),
             "transaction": transaction,
-            "epoch": int(fields.get("epoch", UNKNOWN)),
+            "epoch": _number(fields.get("epoch", UNKNOWN), "epoch"),
             "group": self._producer(fields),
         }
 
@@ -321,7 +325,7 @@ class Derivation:
                 invocation.number,
                 invocation.process,
                 fields.get("producer"),
-                int(fields.get("epoch", UNKNOWN)),
+                _number(fields.get("epoch", UNKNOWN), "epoch"),
                 invocation.time,
             )
 
@@ -387,7 +391,7 @@ class Derivation:
                 Kind.OWNERSHIP,
                 **common,
                 value=self._identity(fields.get("member", process)),
-                epoch=int(fields.get("generation", UNKNOWN)),
+                epoch=_number(fields.get("generation", UNKNOWN), "generation"),
                 group=self._group[process],
             )
 
@@ -421,7 +425,7 @@ class Derivation:
                 "offset": _offset(offset),
                 "value": self._identity(mop.get("member", "")),
                 "transaction": transaction,
-                "epoch": int(mop.get("generation", UNKNOWN)),
+                "epoch": _number(mop.get("generation", UNKNOWN), "generation"),
                 "group": self._identity(mop["group"]),
             }
 
@@ -448,7 +452,7 @@ class Derivation:
 
     def _inspection(self, mops: list[dict[str, Any]], common: dict[str, Any]) -> None:
         for mop in mops:
-            key, node = split_key(mop["key"]), int(mop["node"])
+            key, node = split_key(mop["key"]), _number(mop["node"], "node")
             if mop["op"] == "replica":
                 high_watermark = _offset(mop.get("high_watermark"))
                 if not mop["records"]:
@@ -462,13 +466,13 @@ class Derivation:
                         offset=_place(offset),
                         value=self._identity(value),
                         node=node,
-                        epoch=int(epoch[0]) if epoch else UNKNOWN,
+                        epoch=_number(epoch[0], "epoch") if epoch else UNKNOWN,
                         extra=high_watermark,
                     )
                 continue
             for name, kind in STATES.items():
                 if mop.get(name) is not None:
-                    epoch = int(mop.get("epoch", UNKNOWN))
+                    epoch = _number(mop.get("epoch", UNKNOWN), "epoch")
                     self.builder.add(key, kind, **common, offset=_offset(mop[name]), node=node, epoch=epoch)
 
     def _register(self, invocation: Invocation, fields: dict[str, Any], common: dict[str, Any]) -> None:
@@ -493,7 +497,15 @@ class Derivation:
         return number
 
 
-def _time(event: dict[str, Any]) -> int:
+def process_of(value: Any) -> int:
+    """The number of a process. Errors: BadEvent where it is none."""
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise BadEvent(f"{value!r} is no process")
+    return value
+
+
+def time_of(event: dict[str, Any]) -> int:
+    """When an event was. Errors: BadEvent where its time is no number of nanoseconds."""
     time = event.get("time")
     if type(time) is not int or not -NEVER < time < NEVER:
         raise BadEvent(f"time {time!r} is no number of nanoseconds")
@@ -516,6 +528,13 @@ def _place(value: Any) -> int:
     return offset
 
 
+def _number(value: Any, what: str) -> int:
+    """An epoch, a generation or a node; -1 where it is not known."""
+    if type(value) is not int or not UNKNOWN <= value < 1 << 31:
+        raise BadEvent(f"{value!r} is no {what}")
+    return value
+
+
 def _same_sends(invoked: list[dict[str, Any]], completed: list[dict[str, Any]]) -> None:
     """A completion repeats its invocation's sends; another list would make records appear that nobody sent."""
     before = [(str(m["key"]), m["value"]) for m in invoked if m.get("op") == "send"]
@@ -531,7 +550,7 @@ def _polled(records: Any) -> Iterable[tuple[str | int, Any, Any, int]]:
     if isinstance(records, dict):
         for key, pairs in records.items():
             for offset, value, *epoch in pairs:
-                yield key, offset, value, int(epoch[0]) if epoch else UNKNOWN
+                yield key, offset, value, _number(epoch[0], "epoch") if epoch else UNKNOWN
         return
     for record in records:
         yield record["key"], record.get("offset"), record["value"], UNKNOWN

@@ -189,7 +189,10 @@ class FactsBuilder:
         extra: int = UNKNOWN,
     ) -> None:
         """One fact of the partition `key` (topic, partition); what is not named is unknown."""
-        code = self._keys.setdefault(key, len(self._keys))
+        code = self._keys.get(key)
+        if code is None:
+            key[0].encode()  # a name that no file can hold is refused here, not when the batch is taken
+            code = self._keys[key] = len(self._keys)
         times = (position, invoked, completed, outcome, flags)
         what = (offset, value, session, transaction, node, epoch, group, extra)
         self._rows.append((code, kind, process, operation, *times, *what))

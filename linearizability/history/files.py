@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ MAX_LINE_BYTES = 256 << 20
 
 MISSING, CLOCK, CONTRACT = "missing", "clock", "contract"
 
-UNREADABLE = (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError)
+UNREADABLE = (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError, RecursionError)
 """What a line raises that is no event."""
 
 
@@ -57,13 +58,17 @@ def open_text(path: Path) -> IO[bytes]:
 
 def numbered_lines(path: Path) -> Generator[tuple[int, bytes, bool], None, None]:
     """Each line's number, bytes and whether it ended with a newline (a torn last line does not)."""
-    with open_text(path) as stream:
+    try:
+        opened = open_text(path)
+    except OSError as error:
+        raise HistoryError(path, 0, error.strerror or str(error)) from error
+    with opened as stream:
         number = 0
         while True:
             number += 1
             try:
                 line = stream.readline(MAX_LINE_BYTES)
-            except (EOFError, OSError, gzip.BadGzipFile) as error:
+            except (EOFError, OSError, zlib.error) as error:
                 raise HistoryError(path, number, f"cannot be read: {error}") from error
             if not line:
                 return

@@ -15,12 +15,12 @@ import pyarrow as pa
 from pydantic_core import from_json
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation import BadEvent, Derivation
+from linearizability.history.derivation import BadEvent, Derivation, process_of
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.files import CLOCK, MISSING, UNREADABLE, Defect, HistoryError, numbered_lines, reason
 from linearizability.history.operations import INVOKE
 from linearizability.history.recorder import FILE_PATTERN, FORMAT
-from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, history_of, risen
+from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, finish, history_of, risen
 
 
 def history_files(folder: Path) -> list[Path]:
@@ -44,6 +44,7 @@ class NativeFile:
         self._derivation = Derivation(self._builder, self.summary.contract, self.summary.process << 32)
         self._last_time: int | None = None
         self._last_number = -1
+        self._begun: dict[int, int] = {}
 
     def _header(self) -> None:
         for number, line, whole in self._lines:
@@ -52,7 +53,7 @@ class NativeFile:
                 if not whole or header["type"] != "header" or header["format"] != FORMAT:
                     raise ValueError(f"not the header of a {FORMAT} file")
                 self.summary.run = self.summary.run or str(header.get("run") or "")
-                self.summary.process = int(header["process"])
+                self.summary.process = process_of(header["process"])
                 self.summary.contract = Contract.from_json(header.get("contract"))
             except (ValueError, KeyError, TypeError) as error:
                 raise HistoryError(self.path, number, reason(error)) from error
@@ -90,9 +91,7 @@ class NativeFile:
             if not complete:
                 text = "the file ends without its closing line: what came after is not known"
                 self.summary.defects.append(Defect(MISSING, text, str(self.path), number))
-        self._derivation.finish(complete)
-        self.summary.tally = self._derivation.tally
-        self.summary.names = self._derivation.names
+        finish(self._derivation, self._begun, complete, self.summary)
         if len(self._builder):
             yield self._builder.take()
 
@@ -111,8 +110,10 @@ class NativeFile:
         elif kind == INVOKE:
             self._last_number = risen(event["operation"], self._last_number)
             self._derivation.invoke(event["operation"], event["process"], event)
+            self._begun[event["operation"]] = line
         elif kind in ("ok", "fail", "info"):
             self._derivation.complete(event["operation"], event["process"], event)
+            del self._begun[event["operation"]]
         else:
             raise BadEvent(f"{kind!r} is no type of event")
         return False

@@ -30,7 +30,7 @@ from linearizability.history.files import (
     reason,
 )
 from linearizability.history.operations import COMPLETIONS, INVOKE, MARKS
-from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, history_of, risen
+from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, finish, history_of, risen
 
 Lines = Callable[[], Iterable[tuple[int, Event]]]
 """Gives a file's events anew each time it is called, each with the number of its line (0 where it has none)."""
@@ -70,6 +70,7 @@ class EventStream:
         self._derivation = Derivation(self._builder, self.summary.contract)
         self._open: dict[Any, int] = {}
         self._processes: dict[Any, int] = {}
+        self._begun: dict[int, int] = {}
         self._last_number: dict[Any, int] = {}
         self._last_time: int | None = None
         self._last_time_of: dict[Any, int] = {}
@@ -95,8 +96,7 @@ class EventStream:
             self._defect(MISSING, f"event {index}: {reason(error)}", line)
         except HistoryError as error:
             self.summary.defects.append(error.defect)
-        self._derivation.finish(complete)
-        self.summary.tally, self.summary.names = self._derivation.tally, self._derivation.names
+        finish(self._derivation, self._begun, complete, self.summary)
         yield self._builder.take()
 
     def _event(self, event: Event, index: int, line: int) -> None:
@@ -114,8 +114,13 @@ class EventStream:
         process = self._processes.setdefault(who, process_number(who, len(self._processes)))
         if kind not in EVERY_TYPE:
             raise BadEvent(f"{kind!r} is no type of event")
-        act = self._derivation.invoke if kind == INVOKE else self._derivation.complete
-        act(self._number(event, who, process, index), process, event)
+        number = self._number(event, who, process, index)
+        if kind == INVOKE:
+            self._derivation.invoke(number, process, event)
+            self._begun[number] = line
+        else:
+            self._derivation.complete(number, process, event)
+            del self._begun[number]
 
     def _number(self, event: Event, who: Any, process: int, index: int) -> int:
         """The operation's number: the event's own, for a process may have several open at once, or its process' open one."""

@@ -23,7 +23,7 @@ def detect(path: Path) -> str:
         raise HistoryError(path, 1, "the file is empty")
     try:
         document = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict):
         if document.get("type") == "header" and str(document.get("format", "")).startswith("tidegauge-history/"):

@@ -6,16 +6,16 @@ a file, batch by batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation import BadEvent, Tally
+from linearizability.history.derivation import BadEvent, Derivation, Tally, time_of
 from linearizability.history.facts import empty_facts
-from linearizability.history.files import CONTRACT, Defect
+from linearizability.history.files import CONTRACT, MISSING, UNREADABLE, Defect, reason
 
 ROWS_A_BATCH = 65_536
 """Facts a record batch; with the open operations this is all that reading holds in memory."""
@@ -44,7 +44,8 @@ class FileSummary:
     names: dict[int, str] = field(default_factory=dict)
 
     def mark(self, event: Event) -> None:
-        """Keep a fault or a note."""
+        """Keep a fault or a note. Errors: BadEvent where its time is none."""
+        time_of(event)
         if len(self.marks) < MAX_MARKS:
             self.marks.append(event)
 
@@ -98,6 +99,18 @@ def history_of(identifier: str, streams: Iterable[Stream]) -> History:
         history.names.update(summary.names)
     history.marks.sort(key=lambda mark: mark["time"])
     return history
+
+
+def finish(derivation: Derivation, begun: Mapping[int, int], complete: bool, summary: FileSummary) -> None:
+    """The file ends; `begun` tells the lines of the operations that are open. Adds to the summary what was derived."""
+    for number in list(derivation.open_operations()):
+        try:
+            derivation.never_answered(number)
+        except UNREADABLE as error:
+            summary.defects.append(Defect(MISSING, reason(error), summary.file, begun[number]))
+            complete = False
+    derivation.finish(complete)
+    summary.tally, summary.names = derivation.tally, derivation.names
 
 
 def risen(number: Any, last: int) -> int:

@@ -91,7 +91,7 @@ def _check_store(store: Path, engine: str, master: str, over_time: bool) -> Iter
 def large_runs(paths: Iterable[Path], form: str, engine: str) -> dict[Path, Unread]:
     """What is brought into a store before it is judged: neither its lines nor its facts are ever all in memory."""
     native = {path: files for path in paths if path.is_dir() and (files := history_files(path))}
-    size = sum(file.stat().st_size for files in native.values() for file in files)
+    size = sum(file.stat().st_size for files in native.values() for file in files if file.is_file())
     large: dict[Path, Unread] = {}
     if form in ("auto", "native") and (engine == "spark" or (engine == "auto" and size > SPARK_FROM_BYTES)):
         large |= {path: _native(path, files) for path, files in native.items()}

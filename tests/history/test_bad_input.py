@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from linearizability.history.contract import Contract
 from linearizability.history.facts import MAX_OFFSET
 from linearizability.history.operations import drain, poll, send
 from linearizability.history.reader import read_histories
 from linearizability.history.recorder import Recorder
+from linearizability.history.streams import History
 from linearizability.pipeline.engine import check, judge_history
 from linearizability.pipeline.verdict import Judgement
 
@@ -317,3 +322,127 @@ def test_the_operations_of_a_file_are_numbered_upwards(tmp_path: Path) -> None:
     judgement = judge(tmp_path)
     assert judgement.verdict == "unknown"
     assert any(f"{consumer}:7: " in reason and "the numbers must rise" in reason for reason in judgement.reasons)
+
+
+OF_EVERYTHING = [
+    *SENT,
+    {"process": "nemesis", "f": "fault", "type": "mark", "time": 5, "name": "kill", "node": 1},
+    *({"process": 2, "type": kind, "f": "begin", "time": 6, "txn": "a", "producer": "p", "epoch": 1} for kind in ("invoke", "ok")),
+    *({"process": 1, "type": kind, "f": "subscribe", "time": 7, "keys": ["t-0"], "group": "g", "generation": 1} for kind in ("invoke", "ok")),
+    *polled(8, 0, 1),
+    *(
+        {"process": 1, "type": kind, "f": f, "time": 10, "mops": [{"op": f, "key": "t-0", "group": "g", **more}]}
+        for f, more in (
+            ("commit", {"offsets": {"t-0": 1}, "generation": 1, "member": "m"}),
+            ("committed", {"offsets": {"t-0": 1}}),
+            ("list_offsets", {"start": 0, "end": 2}),
+            ("drain", {"start": 0, "end": 2, "position": 2}),
+            ("state", {"node": 1, "high_watermark": 2, "epoch": 1}),
+            ("replica", {"node": 1, "high_watermark": 2, "records": [[0, 1, 1], [1, 2, 1]]}),
+        )
+        for kind in ("invoke", "ok")
+    ),
+    *({"process": 3, "type": kind, "f": "cas", "time": 11, "key": "x", "value": [1, 2]} for kind in ("invoke", "info")),
+    {"process": 2, "type": "invoke", "f": "send", "time": 12, "txn": "a", "mops": [send("t-0", 3, acks="all")]},
+]  # fmt: skip
+"""Each kind of operation once; the last one never ends."""
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=3) | st.sampled_from([-1, 0, 1, 2**31, 2**35, 2**62, 2**70]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["op", "key", "a"]), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+
+
+def places(value: object, *path: object) -> list[tuple[object, ...]]:
+    """The way to everything within a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, item in inner for place in places(item, *path, name))]
+
+
+def put(value: object, path: tuple[object, ...], new: object) -> object:
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)  # type: ignore[call-overload]
+    copy[path[0]] = put(copy[path[0]], path[1:], new)  # type: ignore[index]
+    return copy
+
+
+@pytest.mark.parametrize("form", ["neutral", "native"])
+@given(data=st.data())
+def test_anything_in_any_place_gives_a_verdict(form: str, data: st.DataObject) -> None:
+    numbered = [
+        event | {"operation": n // 2 if n < 4 else (n - 1) // 2, "n": n + 1} for n, event in enumerate(OF_EVERYTHING)
+    ]
+    marked = [{k: v for k, v in event.items() if event["f"] != "fault" or k != "operation"} for event in numbered]
+    header = {"type": "header", "format": "tidegauge-history/1", "run": "r", "process": 0, "contract": {}}
+    lines = [header, *marked, {"type": "end", "n": len(marked) + 1}]
+    document: object = lines if form == "native" else {"id": "x", "history": OF_EVERYTHING, "options": {"contract": {}}}
+    chosen = put(document, data.draw(st.sampled_from(places(document)[1:])), data.draw(ANYTHING))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "history-00000.jsonl"
+        documents = chosen if form == "native" else [chosen]
+        path.write_text("".join(json.dumps(line) + "\n" for line in documents))  # type: ignore[union-attr]
+        judgements = list(check([path], form, "local"))
+    assert judgements and all(judgement.verdict in ("valid", "invalid", "unknown") for judgement in judgements)
+
+
+def test_what_stands_behind_the_property(tmp_path: Path) -> None:
+    """Unharmed, the history of everything is read to its end."""
+    (history,) = read_histories([neutral(tmp_path / "n.jsonl.gz", {"id": "x", "history": OF_EVERYTHING})])
+    assert isinstance(history, History) and not history.defects and history.tally.invocations == len(OF_EVERYTHING) // 2
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ({"f": "send", "mops": [{"op": "send", "value": 9}]}, "'key' is missing"),
+        ({"f": "send", "mops": [send("t-0", 9, acks="2")]}, "acks='2'"),
+        ({"f": "cas", "key": "x", "value": None}, "NoneType"),
+        ({"f": "send", "mops": "abc"}, "str"),
+    ],
+)
+def test_an_operation_that_never_ends_and_is_none(tmp_path: Path, event: dict[str, object], reason: str) -> None:
+    """Its line is named; the good ones beside it stand."""
+    path = record(tmp_path)[0]
+    lines = path.read_text().splitlines(keepends=True)
+    line = {"type": "invoke", "n": 21, "time": 10**9, "process": 1, "operation": 10} | event
+    path.write_text("".join([*lines[:-1], json.dumps(line) + "\n", lines[-1].replace('"n":21', '"n":22')]))
+    judgement = judge(tmp_path)
+    assert judgement.verdict == "unknown" and judgement.facts == 21, judgement.to_json()
+    assert any(f"{path}:22: " in text and reason in text for text in judgement.reasons), judgement.reasons
+
+
+@pytest.mark.parametrize("field", ["process", "operation", "epoch"])
+def test_numbers_that_no_column_holds(tmp_path: Path, field: str) -> None:
+    for number in (1 << 40, 1 << 70, 1.5, "p"):
+        judgement = judged_neutral(tmp_path, [event | {"process": 7, "operation": n // 2} | {field: number} for n, event in enumerate(SENT)])  # fmt: skip
+        assert judgement.verdict == "unknown" or (field == "process" and judgement.facts == 2), judgement.to_json()
+        assert field == "process" or any(f"{number!r} is no" in reason for reason in judgement.reasons)
+
+
+def test_a_packed_file_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
+    path = record(tmp_path)[0]
+    packed = bytearray(gzip.compress(path.read_bytes()))
+    packed[12] ^= 0xFF
+    with pytest.raises(zlib.error):
+        gzip.decompress(packed)
+    path.with_suffix(".jsonl.gz").write_bytes(packed)
+    path.unlink()
+    judgement = judge(tmp_path)
+    assert judgement.verdict == "unknown" and any("cannot be read" in reason for reason in judgement.reasons)
+
+
+def test_what_is_named_like_a_file_and_is_none(tmp_path: Path) -> None:
+    record(tmp_path)
+    (tmp_path / "history-00008.jsonl").mkdir()
+    (tmp_path / "history-00009.jsonl").symlink_to(tmp_path / "nowhere")
+    reasons = judge(tmp_path).reasons
+    assert any("history-00008.jsonl" in reason for reason in reasons)
+    assert any("history-00009.jsonl" in reason for reason in reasons)
+
+
+def test_brackets_without_end(tmp_path: Path) -> None:
+    (tmp_path / "deep").write_text("[" * 200_000 + "]" * 200_000 + "\n")
+    (judgement,) = check([tmp_path / "deep"])
+    assert judgement.verdict == "unknown" and str(tmp_path / "deep") in judgement.reasons[0]

@@ -298,9 +298,10 @@ def excerpt(
     output: Annotated[Path, typer.Argument(help="The new folder to write.")],
     key: Annotated[str, typer.Option(help="Topic and partition, as orders-0.")],
     offsets: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Offsets of the partition, both included.")],
-) -> None:
+) -> int:
     """Cut out what a history says of some offsets of one partition: small enough to keep, and judged like the whole."""
     from linearizability.history import excerpt as excerpts
+    from linearizability.history.files import HistoryError
 
     _existing([history_folder])
     first, _, last = offsets.partition("-")
@@ -312,7 +313,11 @@ def excerpt(
         kept = excerpts.excerpt(history_folder, output, key, int(first), int(last))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--offsets") from None
+    except HistoryError as error:
+        print(error.defect, file=sys.stderr)
+        return 2
     print(f"{kept} events written to {output}")
+    return 0
 
 
 def _known_rules(names: list[str]) -> None:

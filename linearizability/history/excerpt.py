@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from linearizability.history.files import open_text
+from pydantic_core import from_json
+
+from linearizability.history.files import UNREADABLE, HistoryError, numbered_lines, reason
 from linearizability.history.native import history_files
 
 Event = dict[str, Any]
@@ -26,7 +28,7 @@ LEFT_OUT = frozenset({"commit", "committed", "assign", "subscribe", "seek"})
 def excerpt(history: Path, target: Path, key: str, first: int, last: int) -> int:
     """Write the excerpt's files into the new folder `target`, packed; gives the number of events kept.
 
-    Errors: ValueError where the history has no record of the key at these offsets.
+    Errors: ValueError where the history has no record of the key at these offsets; HistoryError where a line is no event.
     """
     files = {path.name: _events(path) for path in history_files(history)}
     window = Window(key, first, last)
@@ -45,8 +47,16 @@ def excerpt(history: Path, target: Path, key: str, first: int, last: int) -> int
 
 
 def _events(path: Path) -> list[Event]:
-    with open_text(path) as lines:
-        return [json.loads(line) for line in lines]
+    events = []
+    for number, line, _ in numbered_lines(path):
+        try:
+            event = from_json(line)
+            if event["type"] not in ("header", "end", "mark"):
+                _ = event["process"], event["operation"], event["f"]
+        except UNREADABLE as error:
+            raise HistoryError(path, number, reason(error)) from error
+        events.append(event)
+    return events
 
 
 class Window:

@@ -86,3 +86,12 @@ def test_histories_that_once_showed_a_bug_still_do(folder: Path) -> None:
 
 def test_there_are_such_histories() -> None:
     assert len(list(REGRESSIONS.glob("*/expected.json"))) >= 1
+
+
+def test_a_damaged_history_is_named(tmp_path: Path) -> None:
+    whole = record(tmp_path / "whole")
+    path = sorted(whole.iterdir())[0]
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:4], lines[4][:20] + "\n", *lines[5:]]))
+    result = run("excerpt", whole, tmp_path / "part", "--key", KEY, "--offsets", "10-19")
+    assert result.return_value == 2 and f"{path}:5: " in result.stderr and not (tmp_path / "part").exists()

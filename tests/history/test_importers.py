@@ -247,3 +247,28 @@ def test_a_damaged_line_of_a_log_is_not_left_out(tmp_path: Path, damaged: str, r
     path.write_text(damaged.replace("{read}", "3"))
     (judgement,) = check([path])
     assert judgement.verdict == "unknown" and any(reason in text for text in judgement.reasons), judgement.to_json()
+
+
+def test_what_the_tools_say_after_their_end(tmp_path: Path) -> None:
+    """The producer sums up, the consumer's hook says that it was asked to end; a record there would be no end."""
+    ended = {"at": 90, "name": "shutdown_complete"}
+    sent = [acked(10, 0), ended, {"at": 91, "name": "tool_data", "sent": 1, "acked": 1}]
+    read = [consumed(50, 0), ended, {"at": 91, "name": "shutdown_requested"}]
+    (judgement,) = check([events_of_tool(tmp_path / "good", producer=sent, consumer=read)], "verifiable")
+    assert judgement.verdict == "valid", judgement.to_json()
+    (judgement,) = check(
+        [events_of_tool(tmp_path / "bad", producer=[*sent, acked(95, 1)], consumer=read)], "verifiable"
+    )
+    assert judgement.verdict == "unknown" and any("shutdown_complete" in reason for reason in judgement.reasons)
+
+
+@pytest.mark.parametrize(("revoked", "verdict"), [(True, "valid"), (False, "invalid")])
+def test_an_eager_rebalance_takes_the_position(tmp_path: Path, revoked: bool, verdict: str) -> None:
+    """Who lost a partition and got it again may read from the last commit on."""
+    ended = {"at": 90, "name": "shutdown_complete"}
+    moved = [{"at": 53, "name": "partitions_revoked"}, {"at": 54, "name": "partitions_assigned"}]
+    moved = [event | {"partitions": [{"topic": "t", "partition": 0}]} for event in moved]
+    read = [consumed(51, 0), consumed(52, 1), *(moved if revoked else []), consumed(55, 1), ended]
+    folder = events_of_tool(tmp_path / "v", producer=[acked(10, 0), acked(11, 1), ended], consumer=read)
+    (judgement,) = check([folder], "verifiable")
+    assert judgement.verdict == verdict, judgement.to_json()

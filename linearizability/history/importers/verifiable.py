@@ -27,10 +27,13 @@ from linearizability.history.paired import EventStream
 NAMES = frozenset(
     (
         *("startup_complete", "shutdown_complete", "producer_send_success", "producer_send_error", "tool_data"),
+        "shutdown_requested",
         *("records_consumed", "record_data", "partitions_assigned", "partitions_revoked", "offsets_committed"),
     )
 )
 """The events of the two tools."""
+AFTER_THE_END = frozenset(("tool_data", "shutdown_requested"))
+"""What a tool may say after `shutdown_complete`: the producer its sums, the consumer's hook that it was asked to end."""
 
 
 def streams(path: Path) -> list[EventStream]:
@@ -47,18 +50,22 @@ def streams(path: Path) -> list[EventStream]:
 
 def _events(file: Path, process: int, keys: Callable[[], list[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
     """An invocation and a completion for each record. Of a send's invocation the tool does not tell the time."""
-    started, line, name = None, 0, ""
+    started, line, ended = None, 0, False
+    held: set[str] = set()
     operations = count()
     for line, said in _said(file):
         time, name = int(said["timestamp"]) * 1_000_000, said["name"]
         started = time if started is None else started
         begun = time
+        ended = name == "shutdown_complete" or (ended and name in AFTER_THE_END)
         if name == "producer_send_success":
             begun, operation = started, _send(_key(said), said["value"], said["offset"])
         elif name == "record_data":
             operation = _poll(_key(said), said["value"], said["offset"])
-        elif name == "partitions_assigned":
-            assigned = {"f": "assign", "keys": [_key(each) for each in said["partitions"]]}
+        elif name in ("partitions_assigned", "partitions_revoked"):
+            named = {_key(each) for each in said["partitions"]}
+            held = held | named if name == "partitions_assigned" else held - named
+            assigned = {"f": "assign", "keys": sorted(held)}
             operation = (assigned, assigned)
         elif name == "producer_send_error":
             # It may be stored after all, and the tool does not say for which partition it was meant.
@@ -69,7 +76,7 @@ def _events(file: Path, process: int, keys: Callable[[], list[str]]) -> Iterator
         else:
             continue
         yield from _pair(line, process, next(operations), begun, time, "ok", operation)
-    if name != "shutdown_complete":
+    if not ended:
         raise HistoryError(file, line, "the tool did not say shutdown_complete: what it did last is not known")
 
 

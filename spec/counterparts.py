@@ -107,7 +107,6 @@ NO_METHOD: dict[str, dict[str, str]] = {
     },
     "quorum": {
         "GrantPreVote": "in `on_vote`: who asked tells it when the answer comes, for who grants one changes nothing",
-        "GrantVote": "in `give_vote`",
         "HearOfEpoch": "in whatever takes a request or an answer",
         "AppendRecord": "in `append`, and in `become_leader` for the reign's first",
         "Restart": "what the making of a member ends with",

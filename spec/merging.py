@@ -3,9 +3,9 @@
 Each node writes its rows in the order of its steps, before their effects leave it. A row that needs another node's step
 waits here until that was told: a reign needs the controller's record of it, a fetch's answer the follower's log, records
 the leader's log, a high watermark the leader's, a decision the proposal or the start that asked for it and all decisions
-before it. Among rows that wait for nothing the one with the least time `at` comes first (a monotonic clock, one for all
-processes of a machine); where clocks differ that only makes the order less like what was. Rows that can never come are
-told in the order of their times: then the specification says what is wrong with them.
+before it; for the quorum's steps see `quorum_causes.py`. Among rows that wait for nothing the one with the least time `at` comes
+first (a monotonic clock, one for all processes of a machine); where clocks differ that only makes the order less like what was.
+Rows that can never come are told in the order of their times: then the specification says what is wrong with them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 from spec.cluster_trace import METADATA, OF_BROKERS, Row, begins_life, without_lost_decisions
+from spec.quorum_causes import QuorumCauses
 
 TAKING_UP = ("Restart", "BecomeLeader", "BecomeFollower")
 
@@ -57,6 +58,7 @@ class Known:
         """Partition, and what its min.insync.replicas was set to."""
         self._without: set[tuple[str, int]] = set()
         """Partition, and a broker that at some time was no replica of it."""
+        self._quorum = QuorumCauses()
         self._about_brokers = 0
         self._lives: dict[int, int] = {}
         self._registered: dict[int, int] = {}
@@ -78,8 +80,10 @@ class Known:
             return self._may_decide(row)
         if "minIsr" in row and (row["partition"], row["minIsr"]) not in self._written:
             return False
+        if row.get("partition") == METADATA:
+            return self._quorum.is_caused(row)
         needs = _NEEDS.get(row["action"])
-        return needs is None or row.get("partition") == METADATA or needs(self, row)
+        return needs is None or needs(self, row)
 
     def _may_decide(self, row: Row) -> bool:
         if self._offsets and row["offset"] > self._offsets[0]:
@@ -146,6 +150,8 @@ class Known:
         """A node's next row has its place in the order."""
         row = self._rows[node][self._places[node]]
         self._places[node] += 1
+        if row.get("partition") == METADATA:
+            self._quorum.take(row)
         if begins_life(row):
             self._lives[row["node"]] = self._lives.get(row["node"], 0) + 1
             self._strangers.add(row["node"])

@@ -17,11 +17,13 @@ life says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, 
 and `"fenced": [2]`, the brokers that were. Where a partition is given other replicas, `brokers` are all that ever have one, and
 each partition's record says `"replicas"`, `"adding"` and `"removing"`; otherwise all brokers are replicas.
 
-Traces of consumer groups and of transactional ids have forms of their own: `group_trace.py`, `transaction_trace.py`.
+Traces of consumer groups, of transactional ids and of the metadata quorum have forms of their own: `group_trace.py`,
+`transaction_trace.py`, `quorum_trace.py`.
 
 What nodes write by themselves (`tidegauge.trace.file`, or a simulated world) is one file a node or one for all of them, with
 the rows of all partitions: the files of one folder, or of its folders `node-…`, are one cluster's. They are put in one order
-(`merging.py`) and become one trace for each partition (`cluster_trace.py`), group and transactional id (`shard_trace.py`).
+(`merging.py`) and become one trace for each partition (`cluster_trace.py`), group and transactional id (`shard_trace.py`), and
+one of the quorum.
 """
 
 from __future__ import annotations
@@ -34,24 +36,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spec import group_trace, replication_trace, transaction_trace
+from spec import group_trace, quorum_trace, replication_trace, transaction_trace
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
 from spec.cluster_trace import begins_life, partition_traces
 from spec.merging import merged
 from spec.models import SPEC
+from spec.quorum_trace import QuorumTrace, quorum_traces
 from spec.replication_trace import Trace
 from spec.shard_trace import group_traces, transaction_traces
 from spec.trace_form import Event, ShardTrace, TraceError
 
-AnyTrace = Trace | ShardTrace
+AnyTrace = Trace | ShardTrace | QuorumTrace
 
 State = dict[str, Any]
 """The variables of the specification, of the book that a trace is checked against, in the order in which TLC tells them."""
 
-BOOKS = {"replication": replication_trace, "groups": group_trace, "transactions": transaction_trace}
+BOOKS = {
+    "replication": replication_trace,
+    "quorum": quorum_trace,
+    "groups": group_trace,
+    "transactions": transaction_trace,
+}
 """By folder of the specification: how its traces are read, and made a module."""
 
-BEGINS = {"group": group_trace, "transactionalId": transaction_trace}
+BEGINS = {"group": group_trace, "transactionalId": transaction_trace, "voters": quorum_trace}
 """By what their first line names: the other traces are partitions'."""
 
 
@@ -127,8 +135,8 @@ def read_traces(paths: Iterable[Path]) -> list[AnyTrace]:
 
 
 def cluster_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
-    """The traces of all partitions, groups and transactional ids of a cluster."""
-    return partition_traces(rows) | group_traces(rows) | transaction_traces(rows)
+    """The traces of all partitions, groups and transactional ids of a cluster, and of its quorum."""
+    return partition_traces(rows) | group_traces(rows) | transaction_traces(rows) | quorum_traces(rows)
 
 
 def _home(file: Path) -> Path:
@@ -208,8 +216,13 @@ def _job(traces: Sequence[AnyTrace], deadlock: bool, budget_s: float, memory_mb:
         budget_s=budget_s,
         memory_mb=memory_mb,
         jvm=SHORT_RUN,
-        modules={"TraceData": data},
+        modules={"TraceData": data} | _borrowed(book),
     )
+
+
+def _borrowed(book: Any) -> dict[str, str]:
+    """Modules of other folders that a book needs."""
+    return {name: (SPEC / path).read_text() for name, path in getattr(book, "BORROWED", {}).items()}
 
 
 def _check_group(traces: list[AnyTrace], budget_s: float, memory_mb: int) -> tuple[set[str], Outcome]:

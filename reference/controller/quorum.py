@@ -63,7 +63,6 @@ from reference.controller.quorum_electing import Electing
 from reference.controller.quorum_following import Following
 from reference.controller.quorum_member import Chance, say_nothing
 from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Resigned, Unattached
-from reference.controller.quorum_rules import NOBODY
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -152,7 +151,7 @@ class Quorum(Electing, Following):
             case Unattached():
                 self._fetch_from_anybody(now)
             case Resigned() if overdue:
-                self._become_unattached(self.epoch + 1, NOBODY, now)
+                self.leave_epoch(now)
             case Resigned():
                 self._tell_of_resignation(state, now)
 

@@ -119,7 +119,7 @@ class Electing(Leading):
             candidate, self._stored.voted, self._stored.leader, up_to_date
         )
         if granted and self._stored.voted == NOBODY:
-            self._give_vote(candidate, now)
+            self._grant_vote(candidate, now)
         return ErrorCode.NONE, granted
 
     def _grants_pre_votes(self) -> bool:
@@ -127,7 +127,7 @@ class Electing(Leading):
         state = self._state
         return not isinstance(state, Leader) and not (isinstance(state, Follower) and state.has_fetched)
 
-    def _give_vote(self, candidate: NodeId, now: TimestampMs) -> None:
+    def _grant_vote(self, candidate: NodeId, now: TimestampMs) -> None:
         """Vote, durably; and wait longer, for the candidate is as good as this member."""
         deadline = self._election_deadline(now)
         prospective = self.role is Role.PROSPECTIVE

@@ -173,4 +173,5 @@ class Following(Member):
         state.receipt = None
         self._high_watermark = max(self._high_watermark, receipt.id.end_offset)
         self._snapshot_notice = True
+        self._tell("ApplyFetch", {"from": self._stored.leader, "to": self.node, "snapshot": True})
         return True

@@ -268,6 +268,11 @@ class Leading(Member):
             self._become_resigned(self._state, now)
         self._drive(now)
 
+    def leave_epoch(self, now: TimestampMs) -> None:
+        """Nobody else was elected: who led this epoch waits for the next one's leader, or stands for it."""
+        self._become_unattached(self.epoch + 1, NOBODY, now)
+        self._tell("LeaveEpoch")
+
     def _tell_of_resignation(self, state: Resigned, now: TimestampMs) -> None:
         for voter in sorted(state.unaware):
             if self._requests.may_ask(voter):

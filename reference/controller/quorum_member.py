@@ -115,7 +115,7 @@ class Member(ABC):
         self._paused_until: TimestampMs | None = None
         self._stored = self._read_state()
         self._state: RoleState = self._first_role(now)
-        self._tell("Restart")
+        self._tell("Restart", {"voters": list(settings.voters)})
 
     def _read_state(self) -> QuorumState:
         """The stored state; the log's last epoch where that is newer, for no file was written then."""

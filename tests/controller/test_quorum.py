@@ -121,7 +121,6 @@ def test_followers_of_a_living_leader_and_the_leader_grant_no_pre_vote(three: Me
 @pytest.mark.parametrize(
     ("last", "granted"), [((1, 1), True), ((1, 2), True), ((1, 0), False), ((0, 9), False), ((2, 0), True)]
 )
-@pytest.mark.step("quorum", "GrantVote")
 def test_only_a_log_that_is_up_to_date_gets_a_vote(three: Members, last: tuple[int, int], granted: bool) -> None:
     three.lose_power(1, 2)
     assert asked_vote(three, vote(1, epoch=3, last=last)) == (ErrorCode.NONE, granted)

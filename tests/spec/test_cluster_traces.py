@@ -16,7 +16,7 @@ from spec.checker import Verdict
 from spec.cluster_trace import METADATA, partition_traces, without_lost_decisions
 from spec.commands import app
 from spec.merging import merged
-from spec.trace import Trace, check_traces, trace_of
+from spec.trace import Trace, check_traces, cluster_traces, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
 
 LIVES = range(115)
@@ -206,7 +206,7 @@ def test_a_folder_of_clusters_is_checked_by_the_command(tmp_path: Path) -> None:
         write_rows((row for row in split(rows, 1)[node - 1]), tmp_path / "each" / f"node-{node}")
     done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
     summary = json.loads(done.stdout.splitlines()[-1])
-    expected = 2 * len(partition_traces(rows))
+    expected = 2 * len(cluster_traces(rows))
     assert (done.exit_code, summary["verdict"], summary["accepted"]) == (0, "valid", expected), done.output
 
     spoiled = as_read(rows)

@@ -1,5 +1,5 @@
 """The metadata quorum's behaviours are led through three simulated voters: what the specification allows holds, and what a
-switch breaks, breaks with the mutant that has the same bug.
+switch breaks, breaks with the mutant that has the same bug, whose trace is rejected there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
 from spec.quorum_schedules import MUTANT_OF
+from spec.quorum_trace import quorum_traces
+from spec.trace import AnyTrace, check_traces, trace_of
+from tests.spec.clusters import Row, as_read
 from tests.spec.led import led, share_taken
 
 pytestmark = pytest.mark.java
@@ -56,16 +59,25 @@ FORBIDDEN = {
 def test_a_counterexample_is_left_by_the_reference_and_fails_with_the_mutant(switch: str) -> None:
     plan = led(counterexample(switch))
     step, rule = FORBIDDEN[switch]
-    sound, _ = live(plan)
+    by_reference: list[Row] = []
+    by_mutant: list[Row] = []
+    sound, _ = live(plan, rows=by_reference)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
     assert plan.score is not None
     assert plan.score.cues[sound.counts["cues"]].action == step
     with planted(MUTANT_OF[switch]):
-        broken, _ = live(plan)
+        broken, _ = live(plan, rows=by_mutant)
     assert (broken.verdict, broken.rule) == ("invalid", rule)
     assert broken.counts["cues"] >= sound.counts["cues"] - 1, (
         "what the switch allows comes with the step before, or later"
     )
+    done = check_traces([quorum_trace(by_reference, "reference"), quorum_trace(by_mutant, "mutant")])
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, (verdict.event or {})["action"]) for verdict in done.rejected] == [("mutant", step)]
+
+
+def quorum_trace(rows: list[Row], name: str) -> AnyTrace:
+    return trace_of(quorum_traces(as_read(rows))["metadata quorum"], name)
 
 
 def test_random_behaviours_hold_with_the_reference() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spec import quorum_trace
 from spec.actions import ACTIONS, method_name
 from spec.counterparts import (
     BOOKS,
@@ -74,6 +75,11 @@ def test_the_steps_that_the_broker_has_are_found(name: str) -> None:
 def test_steps_and_methods_bear_the_same_names(book: str) -> None:
     others = {row.action for row in rows(book) if row.method != method_name(row.action)}
     assert {(book, step) for step in others} <= {*METHODS}
+
+
+def test_a_trace_of_the_quorum_has_its_steps_and_one_more() -> None:
+    """Who led an epoch leaves it for the next one: that is no step of `Quorum`, and told all the same."""
+    assert {*steps_of("quorum")} | {"LeaveEpoch"} == {*quorum_trace.ARGUMENTS}
 
 
 def test_methods_of_one_name_are_told_apart() -> None:

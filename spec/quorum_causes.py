@@ -1,0 +1,75 @@
+"""What a voter's step needs of other voters, so that what each of them wrote can be put in one order (`merging.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spec.cluster_trace import Row
+
+Reign = tuple[int, int]
+"""An epoch, and a member in it."""
+
+
+class QuorumCauses:
+    """What the rows of the quorum so far have told."""
+
+    def __init__(self) -> None:
+        self._majority = 1
+        self._epochs: dict[int, int] = {}
+        self._candidates: set[Reign] = set()
+        self._votes: dict[Reign, set[int]] = {}
+        """Who voted for a candidate, itself included."""
+        self._leaders: set[Reign] = set()
+        self._ends: dict[Reign, int] = {}
+        self._marks: dict[Reign, int] = {}
+        self._own_marks: dict[int, int] = {}
+
+    def is_caused(self, row: Row) -> bool:
+        """Whether everything that the row needs was told."""
+        needs = _NEEDS.get(row["action"])
+        return needs is None or needs(self, row)
+
+    def take(self, row: Row) -> None:
+        """A row has its place in the order."""
+        node, action = row["node"], row["action"]
+        reign = row["epoch"], node
+        self._majority = len(row["voters"]) // 2 + 1 if "voters" in row else self._majority
+        self._epochs[node] = row["epoch"]
+        self._ends[reign] = max(row["leo"], self._ends.get(reign, 0))
+        self._marks[reign] = max(row["highWatermark"], self._marks.get(reign, 0))
+        self._own_marks[node] = row["highWatermark"]
+        if action in ("BecomeCandidate", "GrantVote"):
+            self._votes.setdefault((row["epoch"], row.get("to", node)), set()).add(node)
+        if action == "BecomeCandidate":
+            self._candidates.add(reign)
+        if action == "BecomeLeader":
+            self._leaders.add(reign)
+
+    def has_epoch(self, row: Row) -> bool:
+        return self._epochs.get(row["from"], 0) >= row["epoch"]
+
+    def has_candidate(self, row: Row) -> bool:
+        return (row["epoch"], row["to"]) in self._candidates
+
+    def has_votes(self, row: Row) -> bool:
+        return len(self._votes.get((row["epoch"], row["node"]), ())) >= self._majority
+
+    def has_follower(self, row: Row) -> bool:
+        return self._ends.get((row["epoch"], row["from"]), -1) >= row["end"]
+
+    def has_answer(self, row: Row) -> bool:
+        leader = row["epoch"], row["from"]
+        has_records = row["lastEpoch"] != row["epoch"] or self._ends.get(leader, 0) >= row["leo"]
+        known = max(self._own_marks.get(row["node"], 0), self._marks.get(leader, 0))
+        return leader in self._leaders and has_records and known >= row["highWatermark"]
+
+
+_NEEDS: dict[str, Callable[[QuorumCauses, dict[str, Any]], bool]] = {
+    "HearOfEpoch": QuorumCauses.has_epoch,
+    "GrantVote": QuorumCauses.has_candidate,
+    "BecomeLeader": QuorumCauses.has_votes,
+    "AnswerFetch": QuorumCauses.has_follower,
+    "ApplyFetch": QuorumCauses.has_answer,
+}
+"""Pre-votes need nothing: they are told by who hears of them."""

@@ -29,13 +29,6 @@ PATHS: dict[str, tuple[str, str]] = {
 }
 """Who tells whom; every other step happens at one place."""
 
-OF_MESSAGES: dict[str, tuple[str, str]] = {
-    "SendFetch": ("follower", "follower"),
-    "TakeFetch": ("follower", "leader"),
-    "RefuseProposal": ("controller", "controller"),
-}
-"""The same for the steps that only the message grain has: what is sent has not arrived yet."""
-
 FIXED = {"controller", "client"}
 
 
@@ -134,9 +127,8 @@ def _ends(action: str, told: dict[str, Any]) -> tuple[str, str]:
     def place(role: str) -> str:
         return role if role in FIXED else str(told.get(role, "controller"))
 
-    paths = PATHS | OF_MESSAGES
-    if action in paths:
-        source, target = paths[action]
+    if action in PATHS:
+        source, target = PATHS[action]
         return place(source), place(target)
     own = next((str(told[role]) for role in ("leader", "broker") if role in told), "controller")
     return (

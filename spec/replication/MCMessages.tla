@@ -20,6 +20,5 @@ View == <<stateVars, historyVars, messageVars>>
 \* interchangeable its arguments are told in words, lest it decides between
 \* symmetric states.
 StepInWords(action, arguments) ==
-    step' = [action |-> action] @@
-            [name \in DOMAIN arguments |-> IF name = "acks" THEN arguments[name] ELSE ToString(arguments[name])]
+    step' = [action |-> action] @@ [name \in DOMAIN arguments |-> ToString(arguments[name])]
 =============================================================================

@@ -82,16 +82,6 @@ def test_a_path_names_arguments_of_its_action() -> None:
     assert {name: roles for name, roles in PATHS.items() if not {*roles} <= arguments[name]} == {}
 
 
-@pytest.mark.parametrize(
-    ("action", "source", "target"),
-    [("SendFetch", "b2", "b2"), ("TakeFetch", "b2", "b1"), ("RefuseProposal", "controller", "controller")],
-)
-def test_what_is_only_sent_stays_where_it_was_sent(action: str, source: str, target: str) -> None:
-    told = {"action": action, "leader": "b1", "follower": "b2", "end": 0}
-    _, drawn = arrows([TRACE[0], TraceStep(2, "Next", {"step": told})])
-    assert drawn == [Arrow(source, target, f"{action} 0")]
-
-
 DIAGRAM = """
               b1                            b2                          client
                |<------------------------ Produce 1 -----------------------|

@@ -7,7 +7,8 @@ rests on what *is there* stays one. What rests on what is *missing* is no longer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from linearizability.history.derivation import BadEvent, Derivation, process_of
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.files import CLOCK, MISSING, UNREADABLE, Defect, HistoryError, numbered_lines, reason
 from linearizability.history.operations import INVOKE
-from linearizability.history.recorder import FILE_PATTERN, FORMAT
+from linearizability.history.recorder import FILE_PATTERN, FORMAT, LISTED
 from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, finish, history_of, risen
 
 
@@ -133,6 +134,7 @@ def read_run(paths: Iterable[Path], run: str = "") -> History:
 
 def distinct_files(paths: Iterable[Path]) -> tuple[list[Path], list[Defect]]:
     """The files that are histories, one a process, and what is wrong with the others. Reads headers only."""
+    paths = list(paths)
     chosen: dict[int, Path] = {}
     defects: list[Defect] = []
     for path in paths:
@@ -145,4 +147,17 @@ def distinct_files(paths: Iterable[Path]) -> tuple[list[Path], list[Defect]]:
         if twin is not path:
             text = f"process {process} is already in {twin}; this file is left out"
             defects.append(Defect(MISSING, text, str(path), 1))
-    return list(chosen.values()), defects
+    return list(chosen.values()), [*defects, *_left_out(paths)]
+
+
+def _left_out(paths: Collection[Path]) -> list[Defect]:
+    """The files that were recorded beside these, and are not among them."""
+    given = {(path.parent, path.name.removesuffix(".gz")) for path in paths}
+    defects = []
+    for folder in dict.fromkeys(path.parent for path in paths):
+        with suppress(FileNotFoundError):  # written by another recorder, or cut out of a larger history
+            for name in dict.fromkeys((folder / LISTED).read_text(errors="replace").splitlines()):
+                if (folder, name) not in given:
+                    text = f"{LISTED} names this file of the run, and it is not there"
+                    defects.append(Defect(MISSING, text, str(folder / name)))
+    return defects

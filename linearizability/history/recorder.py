@@ -28,7 +28,8 @@ Rules for the one who records:
 - A virtual clock is passed as `clock`; one recorder may serve many processes (`invoke(..., process=7)`).
 
 Each line is one `write` on an unbuffered descriptor: a killed client loses nothing that it recorded, at most its last line
-is torn. The closing line says that the file is complete; a file without it never gives the verdict "valid".
+is torn. The closing line says that the file is complete; a file without it never gives the verdict "valid". Nor does a
+folder from which a file is gone that `files.txt` names.
 """
 
 import json
@@ -48,6 +49,8 @@ FORMAT = "tidegauge-history/1"
 
 FILE_PATTERN = "history-*.jsonl"
 """The files of a history folder."""
+LISTED = "files.txt"
+"""The names of all files that were opened in a history folder, one a line, so that it shows when one is gone."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -89,7 +92,10 @@ class Recorder:
     ) -> Self:
         """Create the file of one process in a run's history folder (which is created too)."""
         folder.mkdir(parents=True, exist_ok=True)
-        return cls(folder / f"history-{process:05d}.jsonl", process=process, contract=contract, run=run, **more)
+        path = folder / f"history-{process:05d}.jsonl"
+        with (folder / LISTED).open("ab", buffering=0) as listed:  # one write at the end: processes may do it at once
+            listed.write(f"{path.name}\n".encode())
+        return cls(path, process=process, contract=contract, run=run, **more)
 
     def invoke(self, f: str, mops: Sequence[MicroOperation] = (), *, process: int | None = None, **fields: Any) -> int:
         """An operation begins; returns the number that its completion names.

@@ -446,3 +446,21 @@ def test_brackets_without_end(tmp_path: Path) -> None:
     (tmp_path / "deep").write_text("[" * 200_000 + "]" * 200_000 + "\n")
     (judgement,) = check([tmp_path / "deep"])
     assert judgement.verdict == "unknown" and str(tmp_path / "deep") in judgement.reasons[0]
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    """What it held, the final read above all, nobody can tell."""
+    clock = Clock()
+    files = record(tmp_path, clock)
+    with Recorder.open(tmp_path, process=3, run="r", clock=clock) as last:
+        last.ok(last.invoke("poll", [poll()]), [poll({"t-0": [(value, value) for value in range(10)]})])
+    assert judge(tmp_path).verdict == "valid"
+    gone = tmp_path / "history-00003.jsonl"
+    (tmp_path / "history-00003.jsonl.gz").write_bytes(gzip.compress(gone.read_bytes()))
+    gone.unlink()
+    assert judge(tmp_path).verdict == "valid"
+    (tmp_path / "history-00003.jsonl.gz").unlink()
+    judgement = judge(tmp_path)
+    assert judgement.verdict == "unknown" and any(str(gone) in reason for reason in judgement.reasons)
+    (judgement,) = check(files[:1])
+    assert any(str(files[1]) in reason for reason in judgement.reasons)

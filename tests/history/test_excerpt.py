@@ -90,7 +90,7 @@ def test_there_are_such_histories() -> None:
 
 def test_a_damaged_history_is_named(tmp_path: Path) -> None:
     whole = record(tmp_path / "whole")
-    path = sorted(whole.iterdir())[0]
+    path = sorted(whole.glob("*.jsonl"))[0]
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:4], lines[4][:20] + "\n", *lines[5:]]))
     result = run("excerpt", whole, tmp_path / "part", "--key", KEY, "--offsets", "10-19")

@@ -82,7 +82,7 @@ def inspector(monkeypatch: pytest.MonkeyPatch, leader: Leader, folder: Path) -> 
 
 
 def told(folder: Path) -> list[dict[str, Any]]:
-    lines = (json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines())
+    lines = (json.loads(line) for path in folder.glob("history-*.jsonl") for line in path.read_text().splitlines())
     return [mop for line in lines if line.get("f") == "state" and line["type"] == "ok" for mop in line["mops"]]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from linearizability.history.contract import Contract
 from linearizability.history.facts import (
     MAX_OFFSET,
+    MAX_WAIT_US,
     NEVER,
     OUTCOMES,
     UNKNOWN,
@@ -37,6 +38,9 @@ STATES = {
 }
 """A node's numbers, and the kind of fact that each becomes."""
 
+STEPS = ("send", "poll", "commit", "committed")
+"""Operations that may name the transaction of which they are a part."""
+
 REGISTER_FUNCTIONS = {"read": 0, "write": 1, "cas": 2}
 """The `position` of a REGISTER fact."""
 
@@ -58,6 +62,8 @@ class Invocation:
     time: int
     mops: list[dict[str, Any]]
     event: dict[str, Any]
+    transaction: Transaction | None = None
+    """The transaction within which it began."""
 
 
 @dataclass
@@ -71,8 +77,15 @@ class Transaction:
     invoked: int
     facts: list[dict[str, Any]] = field(default_factory=list)
     """Records sent, records polled and offsets committed within it."""
-    commit_invoked: bool = False
+    written: set[str] = field(default_factory=set)
+    """The partitions that it sends to."""
+    commits: int = 0
+    """Commits that were asked for and are not known to have failed."""
     commit_time: int = UNKNOWN
+    became: Outcome | None = None
+    """None while it is open."""
+    completed: int = NEVER
+    """When its end was answered."""
 
 
 @dataclass
@@ -132,13 +145,18 @@ class Derivation:
         process_of(process)
         self.tally.invocations += 1
         mops = event.get("mops") or []
-        self._open[number] = Invocation(number + self.base, process, f, time_of(event), mops, event)
-        if f == "end" and event.get("commit"):
-            transaction = self._transactions.get((process, str(event.get("txn"))))
-            if transaction is not None:
-                transaction.commit_invoked = True
-                if transaction.commit_time == UNKNOWN:
-                    transaction.commit_time = time_of(event)
+        invocation = Invocation(number + self.base, process, f, time_of(event), mops, event)
+        self._open[number] = invocation
+        transaction = None if event.get("txn") is None else self._transactions.get((process, str(event["txn"])))
+        if transaction is None:
+            return
+        if f in STEPS:
+            invocation.transaction = transaction
+            transaction.written.update(str(mop["key"]) for mop in mops if mop.get("op") == "send")
+        elif f == "end" and event.get("commit"):
+            transaction.commits += 1
+            if transaction.commit_time == UNKNOWN:
+                transaction.commit_time = invocation.time
 
     def complete(self, number: int, process: int, event: dict[str, Any]) -> None:
         """An operation ends; its facts are written."""
@@ -158,7 +176,7 @@ class Derivation:
         for number in list(self._open):
             self.never_answered(number)
         for transaction in list(self._transactions.values()):
-            certainly_not = complete and not transaction.commit_invoked
+            certainly_not = complete and not transaction.commits
             self._end_transaction(transaction, Outcome.FAIL if certainly_not else Outcome.INFO, NEVER)
         self._transactions.clear()
 
@@ -204,11 +222,8 @@ class Derivation:
         self, invocation: Invocation, fields: dict[str, Any], mops: list[dict[str, Any]], common: dict[str, Any]
     ) -> None:
         process = invocation.process
-        name = fields.get("txn")
         whole = invocation.f == "txn"
-        transaction = None
-        if name is not None and not whole:
-            transaction = self._transactions.get((process, str(name)))
+        transaction = invocation.transaction
         number = invocation.number if whole else transaction.number if transaction else UNKNOWN
         if transaction is not None:
             fields = {"producer": transaction.producer_name, "epoch": transaction.epoch} | fields
@@ -318,6 +333,11 @@ class Derivation:
 
     def _begin(self, invocation: Invocation, fields: dict[str, Any], outcome: Outcome) -> None:
         name = (invocation.process, str(fields.get("txn")))
+        for known, other in list(self._transactions.items()):
+            spoilt = other.commit_time != UNKNOWN and not other.commits  # who begins again aborts no more
+            if spoilt and other.process == invocation.process and other.producer_name == fields.get("producer"):
+                del self._transactions[known]
+                self._end_transaction(other, Outcome.FAIL, invocation.time)
         if name in self._transactions:
             raise BadEvent(f"transaction {fields.get('txn')!r} begins twice")
         if outcome is not Outcome.FAIL:
@@ -334,27 +354,21 @@ class Derivation:
         transaction = self._transactions.get(name)
         if transaction is None:
             raise BadEvent(f"transaction {fields.get('txn')!r} ends without having begun")
-        if outcome is Outcome.INFO:
-            return  # the client may try again; what never gets an answer is settled when the file ends
+        if outcome is Outcome.FAIL and fields.get("commit"):
+            transaction.commits -= 1
+        if outcome is not Outcome.OK:
+            return  # the client may try again, or abort; what never ends is settled when the file ends
         del self._transactions[name]
         if fields.get("commit"):
-            became = outcome
+            became = Outcome.OK
         else:
-            became = Outcome.INFO if transaction.commit_invoked else Outcome.FAIL
+            became = Outcome.INFO if transaction.commits else Outcome.FAIL
         self._end_transaction(transaction, became, completed)
 
     def _end_transaction(self, transaction: Transaction, outcome: Outcome, completed: int) -> None:
-        written = {fact["key"] for fact in transaction.facts if fact["kind"] == Kind.APPEND}
+        transaction.became, transaction.completed = outcome, completed
         for fact in transaction.facts:
-            if fact["kind"] == Kind.APPEND:
-                fact["extra"] = transaction.commit_time
-                if len(written) > 1:
-                    fact["flags"] |= int(Flag.MANY_PARTITIONS)
-            if fact["outcome"] == Outcome.OK:
-                fact["outcome"] = int(outcome)
-            elif fact["outcome"] == Outcome.INFO and outcome is Outcome.FAIL:
-                fact["outcome"] = int(Outcome.FAIL)
-            self.builder.add(**fact)
+            self._settle_in(transaction, outcome, fact)
         self.builder.add(
             IN_NO_PARTITION,
             Kind.TRANSACTION,
@@ -367,6 +381,21 @@ class Derivation:
             epoch=transaction.epoch,
             group=self._producer({"producer": transaction.producer_name}),
         )
+
+    def _settle_in(self, transaction: Transaction, became: Outcome, fact: dict[str, Any]) -> None:
+        """Write a fact of a transaction that has ended."""
+        if fact["kind"] == Kind.APPEND:
+            fact["extra"] = transaction.commit_time
+            fact["session"] = _microseconds(transaction.commit_time, transaction.completed)
+            if len(transaction.written) > 1:
+                fact["flags"] |= int(Flag.MANY_PARTITIONS)
+        if fact["kind"] == Kind.COMMIT:  # fenced when it is asked for, in force when the transaction ends
+            fact["completed"] = max(fact["completed"], transaction.completed)
+        if fact["outcome"] == Outcome.OK:
+            fact["outcome"] = int(became)
+        elif fact["outcome"] == Outcome.INFO and became is Outcome.FAIL:
+            fact["outcome"] = int(Outcome.FAIL)
+        self.builder.add(**fact)
 
     # -- consumers -------------------------------------------------------------------------------------------------
 
@@ -390,10 +419,13 @@ class Derivation:
                 key,
                 Kind.OWNERSHIP,
                 **common,
-                value=self._identity(fields.get("member", process)),
+                value=self._member(fields),
                 epoch=_number(fields.get("generation", UNKNOWN), "generation"),
                 group=self._group[process],
             )
+
+    def _member(self, named: dict[str, Any]) -> int:
+        return UNKNOWN if named.get("member") in (None, "") else self._identity(named["member"])
 
     def _new_session(self, process: int, key: PartitionKey) -> None:
         self._sessions[process, key] = self._sessions.get((process, key), 0) + 1
@@ -401,8 +433,7 @@ class Derivation:
     def _group_offsets(
         self, invocation: Invocation, fields: dict[str, Any], mops: list[dict[str, Any]], common: dict[str, Any]
     ) -> None:
-        name = fields.get("txn")
-        transaction = None if name is None else self._transactions.get((invocation.process, str(name)))
+        transaction = invocation.transaction
         for mop in mops:
             if mop.get("op") == "commit":
                 for fact in self._commits(mop, common, transaction.number if transaction else UNKNOWN):
@@ -423,7 +454,7 @@ class Derivation:
                 "key": split_key(key),
                 "kind": Kind.COMMIT,
                 "offset": _offset(offset),
-                "value": self._identity(mop.get("member", "")),
+                "value": self._member(mop),
                 "transaction": transaction,
                 "epoch": _number(mop.get("generation", UNKNOWN), "generation"),
                 "group": self._identity(mop["group"]),
@@ -431,10 +462,12 @@ class Derivation:
 
     def _keep(self, transaction: Transaction | None, fact: dict[str, Any]) -> None:
         """A fact leaves at once, or waits for the end of its transaction."""
-        if transaction is not None:
-            transaction.facts.append(fact)
-        else:
+        if transaction is None:
             self.builder.add(**fact)
+        elif transaction.became is None:
+            transaction.facts.append(fact)
+        else:  # answered only after the transaction's end
+            self._settle_in(transaction, transaction.became, fact)
 
     def _offsets(self, mops: list[dict[str, Any]], common: dict[str, Any]) -> None:
         for mop in mops:
@@ -510,6 +543,13 @@ def time_of(event: dict[str, Any]) -> int:
     if type(time) is not int or not -NEVER < time < NEVER:
         raise BadEvent(f"time {time!r} is no number of nanoseconds")
     return time
+
+
+def _microseconds(began: int, ended: int) -> int:
+    """How long something took at most; MAX_WAIT_US stands for all that took longer or never began or ended."""
+    if began == UNKNOWN or ended == NEVER:
+        return MAX_WAIT_US
+    return min(-(-max(ended - began, 0) // 1000), MAX_WAIT_US)
 
 
 def _offset(value: Any) -> int:

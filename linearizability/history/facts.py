@@ -6,7 +6,8 @@ means what the table says, and holds -1 (or `NEVER`) where the kind has no use f
 
 | kind | offset | value | epoch | other |
 | --- | --- | --- | --- | --- |
-| APPEND | acknowledged offset | the record | producer epoch | group: the producer; extra: when the commit was asked for |
+| APPEND | acknowledged offset | the record | producer epoch | group: the producer; extra: when the commit was asked for; |
+| | | | | session: µs from then until the commit was answered, rounded up, in a transaction recorded step by step |
 | OBSERVATION | offset read | the record | leader epoch | group: the consumer's group; session; flags: isolation, rebalanced |
 | DRAIN | log end | where the reader began | | extra: the position reached |
 | END_OFFSETS | log end as answered | | | extra: log start as answered; position: 0 list offsets, 1 a fetch |
@@ -40,6 +41,8 @@ import pyarrow as pa
 
 NEVER = (1 << 63) - 1
 """The completion time of an operation that never completed."""
+MAX_WAIT_US = (1 << 31) - 1
+"""A wait that took longer, or has no end."""
 UNKNOWN = -1
 """An offset, epoch, node, group or transaction that is not known or not there."""
 

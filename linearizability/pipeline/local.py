@@ -17,6 +17,8 @@ from linearizability.rules.partition import Partition, is_in
 from linearizability.rules.rule import Context, Found, Rule, RunRule
 
 AnyRule = Rule | RunRule
+SPREAD = int(Flag.MANY_PARTITIONS | Flag.TRANSACTIONAL)
+"""Of an append within a transaction over several partitions."""
 
 
 def judge_run(facts: pa.Table, run: str, context: Context, rules: Iterable[AnyRule]) -> list[Found]:
@@ -111,25 +113,22 @@ def groups_of(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
 
 
 def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
-    """Operations of unknown outcome that wrote to several partitions and of which an ok poll returned a record.
+    """Operations within transactions, of unknown outcome, that wrote to several partitions and of which an ok poll of
+    committed records returned one.
 
-    A transaction happens in all its partitions or in none, so a record read in one partition proves those in the others;
-    where anybody reads committed records only, only such a read. Only the few appends of such operations are joined with
-    the polls.
+    A transaction happens in all its partitions or in none, so a record read in one partition proves those in the others. Only
+    the few appends of such operations are joined with the polls.
     """
     if not facts.num_rows:
         return np.empty(0, np.int64)
     kind, outcome = facts.column("kind").to_numpy(), facts.column("outcome").to_numpy()
     flags = facts.column("flags").to_numpy()
-    open_ended = (kind == Kind.APPEND) & (outcome == Outcome.INFO) & ((flags & int(Flag.MANY_PARTITIONS)) != 0)
+    open_ended = (kind == Kind.APPEND) & (outcome == Outcome.INFO) & ((flags & SPREAD) == SPREAD)
     if not open_ended.any():
         return np.empty(0, np.int64)
     values = facts.column("value").to_numpy()
     wanted = np.unique(values[open_ended])
-    candidates = (kind == Kind.OBSERVATION) & (outcome == Outcome.OK)
-    committed = (flags & int(Flag.READ_COMMITTED)) != 0  # of polls and of final reads
-    if committed.any():
-        candidates &= committed
+    candidates = (kind == Kind.OBSERVATION) & (outcome == Outcome.OK) & ((flags & int(Flag.READ_COMMITTED)) != 0)
     candidates[candidates] = is_in(values[candidates], wanted)
     columns = ["topic", "partition", "value"]
     sent = facts.select([*columns, "operation"]).filter(pa.array(open_ended))

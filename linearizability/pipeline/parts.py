@@ -160,7 +160,6 @@ class Survey:
     odd_values: Array
     """Values that were sent twice, and those of appends that failed, are in doubt, or have no offset."""
     odd_operations: Array
-    reads_committed: bool
 
 
 def survey(part: int, columns: Columns) -> Survey:
@@ -176,7 +175,6 @@ def survey(part: int, columns: Columns) -> Survey:
         [runs(appends.operation[placed]), runs(appends.operation[~placed])],
         np.union1d(appends.value[odd], partition.repeated_values),
         np.unique(appends.operation[odd]),
-        partition.reads_committed,
     )
 
 
@@ -320,16 +318,15 @@ def judge_parts(parts: Parts, key: Key, context: Context, rules: Iterable[Rule])
         raise NotCut(f"{len(values)} records have no certain place")
     judge = replace(judge, carried=Carried(values, operations))
     base = judge.carried.with_more(parts.each(By.OFFSET, judge.gather))
-    judge = replace(judge, carried=base, proven=_proven(key, base, context, surveys))
+    judge = replace(judge, carried=base, proven=_proven(key, base, context))
     along = _along_the_log(parts, judge)
     return merged([*along, *_along_the_processes(parts, judge)])
 
 
-def _proven(key: Key, carried: Carried, context: Context, surveys: Sequence[Survey]) -> Array:
+def _proven(key: Key, carried: Carried, context: Context) -> Array:
     """What the whole partition proves of operations in doubt: all facts of their values are carried."""
     whole = Partition(*key, carried.columns)
     whole.prove(context.proven)
-    whole.reads_committed = any(each.reads_committed for each in surveys)
     return whole.proven_transactions
 
 

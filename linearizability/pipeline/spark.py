@@ -53,6 +53,7 @@ from linearizability.pipeline.blocks import (
 )
 from linearizability.pipeline.engine import conclude, unreadable
 from linearizability.pipeline.local import (
+    SPREAD,
     context_of,
     emissions,
     judge_emitted,
@@ -289,16 +290,16 @@ def proven_operations(facts: DataFrame) -> dict[str, npt.NDArray[np.int64]]:
     in_doubt = facts.where(
         (f.col("kind") == int(Kind.APPEND))
         & (f.col("outcome") == int(Outcome.INFO))
-        & (f.col("flags").bitwiseAND(f.lit(int(Flag.MANY_PARTITIONS))) != 0)
+        & (f.col("flags").bitwiseAND(f.lit(SPREAD)) == SPREAD)
     ).select("run", "topic", "partition", "value", "operation")
     if in_doubt.isEmpty():
         return {}
-    seen = facts.where((f.col("kind") == int(Kind.OBSERVATION)) & (f.col("outcome") == int(Outcome.OK)))
-    committed = f.col("flags").bitwiseAND(f.lit(int(Flag.READ_COMMITTED))) != 0  # of polls and of final reads
-    careful = facts.where(committed).select("run").distinct().withColumn("careful", f.lit(True))
-    seen = seen.select("run", "topic", "partition", "value", committed.alias("committed"))
+    seen = facts.where(
+        (f.col("kind") == int(Kind.OBSERVATION))
+        & (f.col("outcome") == int(Outcome.OK))
+        & (f.col("flags").bitwiseAND(f.lit(int(Flag.READ_COMMITTED))) != 0)
+    ).select("run", "topic", "partition", "value")
     joined = seen.join(f.broadcast(in_doubt), ["run", "topic", "partition", "value"])
-    joined = joined.join(f.broadcast(careful), "run", "left").where("committed or careful is null")
     table = joined.select("run", "operation").distinct().toArrow()
     operations: dict[str, list[int]] = {}
     for run, operation in zip(table["run"].to_pylist(), table["operation"].to_pylist(), strict=True):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.facts import MAX_WAIT_US, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut
-from linearizability.rules.partition import Array, Mask, Partition
+from linearizability.rules.partition import Array, Mask, Partition, Rows
 from linearizability.rules.rule import Context
 
 ACKS_BELOW_ALL = "acks below all acknowledge before the in-sync replicas have the record"
@@ -60,7 +60,7 @@ def _losses(partition: Partition, context: Context) -> Loss:
         writers = partition.writer[within]
         returned = np.zeros(len(appends), bool)
         returned[writers[writers >= 0]] = True
-        due = acknowledged & (appends.completed < row.invoked)
+        due = acknowledged & in_force_before(appends, row.invoked)
         if context.contract.cleanup != "keep":
             due &= ~_may_be_below(partition, int(row.value[0]))
         lost |= due & ~returned
@@ -73,6 +73,13 @@ def _losses(partition: Partition, context: Context) -> Loss:
         missing &= ~gone
     only_sure = appends.outcome == Outcome.OK
     return Loss(lost, vanished & lost, missing & only_sure & ~lost & ~drained, highest, drain)
+
+
+def in_force_before(appends: Rows, moment: Array) -> Mask:
+    """The appends that whoever began to read at that moment must be given: of a transaction, once its commit was answered."""
+    stepwise = appends.extra >= 0
+    answered = np.where(stepwise, appends.extra + 1000 * appends.session.astype(np.int64), appends.completed)
+    return (appends.completed < moment) & (answered < moment) & ~(stepwise & (appends.session == MAX_WAIT_US))
 
 
 def _may_be_below(partition: Partition, start: int) -> Mask:

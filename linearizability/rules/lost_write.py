@@ -44,8 +44,8 @@ RULE = Rule(
     id="lost-write",
     definition="A record was acknowledged, and a read that must have come across it did not return it.",
     promise="Violation for acks=all. Permitted for lower acks, after an unclean election, when min.insync.replicas replicas "
-    "lost unflushed data at once, and where compaction or retention removed the record. A send of unknown outcome counts "
-    "as acknowledged once a poll returned any record of its operation.",
+    "lost unflushed data at once, and where compaction or retention removed the record. A transaction of "
+    "unknown outcome counts as acknowledged once a reader of committed records was given any record of it.",
     source="Kafka documentation, design: replication and message delivery semantics; requirement HIS-01",
     needs="acknowledged offsets; consumers that begin at the log start; best a final drain",
     cost="linear",

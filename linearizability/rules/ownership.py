@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Kind, Outcome
+from linearizability.history.facts import UNKNOWN, Kind, Outcome
 from linearizability.rules.cut import APART
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -17,12 +17,17 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     claimed = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (owned, commits) if len(rows)]
     if not claimed:
         return
-    group, generation, member, operation = (
-        np.concatenate([getattr(rows, name) for rows in claimed]) for name in ("group", "epoch", "value", "operation")
+    group, generation, member, process, operation = (
+        np.concatenate([getattr(rows, name) for rows in claimed])
+        for name in ("group", "epoch", "value", "process", "operation")
     )
-    order = np.lexsort((operation, member, generation, group))
-    group, generation, member, operation = group[order], generation[order], member[order], operation[order]
-    same = (group[1:] == group[:-1]) & (generation[1:] == generation[:-1])
+    named = member != UNKNOWN
+    member = np.where(named, member, process)  # who names no member is told from others of this kind by its process
+    order = np.lexsort((operation, member, named, generation, group))
+    group, generation, member, named, operation = (
+        column[order] for column in (group, generation, member, named, operation)
+    )
+    same = (group[1:] == group[:-1]) & (generation[1:] == generation[:-1]) & (named[1:] == named[:-1])
     wrong = np.flatnonzero(same & (member[1:] != member[:-1]))
 
     def witness(index: int) -> Witness:

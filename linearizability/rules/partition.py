@@ -226,24 +226,17 @@ class Partition:
 
     @cached_property
     def proven_transactions(self) -> Array:
-        """Operations of unknown outcome whose records an ok poll returned, here or (see `prove`) elsewhere. Sorted.
+        """Operations within transactions, of unknown outcome, that an ok poll proves, here or (see `prove`) elsewhere. Sorted.
 
-        Where anybody reads committed records only, nobody else proves that a transaction was committed.
+        A transaction happens as a whole, so one of its records proves the others; but only if it was given to a reader of
+        committed records.
         """
         if self.owned is not None:
             return self.owned.proven
-        observations, writer = self.observations, self.writer
-        proving = (observations.outcome == Outcome.OK) & (writer >= 0)
-        if self.reads_committed:
-            committed = observations.flag(Flag.READ_COMMITTED)
-            proving[proving] = committed[proving] | ~self.appends.flag(Flag.TRANSACTIONAL)[writer[proving]]
-        unknown = self._marked(writer[proving]) & (self.appends.outcome == Outcome.INFO)
-        return np.unique(np.concatenate([self.appends.operation[unknown], self._proven_elsewhere]))
-
-    @cached_property
-    def reads_committed(self) -> bool:
-        """Whether anybody reads committed records only."""
-        return bool(self.observations.flag(Flag.READ_COMMITTED).any() or self.drains.flag(Flag.READ_COMMITTED).any())
+        committed = (self.observations.outcome == Outcome.OK) & self.observations.flag(Flag.READ_COMMITTED)
+        unknown = (self.appends.outcome == Outcome.INFO) & self.appends.flag(Flag.TRANSACTIONAL)
+        proven = self._marked(self.writer[committed]) & unknown
+        return np.unique(np.concatenate([self.appends.operation[proven], self._proven_elsewhere]))
 
     _proven_elsewhere: Array = np.empty(0, np.int64)
 
@@ -253,11 +246,13 @@ class Partition:
 
     @cached_property
     def happened(self) -> Mask:
-        """For each append: it certainly took effect."""
+        """For each append: it certainly took effect. Outside of transactions each record of a send speaks for itself."""
         certain = self.appends.outcome == Outcome.OK
         unknown = self.appends.outcome == Outcome.INFO
         if unknown.any():
-            certain = certain | (unknown & is_in(self.appends.operation, self.proven_transactions))
+            transactional = self.appends.flag(Flag.TRANSACTIONAL)
+            proven = is_in(self.appends.operation, self.proven_transactions)
+            certain = certain | (unknown & np.where(transactional, proven, self.read_by_ok))
         return certain
 
     # -- the log -----------------------------------------------------------------------------------------------------

@@ -99,16 +99,17 @@ def anomalies(events: list[dict[str, Any]]) -> Counter[str]:
     history = plain(events)
     counts: Counter[str] = Counter()
     keys = {s.key for s in history.sent} | {s.key for s in history.seen}
-    proven = {
-        s.operation
+    shown = [
+        s
         for s in history.sent
         if s.outcome == "info"
         and any(o.key == s.key and o.value == s.value and o.outcome == "ok" for o in history.seen)
-    }
+    ]
+    proven = {s.operation for s in shown if s.transactional}
     for key in keys:
         sent = [s for s in history.sent if s.key == key]
         seen = [o for o in history.seen if o.key == key]
-        happened = [s for s in sent if s.outcome == "ok" or s.operation in proven]
+        happened = [s for s in sent if s.outcome == "ok" or s.operation in proven or s in shown]
         undecided = {s.value for s in sent if s.transactional and s.outcome == "info" and s.operation not in proven}
         counts.update(_of_partition(sent, seen, happened, undecided, history, key))
     return +counts

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from linearizability.history.paired import derive_events
 from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import Judgement
+from linearizability.rules.rule import Anomaly
 from tests.rules.definitions import COMPARED, Plain, anomalies, plain
 
 LABELLED = Path(__file__).parents[1] / "history" / "data" / "labelled.jsonl.gz"
@@ -33,6 +34,9 @@ REASONS = {
     "outcome is unknown. What was delivered is neither lost nor unseen.",
     "apart": "Every record that the label means is lost for sure and reported as lost-write; unseen is kept for records of "
     "which nobody knows.",
+    "each record": "The label takes a send of unknown outcome for one act, of which one record that was read proves the "
+    "others. Outside of transactions each record travels by itself, and what nobody read may never have been stored, whatever "
+    "offset a completion of unknown outcome names.",
     "any poll": "What a poll returned was given to the application, whatever became of the operation that polled.",
     "by offset": "The label looks up each polled or sent value's place in one order of values. Where a value stands at two "
     "offsets, or an offset holds two values, a value has no one place: the last one, or an arbitrary one, is taken, and steps "
@@ -79,10 +83,21 @@ def missing(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, st
             return "delivered", f"polled: {delivered}"
         assert judgement.anomalies["lost-write"] >= len(meant - set(read))
         return "apart", f"lost: {', '.join(str(value) for _, value in sorted(meant - set(read)))}"
-    if anomaly == "lost-write":
-        assert meant & set(read)
+    if anomaly == "lost-write" and meant & set(read):
         return "delivered", f"polled: {delivered}"
+    if anomaly == "lost-write" or not disagreements(judgement):
+        return "each record", f"sent besides what was read: {besides(history)}"
     return "by offset", disagreement(judgement)
+
+
+def besides(history: Plain) -> str:
+    """What nobody read of sends of unknown outcome, outside of transactions, of which another record was read."""
+    read = {(o.key, o.value) for o in history.seen if o.outcome == "ok"}
+    unknown = [s for s in history.sent if s.outcome == "info" and not s.transactional]
+    partly = {s.operation for s in unknown if (s.key, s.value) in read}
+    found = [s for s in unknown if s.operation in partly and (s.key, s.value) not in read]
+    assert found
+    return ", ".join(f"{s.value} by operation {s.operation}" for s in found)
 
 
 def added(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, str]:
@@ -93,14 +108,20 @@ def added(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, str]
         failed = {(s.key, s.value) for s in history.sent if s.outcome == "fail"}
         assert not any((o.key, o.value) in failed for o in history.seen if o.outcome == "ok")
         return "any poll", said
+    if not disagreements(judgement):
+        return "each record", f"{said} (sent besides what was read: {besides(history)})"
     return "by offset", f"{said} ({disagreement(judgement)})"
 
 
 def disagreement(judgement: Judgement) -> str:
     """How the log disagrees with itself; there is no difference `by offset` where it does not."""
-    found = [a for a in judgement.witnesses() if a.rule in ("duplicate", "inconsistent-offsets")]
+    found = disagreements(judgement)
     assert found
     return "; ".join(f"partition {a.partition}: value {a.value} {a.text}" for a in found[:2])
+
+
+def disagreements(judgement: Judgement) -> list[Anomaly]:
+    return [a for a in judgement.witnesses() if a.rule in ("duplicate", "inconsistent-offsets")]
 
 
 def table(found: list[Difference], total: int) -> str:
@@ -114,7 +135,8 @@ def table(found: list[Difference], total: int) -> str:
         "",
         *(f"- `{sign}{anomaly}` {count}" for (sign, anomaly), count in sorted(kinds.items())),
         "",
-        "Where no value stands at two offsets and no offset holds two values, only `unseen` and `lost-write` differ.",
+        "Where no value stands at two offsets and no offset holds two values, only `unseen`, `lost-write` and what is told",
+        "as *each record* differ.",
         "",
         "## Reasons",
         "",

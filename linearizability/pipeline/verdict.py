@@ -20,7 +20,7 @@ from linearizability.history.operations import REGISTERS
 from linearizability.history.streams import History
 from linearizability.pipeline.series import Series
 from linearizability.rules import RULES
-from linearizability.rules.rule import Anomaly, Found, Weight
+from linearizability.rules.rule import UNPROVEN, Anomaly, Found, Weight
 
 VALID, UNKNOWN, INVALID = "valid", "unknown", "invalid"
 EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
@@ -57,7 +57,7 @@ class Judgement:
         """Of those, the ones that the contract permits: type -> reason -> count."""
         permitted: dict[str, dict[str, int]] = {}
         for item in self.findings:
-            if item.permitted:
+            if item.permitted and not item.open:
                 reasons = permitted.setdefault(item.rule, {})
                 reasons[item.permitted] = reasons.get(item.permitted, 0) + item.count
         return dict(sorted(permitted.items()))
@@ -87,7 +87,10 @@ def judge(
     reasons: Counter[str] = Counter()
     for item in findings:
         rule = RULES[item.rule]
-        if item.permitted or rule.weight is Weight.NOTE:
+        if rule.weight is Weight.NOTE or (item.permitted and not item.open):
+            continue
+        if item.open:
+            reasons[f"{item.rule}: {item.permitted.removeprefix(UNPROVEN)}"] += item.count
             continue
         if rule.weight is Weight.UNPROVEN:
             reasons[f"{item.rule}: {rule.definition[0].lower()}{rule.definition[1:]}"] += item.count

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import MAX_WAIT_US, Flag, Kind, Outcome
+from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut
 from linearizability.rules.partition import Array, Mask, Partition, Rows
 from linearizability.rules.rule import Context
@@ -51,6 +51,8 @@ def _losses(partition: Partition, context: Context) -> Loss:
         passed = (position >= 0) & (position < partition.observation_slot[highest])
         passed |= (position == partition.observation_slot[highest]) & missing
     lost = missing & passed if context.contract.reads_from_start else np.zeros(len(appends), bool)
+    if context.contract.cleanup == "delete" and highest >= 0:  # what was passed over may have expired by then
+        lost &= log_start_told_at(partition) > observations.completed[highest]
     vanished = np.zeros(len(appends), bool)
     drained = np.zeros(len(appends), bool)
     for number in np.flatnonzero(complete_drains(partition)):
@@ -103,18 +105,27 @@ def log_start(partition: Partition) -> int:
     return max((int(array.max()) for array in starts if len(array)), default=0)
 
 
+def log_start_told_at(partition: Partition) -> int:
+    """When a log start was asked for last, -NEVER where nobody did: it had not gone beyond `log_start` before."""
+    ends, starts, drains = (partition.rows(kind) for kind in (Kind.END_OFFSETS, Kind.LOG_START, Kind.DRAIN))
+    told = [ends.invoked[ends.extra >= 0], starts.invoked[starts.offset >= 0], drains.invoked[drains.value >= 0]]
+    return max((int(array.max()) for array in told if len(array)), default=-NEVER)
+
+
 def carried(partition: Partition, context: Context) -> Array:
     """What other parts must know of what is missing: the record read farthest up, and where the log begins."""
     loss = losses(partition, context)
     chosen = [partition.places_of(Kind.OBSERVATION, np.array([loss.highest_read])) if loss.highest_read >= 0 else []]
     for kind, column in ((Kind.END_OFFSETS, "extra"), (Kind.LOG_START, "offset")):
-        starts = getattr(partition.rows(kind), column)
+        rows = partition.rows(kind)
+        starts = getattr(rows, column)
         if len(starts):
-            chosen.append(partition.places_of(kind, np.array([int(starts.argmax())])))
+            latest = np.where(starts >= 0, rows.invoked, -NEVER)
+            chosen.append(partition.places_of(kind, np.array([int(starts.argmax()), int(latest.argmax())])))
     return np.concatenate(chosen).astype(np.intp)
 
 
-CUT = Cut(By.OFFSET, "the record read farthest up, and the highest log start told", carried)
+CUT = Cut(By.OFFSET, "the record read farthest up, and the highest and the latest log start told", carried)
 
 
 def permitted_loss(partition: Partition, context: Context, indices: Array) -> npt.NDArray[np.str_]:

@@ -26,6 +26,10 @@ MAX_WITNESSES = 100
 """Anomalies of one rule, partition and reason that are kept with their witness; all are counted."""
 
 
+UNPROVEN = "not known: "
+"""So begins the reason of anomalies of which the history does not tell whether the contract permits them."""
+
+
 class Weight(Enum):
     """What an anomaly that the contract does not permit means for the verdict."""
 
@@ -49,7 +53,7 @@ class Anomaly:
     operations: tuple[int, ...]
     text: str
     permitted: str = ""
-    """Why the contract permits it; empty where it does not."""
+    """Why the contract permits it; empty where it does not. One that begins with UNPROVEN leaves it open."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ class Found:
     permitted: str
     count: int
     anomalies: tuple[Anomaly, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether the history does not tell if the contract permits them: the verdict becomes unknown."""
+        return self.permitted.startswith(UNPROVEN)
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,16 @@ from linearizability.history.facts import NEVER, Flag, Outcome
 from linearizability.rules.graph import Graph, add_precedence, shortest_cycle, strongly_connected
 from linearizability.rules.loss import losses
 from linearizability.rules.partition import Array, Mask, Partition, is_in
-from linearizability.rules.rule import Anomaly, Context, Found, RunRule, Weight
+from linearizability.rules.rule import UNPROVEN, Anomaly, Context, Found, RunRule, Weight
 
 WW, WR, NODE = 0, 1, 2
 MAX_ALL = 20_000
 """In longer partitions only operations count that write to several partitions or more than once in this one. For cycles of
 records that is the same; cycles that only the clock closes within one partition are left to realtime-order."""
 MAX_PRECEDENCE = 300_000
-"""With more operations than this, process and real-time edges are left to the rule realtime-order."""
+"""With more operations than this in a graph, cycles that only a process' order or the clock closes are not looked for. Of
+the order of writes realtime-order judges them; of reads nobody does, so the verdict becomes unknown."""
+NOT_LOOKED_FOR = f"{UNPROVEN}cycles among more than {MAX_PRECEDENCE} operations are not looked for"
 
 
 # -- torn transactions ---------------------------------------------------------------------------------------------------
@@ -113,7 +115,11 @@ def cycles(precedence: str, kind: int, rule: str, rows: Array, context: Context)
     plain = strongly_connected(graph)
     components = plain
     if precedence:
+        if kind == WR:  # time passes on what is no edge's end, so it is not needed
+            nodes = nodes[is_in(nodes[:, 0], graph.nodes)]
         if len(np.unique(nodes[:, 0])) > MAX_PRECEDENCE:
+            if kind == WR:
+                yield from _found(rule, [(int(nodes[0, 0]), NOT_LOOKED_FOR)], NOT_LOOKED_FOR)
             return
         wider = add_precedence(graph, nodes[:, 0], nodes[:, 1], nodes[:, 3], by_process=precedence == "process")
         known = {operation for component in plain for operation in component}

@@ -15,7 +15,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     appends = partition.appends
 
     def witness(index: int) -> Witness:
-        text = "acknowledged and never read; no read went beyond it, and no final read drained the partition"
+        text = "acknowledged and never read, and nobody certainly came by: no final read drained the partition"
         return int(appends.offset[index]), int(appends.value[index]), [appends.operation[index]], text
 
     unseen = np.flatnonzero(losses(partition, context).unseen)
@@ -31,7 +31,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 
 RULE = Rule(
     id="unseen",
-    definition="A record was acknowledged and never read, but no read went beyond it either.",
+    definition="A record was acknowledged and never read, but no read that must have met it went beyond it either.",
     promise="Not a violation: the verdict becomes unknown, because the record may be lost. A final drain decides.",
     source="jepsen.tests.kafka; requirement HIS-02",
     needs="acknowledged sends",

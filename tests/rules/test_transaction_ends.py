@@ -13,6 +13,7 @@ from linearizability.history.operations import drain, poll, send
 from linearizability.history.recorder import Recorder
 from linearizability.pipeline.engine import check, judge_history
 from linearizability.pipeline.verdict import Judgement
+from linearizability.rules import RULES, transactions
 
 ENDS = """
     0 send t-0:1@0
@@ -160,3 +161,16 @@ def test_who_names_no_member_may_be_the_one_that_others_name() -> None:
     ):
         judgement = judge_history(history(sent.format(one, process, other)))
         assert ("two-owners" in judgement.anomalies) == two_owners, (one, process, other)
+
+
+@pytest.mark.parametrize("rule", ["G1c-process", "G1c-realtime"])
+def test_cycles_that_are_too_many_to_look_for_leave_the_verdict_unknown(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = history(RULES[rule].example)
+    monkeypatch.setattr(transactions, "MAX_PRECEDENCE", 1)
+    judgement = judge_history(example)
+    assert judgement.anomalies[rule] == 1 and rule not in judgement.permitted, judgement.to_json()
+    assert judgement.verdict == "unknown" and any(
+        reason.startswith(f"1 × {rule}: cycles") for reason in judgement.reasons
+    )

@@ -27,7 +27,8 @@ by the functions of this module; the completion repeats them with the results fi
 
 A *key* is a partition's name: `topic-partition` (`orders-3`), or any name or number where there are no topics. A *value*
 is a record's identity: an integer or a string, **unique in its partition for the whole run**; a value that is sent twice
-cannot be judged. Times are monotonic nanoseconds of one machine's clock, or virtual ones.
+cannot be judged. A topic that is deleted and made anew is another topic: from then on name its partitions otherwise
+(`orders.2-3`), or its offsets seem to be given twice. Times are monotonic nanoseconds of one machine's clock, or virtual ones.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,6 +13,10 @@ from pydantic import ValidationError
 
 MAX_LINE_BYTES = 256 << 20
 """A longer line is no event of ours."""
+PACKED = 10
+"""A gzip file is taken to hold this many times its own bytes. Measured with gzip -6: the native histories of ten hunts are 7.9
+to 8.7 times as large as their packed files, single files of them 4.5 to 11.8 times."""
+GZIP = b"\x1f\x8b"
 
 MISSING, CLOCK, CONTRACT = "missing", "clock", "contract"
 
@@ -46,10 +50,21 @@ class HistoryError(Exception):
         self.defect = Defect(MISSING, text, str(file), line)
 
 
+def size_of(path: Path) -> int:
+    """About how many bytes a file's lines are, unpacked; none where there is no such file."""
+    if not path.is_file():
+        return 0
+    try:
+        with path.open("rb") as stream:
+            return path.stat().st_size * (PACKED if stream.read(2) == GZIP else 1)
+    except OSError:
+        return 0
+
+
 def open_text(path: Path) -> IO[bytes]:
     """A file's bytes, unpacked where they are gzip."""
     stream = path.open("rb")
-    if stream.read(2) == b"\x1f\x8b":
+    if stream.read(2) == GZIP:
         stream.close()
         return gzip.open(path, "rb")  # type: ignore[return-value]
     stream.seek(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from linearizability.history.files import HistoryError, numbered_lines
@@ -36,29 +37,63 @@ def detect(path: Path) -> str:
     return foreign
 
 
-def read_histories(paths: Iterable[Path], form: str = "auto") -> Iterator[History | HistoryError]:
-    """All histories of files and folders. Native files of one run are one history; a file that is none yields its error."""
-    runs: dict[str, list[Path]] = {}
+@dataclass
+class Sources:
+    """What files and folders turn out to be."""
+
+    runs: list[list[Path]] = field(default_factory=list)
+    """The native files of each run."""
+    others: list[tuple[Path, str] | HistoryError] = field(default_factory=list)
+    """What is of another form, with the form's name, and what is no history."""
+
+
+def sources_of(paths: Iterable[Path], form: str = "auto") -> Sources:
+    """What is to be read where. A folder of native files is one run; files that are named one by one go by their header's run."""
+    others: list[tuple[Path, str] | HistoryError] = []
+    runs: dict[tuple[str, str], list[Path]] = {}
     for path in paths:
         try:
             if path.is_dir() and form not in IMPORTERS:
                 files = history_files(path)
                 if not files:
                     raise HistoryError(path, 0, f"holds no {FILE_PATTERN}")
-                runs[str(path)] = files
+                runs["folder", str(path)] = files
                 continue
             chosen = detect(path) if form == "auto" else form
             if chosen == "native":
-                runs.setdefault(NativeFile(path).summary.run or str(path), []).append(path)
-            elif chosen == "neutral":
+                run = NativeFile(path).summary.run
+                runs.setdefault(("run", run) if run else ("file", str(path)), []).append(path)
+            else:
+                others.append((path, chosen))
+        except HistoryError as error:
+            others.append(error)
+        except OSError as error:
+            others.append(HistoryError(path, 0, error.strerror or str(error)))
+    return Sources(list(runs.values()), others)
+
+
+def read_histories(paths: Iterable[Path], form: str = "auto") -> Iterator[History | HistoryError]:
+    """All histories of files and folders. Native files of one run are one history; a file that is none yields its error."""
+    yield from read_sources(sources_of(paths, form))
+
+
+def read_sources(sources: Sources) -> Iterator[History | HistoryError]:
+    """As `read_histories`: first what is not native."""
+    for other in sources.others:
+        if isinstance(other, HistoryError):
+            yield other
+            continue
+        path, form = other
+        try:
+            if form == "neutral":
                 yield from read_neutral(path)
             else:
-                yield from_streams(path.stem, IMPORTERS[chosen](path))
+                yield from_streams(path.stem, IMPORTERS[form](path))
         except HistoryError as error:
             yield error
         except OSError as error:
             yield HistoryError(path, 0, error.strerror or str(error))
-    for files in runs.values():
+    for files in sources.runs:
         try:
             yield read_run(files)
         except HistoryError as error:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from linearizability.history.files import HistoryError
+from linearizability.history.files import HistoryError, size_of
 from linearizability.history.importers import IMPORTERS
-from linearizability.history.native import NativeFile, distinct_files, history_files
-from linearizability.history.reader import detect, read_histories
+from linearizability.history.native import NativeFile, distinct_files
+from linearizability.history.reader import Sources, read_sources, sources_of
 from linearizability.history.store import Unread, is_store, read_runs, read_store
 from linearizability.history.streams import History, Stream
 from linearizability.history.topic import HistoryTopic, is_topic, read_stretch, stretches, write_files
@@ -26,7 +26,7 @@ SPARK_FROM_FACTS = 20_000_000
 
 
 SPARK_FROM_BYTES = 4 << 30
-"""With native files of more than this in all, facts are derived by Spark's workers too."""
+"""With native files of more than this in all (unpacked: `size_of`), facts are derived by Spark's workers too."""
 FOREIGN_SPARK_FROM_BYTES = 1 << 30
 """As SPARK_FROM_BYTES, for one file of another tool."""
 
@@ -53,12 +53,10 @@ def check(
     paths = [path for path in paths if path not in stores]
     for store in stores:
         yield from _check_store(store, engine, master, over_time)
-    large = large_runs(paths, form, engine)
+    large, sources = apart(sources_of(paths, form), engine)
     if large:
         yield from _check_unread(large, master, over_time)
-        paths = [path for path in paths if path not in large]
-    if paths:
-        yield from _check_others(paths, form, engine, master)
+    yield from _check_others(sources, engine, master)
 
 
 def _check_topic(topic: HistoryTopic, engine: str, master: str, over_time: bool) -> Iterator[Judgement]:
@@ -88,22 +86,31 @@ def _check_store(store: Path, engine: str, master: str, over_time: bool) -> Iter
         yield unreadable(error)
 
 
-def large_runs(paths: Iterable[Path], form: str, engine: str) -> dict[Path, Unread]:
-    """What is brought into a store before it is judged: neither its lines nor its facts are ever all in memory."""
-    native = {path: files for path in paths if path.is_dir() and (files := history_files(path))}
-    size = sum(file.stat().st_size for files in native.values() for file in files if file.is_file())
-    large: dict[Path, Unread] = {}
-    if form in ("auto", "native") and (engine == "spark" or (engine == "auto" and size > SPARK_FROM_BYTES)):
-        large |= {path: _native(path, files) for path, files in native.items()}
-    if engine != "local":
-        large |= {path: run for path in paths if path not in native and (run := _large_foreign(path, form))}
-    return large
+def apart(sources: Sources, engine: str) -> tuple[list[Unread], Sources]:
+    """What is brought into a store before it is judged, so that it never is in memory as a whole; the rest."""
+    if engine == "local":
+        return [], sources
+    large, rest = [], Sources()
+    native_too = engine == "spark" or sum(size_of(file) for run in sources.runs for file in run) > SPARK_FROM_BYTES
+    for files in sources.runs:
+        if native_too and (unread := _native(files)):
+            large.append(unread)
+        else:
+            rest.runs.append(files)
+    for other in sources.others:
+        if not isinstance(other, HistoryError) and (unread := _large_foreign(*other)):
+            large.append(unread)
+        else:
+            rest.others.append(other)
+    return large, rest
 
 
-def _native(path: Path, files: list[Path]) -> Unread:
+def _native(files: list[Path]) -> Unread | None:
     chosen, defects = distinct_files(files)
+    if not chosen:
+        return None  # said by who reads them
     sources = tuple(partial(_native_file, file.resolve()) for file in chosen)
-    return Unread(str(path), sources, tuple(defects))
+    return Unread(chosen[0].stem, sources, tuple(defects))
 
 
 def _native_file(file: Path) -> list[Stream]:
@@ -112,31 +119,27 @@ def _native_file(file: Path) -> list[Stream]:
 
 def _large_foreign(path: Path, form: str) -> Unread | None:
     """A file, or a folder of them, of another tool."""
-    files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
-    if sum(file.stat().st_size for file in files) <= FOREIGN_SPARK_FROM_BYTES:
+    files = list(path.iterdir()) if path.is_dir() else [path]
+    if form not in IMPORTERS or sum(map(size_of, files)) <= FOREIGN_SPARK_FROM_BYTES:
         return None
-    try:
-        chosen = detect(path) if form == "auto" else form
-    except (HistoryError, OSError):
-        return None  # said by who reads it
-    return Unread(path.stem, (partial(IMPORTERS[chosen], path.resolve()),)) if chosen in IMPORTERS else None
+    return Unread(path.stem, (partial(IMPORTERS[form], path.resolve()),))
 
 
-def _check_unread(runs: dict[Path, Unread], master: str, over_time: bool) -> Iterator[Judgement]:
+def _check_unread(runs: list[Unread], master: str, over_time: bool) -> Iterator[Judgement]:
     from linearizability.pipeline.spark import check_store, store_of
 
     with tempfile.TemporaryDirectory(prefix="tidegauge-store-") as folder:
-        store_of(list(runs.values()), Path(folder), master)
+        store_of(runs, Path(folder), master)
         yield from check_store(Path(folder), master, over_time=over_time)
 
 
-def _check_others(paths: list[Path], form: str, engine: str, master: str) -> Iterator[Judgement]:
+def _check_others(sources: Sources, engine: str, master: str) -> Iterator[Judgement]:
     if engine == "spark":
         from linearizability.pipeline.spark import check_histories
 
-        yield from check_histories(read_histories(paths, form), master)
+        yield from check_histories(read_sources(sources), master)
         return
-    for history in read_histories(paths, form):
+    for history in read_sources(sources):
         if isinstance(history, History) and engine == "auto" and history.facts.num_rows > SPARK_FROM_FACTS:
             from linearizability.pipeline.spark import check_histories
 

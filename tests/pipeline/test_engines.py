@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -14,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from linearizability.history.facts import COLUMNS, SCHEMA
-from linearizability.history.files import HistoryError
+from linearizability.history.files import PACKED, HistoryError, size_of
 from linearizability.history.native import history_files, read_run
 from linearizability.history.notation import history
 from linearizability.history.operations import poll, send
 from linearizability.history.paired import derive_events
-from linearizability.history.reader import read_histories
-from linearizability.history.recorder import Recorder
+from linearizability.history.reader import read_histories, sources_of
+from linearizability.history.recorder import FILE_PATTERN, Recorder
 from linearizability.history.store import write_histories
 from linearizability.history.streams import History
 from linearizability.pipeline import engine
@@ -179,6 +180,66 @@ def test_large_files_of_other_tools_are_judged_alike(tmp_path: Path, monkeypatch
     (torn,) = check([text], "auto", "spark", MASTER)
     assert [told(tools), told(torn)] == [told(judgement) for judgement in local]
     assert (tools.engine, torn.engine) == ("spark", "spark")
+
+
+@pytest.mark.spark
+def test_native_files_that_are_named_one_by_one_are_judged_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large ones come into a store like folders, those of one run together; what holds no history is said as ever."""
+    wrong = record(tmp_path / "wrong")
+    wrong[1].write_text(wrong[1].read_text().replace("[[4,4],[5,5]]", "[[5,5],[4,4]]"))
+    with Recorder.open(tmp_path / "other", run="other") as other:
+        other.ok(other.invoke("send", [send("t-0", 1)]), [send("t-0", 1, offset=0)])
+    (tmp_path / "empty").touch()
+    headless = tmp_path / "headless" / "history-00001.jsonl"
+    headless.parent.mkdir()
+    headless.write_text("{}\n")
+    named = [wrong[0], tmp_path / "empty", *(tmp_path / "other").glob("*.jsonl"), wrong[1], headless.parent]
+    local = {told(judgement)[:2]: told(judgement) for judgement in check(named, engine="local")}
+    assert list(local) == [
+        ("empty", "unknown"), ("r", "invalid"), ("other", "unknown"), (headless.name, "unknown")
+    ]  # fmt: skip
+    monkeypatch.setattr(engine, "SPARK_FROM_BYTES", 0)
+    large = list(check(named, master=MASTER))
+    assert {told(judgement)[:2]: told(judgement) for judgement in large} == local
+    stored = [judgement for judgement in large if judgement.engine == "spark"]
+    assert [judgement.id for judgement in stored] == ["r", "other"]
+    assert all(judgement.history is not None and not judgement.history.facts.num_rows for judgement in stored)
+
+
+def test_what_is_large_is_brought_into_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed files count for what they hold, and all native files together, however they are named."""
+    run, text = record(tmp_path / "run"), tmp_path / "history.edn"
+    text.write_text(JEPSEN)
+    size = sum(map(size_of, run))
+    assert size == sum(file.stat().st_size for file in run)
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        for file in (*run, text):
+            (tmp_path / folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    packed = tmp_path / "two" / "history.edn.gz"
+    assert size_of(packed) == PACKED * packed.stat().st_size
+    runs = [tmp_path / "one", *sorted((tmp_path / "two").glob(FILE_PATTERN + ".gz"))]
+    native = sum(size_of(file) for folder in ("one", "two") for file in (tmp_path / folder).glob("history-*"))
+    for limit, stored in ((native - 1, 2), (native, 0)):
+        monkeypatch.setattr(engine, "SPARK_FROM_BYTES", limit)
+        large, rest = engine.apart(sources_of(runs), "auto")
+        assert [len(unread.sources) for unread in large] == [2] * stored and len(rest.runs) == 2 - stored
+    for limit, stored in ((size_of(packed) - 1, 1), (size_of(packed), 0)):
+        monkeypatch.setattr(engine, "FOREIGN_SPARK_FROM_BYTES", limit)
+        large, rest = engine.apart(sources_of([packed]), "auto")
+        assert (len(large), len(rest.others)) == (stored, 1 - stored)
+    assert engine.apart(sources_of([packed, *runs]), "local")[0] == []
+
+
+def test_a_run_that_is_named_like_a_folder(tmp_path: Path) -> None:
+    """Is another one's history."""
+    record(tmp_path / "run")
+    with Recorder.open(tmp_path / "other", run=str(tmp_path / "run")):
+        pass
+    named = [*(tmp_path / "other").glob("*.jsonl"), tmp_path / "run"]
+    assert [judgement.verdict for judgement in check(named)] == ["unknown", "valid"]
 
 
 def test_partition_numbers_may_be_anything() -> None:

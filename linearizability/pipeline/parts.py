@@ -4,7 +4,7 @@ A partition is cut twice: by offsets, for the rules that follow the log, and by 
 (see `linearizability.rules.cut`). The passes over the parts, each of which sends only little to the one who asks:
 
 1. *survey* (by offset): which values and which operations each part knows, as runs of consecutive numbers;
-2. *gather* (by offset): the facts of strays, of operations over a cut, and the final reads;
+2. *gather* (by offset): the facts of strays, of operations over a cut, the final reads, and where the log begins;
 3. *carry* (both): what the rules pick for the other parts, and all that is known of the offsets of carried facts;
 4. *gaps* (by operation), *fill* (by offset): the records that steps of consumers lead over;
 5. *judge* (both).
@@ -27,6 +27,7 @@ from linearizability.pipeline.blocks import Key
 from linearizability.pipeline.local import judge_partition
 from linearizability.rules import RULES
 from linearizability.rules.cut import NO_PLACE, Array, By, Owned
+from linearizability.rules.loss import log_start_rows
 from linearizability.rules.partition import Columns, Mask, Partition, is_in
 from linearizability.rules.rule import MAX_WITNESSES, Context, Found, Rule, in_order
 
@@ -212,10 +213,12 @@ class Carried:
     columns: Columns = field(default_factory=lambda: {name: np.empty(0, kind) for name, kind in COLUMNS.items()})
 
     def wanted(self, columns: Columns) -> Mask:
-        """Facts of strays, of operations over a cut, and the final reads."""
+        """Facts of strays, of operations over a cut, the final reads, and where the log begins."""
         chosen = is_record(columns) & is_in(columns["value"], self.values)
         chosen |= (columns["kind"] == Kind.APPEND) & is_in(columns["operation"], self.operations)
-        return chosen | (columns["kind"] == Kind.DRAIN)
+        chosen |= columns["kind"] == Kind.DRAIN
+        chosen[log_start_rows(columns)] = True
+        return chosen
 
     def with_more(self, more: Iterable[Columns]) -> Carried:
         """Each fact once."""

@@ -11,7 +11,7 @@ Every part is given
   those whose send failed, is in doubt, or has no offset; with all the facts of their value. So it is known everywhere who
   wrote what was read, which values are repeated, and what became of what was in doubt;
 - producers' operations that reach over a cut, with all their records;
-- what else is known of the offsets of these facts, and the final reads.
+- what else is known of the offsets of these facts, the final reads, and the highest and the latest log start told.
 
 What a rule needs beyond that is its `carry`: it picks facts of a part for all the others, such as the record with the
 earliest completion, which is all that a running minimum needs to know of what lies above.

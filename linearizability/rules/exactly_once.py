@@ -8,6 +8,8 @@ each partition emits rows, and what they say is joined by transaction:
 | CONSUMED | the group's input | the transaction | offset |
 | COMMITTED | the group's input | the transaction | the offset that the group committed with it |
 | OWED | the group's input | – | the offset of a record that must be given to every consumer |
+| BEGINS | the group's input | – | the offset below which records may have expired |
+| KEPT | the group's input | the transaction | of COMMITTED, where somebody was told later where the log begins |
 | WRITTEN | the output | the transaction | offset |
 | HAPPENED | – | the transaction | – |
 """
@@ -21,11 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from linearizability.history.facts import Kind, Outcome, identity
+from linearizability.rules.loss import COMPACTED, EXPIRED, START_NOT_TOLD, expired_below, log_start_told_at
 from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
 from linearizability.rules.sessions import must_be_delivered
 
-CONSUMED, COMMITTED, OWED, WRITTEN, HAPPENED = range(5)
+CONSUMED, COMMITTED, OWED, BEGINS, KEPT, WRITTEN, HAPPENED = range(7)
 NOBODY = -1
 
 
@@ -37,7 +40,7 @@ def _rows(kind: int, place: int, transactions: Array | int, offsets: Array) -> A
 
 def emit_copies(partition: Partition, context: Context) -> Array:
     """The table's rows of one partition; nothing of a transaction that certainly did not happen."""
-    return np.concatenate([*_as_input(partition), *_as_output(partition)])
+    return np.concatenate([*_as_input(partition, context), *_as_output(partition)])
 
 
 def _as_output(partition: Partition) -> Iterator[Array]:
@@ -51,7 +54,7 @@ def _as_output(partition: Partition) -> Iterator[Array]:
     yield _rows(WRITTEN, identity(f"to {partition.name}"), appends.transaction[placed], offsets)
 
 
-def _as_input(partition: Partition) -> Iterator[Array]:
+def _as_input(partition: Partition, context: Context) -> Iterator[Array]:
     seen, commits = partition.observations, partition.rows(Kind.COMMIT)
     taken = (seen.transaction >= 0) & (seen.group >= 0) & (seen.offset >= 0) & (seen.outcome != Outcome.FAIL)
     told = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
@@ -64,6 +67,9 @@ def _as_input(partition: Partition) -> Iterator[Array]:
         yield _rows(COMMITTED, place, commits.transaction[its], commits.offset[its])
         owed = partition.slot_offset[must_be_delivered(partition)]
         yield _rows(OWED, place, NOBODY, owed[owed >= seen.offset[mine].min()])
+        yield _rows(BEGINS, place, NOBODY, np.array([expired_below(partition, context)]))
+        kept = its & (commits.invoked < log_start_told_at(partition))
+        yield _rows(KEPT, place, commits.transaction[kept], commits.offset[kept])
 
 
 @dataclass(frozen=True)
@@ -115,21 +121,35 @@ def copied_past(rows: Array, context: Context) -> Iterator[Found]:
     committed = copies.of(COMMITTED)
     committed = committed[copies.happened(committed)]
     taken, owed = copies.of(CONSUMED), copies.of(OWED)
-    passed: list[tuple[int, int]] = []
+    begins, kept = copies.of(BEGINS), copies.of(KEPT)
+    passed: dict[str, list[tuple[int, int]]] = {}
     for place in np.unique(committed[:, 1]):
         here = committed[committed[:, 1] == place]
         end, by = here[here[:, 3].argmax(), [3, 2]]
         offsets = owed[(owed[:, 1] == place) & (owed[:, 3] < end), 3]
         given = np.unique(taken[taken[:, 1] == place, 3])
-        passed += [(int(offset), int(by)) for offset in offsets[~is_in(offsets, given)]]
-    witnesses = (
-        (offset, (by,), f"offset {offset} lies below what was committed, and no transaction that may have happened consumed it")
-        for offset, by in passed
-    )  # fmt: skip
-    reason = context.contract.permits_loss("all")
-    if context.contract.cleanup != "keep":
-        reason = "records may have been removed"
-    yield from _found(PAST.id, len(passed), witnesses, reason)
+        start = begins[begins[:, 1] == place, 3].max(initial=0)
+        told_later = bool((kept[:, 1:] == [place, by, end]).all(axis=1).any())
+        for offset in offsets[~is_in(offsets, given)]:
+            reason = _may_be_passed(context, offset < start, told_later)
+            passed.setdefault(reason, []).append((int(offset), int(by)))
+    for reason, those in sorted(passed.items()):
+        said = "lies below what was committed, and no transaction that may have happened consumed it"
+        witnesses = ((offset, (by,), f"offset {offset} {said}") for offset, by in those)
+        yield from _found(PAST.id, len(those), witnesses, reason)
+
+
+def _may_be_passed(context: Context, is_below_start: bool, told_later: bool) -> str:
+    """Why a group may have passed over a record that somebody read; empty where it may not."""
+    match context.contract.cleanup:
+        case "compact":
+            return COMPACTED
+        case "delete" if is_below_start:
+            return EXPIRED
+        case "delete" if not told_later:
+            return context.contract.permits_loss("all") or START_NOT_TOLD
+        case _:
+            return context.contract.permits_loss("all")
 
 
 def copy_order(rows: Array, context: Context) -> Iterator[Found]:
@@ -198,8 +218,8 @@ PAST = RunRule(
     id="copied-past",
     definition="A committed transaction carried a group's offset past a record that no transaction of the group consumed "
     "but such as certainly did not happen.",
-    promise="Violation, unless records may leave the log or be lost: the record is missing from the output for ever. A group "
-    "is judged from the first record it consumed.",
+    promise="Violation, unless compaction or retention removed the record (retention is judged as by poll-skip), or it may be "
+    "lost: it is missing from the output for ever. A group is judged from the first record it consumed.",
     source=_SOURCE,
     needs=_NEEDS,
     cost="linear in the input, for each group",

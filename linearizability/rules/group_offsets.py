@@ -8,6 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import NEVER, Kind, Outcome
 from linearizability.rules.cut import APART
+from linearizability.rules.loss import COMPACTED, EXPIRED, START_NOT_TOLD, expired_below, log_start_told_at
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import must_be_delivered
@@ -82,14 +83,19 @@ def past_undelivered(partition: Partition, context: Context) -> Iterator[Found]:
         offsets = partition.slot_offset
         began = offsets[partition.observation_slot[mine]].min()
         wrong = np.flatnonzero(required & ~given & (offsets < highest) & (offsets >= began))
-        by = accepted.operation[int(accepted.offset.argmax())]
+        last = int(accepted.offset.argmax())
+        by = accepted.operation[last]
 
         def witness(index: int, by: int = by, highest: int = highest, offsets: Array = offsets) -> Witness:
             text = f"offset {highest} was committed, and no member of the group was given offset {offsets[index]}"
             return offsets[index], partition.log_value[index], [by], text
 
-        reason = "records may have been removed" if context.contract.cleanup != "keep" else ""
-        yield from found(PAST.id, partition, wrong, witness, reason)
+        reason = np.full(len(offsets), COMPACTED if context.contract.cleanup == "compact" else "", object)
+        if context.contract.cleanup == "delete":
+            reason[:] = "" if log_start_told_at(partition) > accepted.invoked[last] else START_NOT_TOLD
+            reason[offsets < expired_below(partition, context)] = EXPIRED
+        reasons = reason.astype(str)
+        yield from found(PAST.id, partition, wrong, witness, lambda indices, reasons=reasons: reasons[indices])
 
 
 REGRESSION = Rule(
@@ -128,8 +134,8 @@ LOSS = Rule(
 PAST = Rule(
     id="commit-past-undelivered",
     definition="A group's committed offset lies beyond a record that no member of the group was given.",
-    promise="Violation of at-least-once by broker or client, unless records may leave the log. A group that begins in the "
-    "middle is judged from the first record it was given.",
+    promise="Violation of at-least-once by broker or client, unless compaction or retention removed the record; what retention "
+    "removed is judged as by poll-skip. A group that begins in the middle is judged from the first record it was given.",
     source="Kafka documentation, message delivery semantics; requirement HIS-10",
     needs="polls of consumers whose group is known, and commits",
     cost="linear for each group",

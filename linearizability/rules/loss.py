@@ -14,10 +14,13 @@ import numpy.typing as npt
 
 from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut
-from linearizability.rules.partition import Array, Mask, Partition, Rows
-from linearizability.rules.rule import Context
+from linearizability.rules.partition import Array, Columns, Mask, Partition, Rows
+from linearizability.rules.rule import UNPROVEN, Context
 
 ACKS_BELOW_ALL = "acks below all acknowledge before the in-sync replicas have the record"
+COMPACTED = "compaction may have removed the records between"
+EXPIRED = "the records between may have expired"
+START_NOT_TOLD = f"{UNPROVEN}whether the records between had expired: nobody was told later where the log begins"
 
 
 @dataclass(frozen=True)
@@ -112,20 +115,28 @@ def log_start_told_at(partition: Partition) -> int:
     return max((int(array.max()) for array in told if len(array)), default=-NEVER)
 
 
-def carried(partition: Partition, context: Context) -> Array:
-    """What other parts must know of what is missing: the record read farthest up, and where the log begins."""
-    loss = losses(partition, context)
-    chosen = [partition.places_of(Kind.OBSERVATION, np.array([loss.highest_read])) if loss.highest_read >= 0 else []]
+def expired_below(partition: Partition, context: Context) -> int:
+    """Records below this offset may have expired before they were read."""
+    return log_start(partition) if context.contract.cleanup == "delete" else 0
+
+
+def log_start_rows(columns: Columns) -> Array:
+    """Which rows tell all that a partition's other parts must know of where its log begins; final reads besides."""
+    chosen = [np.empty(0, np.intp)]
     for kind, column in ((Kind.END_OFFSETS, "extra"), (Kind.LOG_START, "offset")):
-        rows = partition.rows(kind)
-        starts = getattr(rows, column)
-        if len(starts):
-            latest = np.where(starts >= 0, rows.invoked, -NEVER)
-            chosen.append(partition.places_of(kind, np.array([int(starts.argmax()), int(latest.argmax())])))
-    return np.concatenate(chosen).astype(np.intp)
+        rows = np.flatnonzero((columns["kind"] == kind) & (columns[column] >= 0))
+        if len(rows):
+            chosen.append(rows[[columns[column][rows].argmax(), columns["invoked"][rows].argmax()]])
+    return np.concatenate(chosen)
 
 
-CUT = Cut(By.OFFSET, "the record read farthest up, and the highest and the latest log start told", carried)
+def carried(partition: Partition, context: Context) -> Array:
+    """What other parts must know of what is missing: the record read farthest up."""
+    highest = losses(partition, context).highest_read
+    return partition.places_of(Kind.OBSERVATION, np.array([highest] if highest >= 0 else [], np.intp))
+
+
+CUT = Cut(By.OFFSET, "the record read farthest up", carried)
 
 
 def permitted_loss(partition: Partition, context: Context, indices: Array) -> npt.NDArray[np.str_]:

@@ -27,7 +27,7 @@ def kernel(rule: str, across: bool, partition: Partition, context: Context) -> I
 
     def witness(index: int) -> Witness:
         before, after = steps.before[index], steps.after[index]
-        slots = skipped_slots(partition, steps, index)
+        slots = skipped_slots(partition, context, steps, index)
         offset = int(partition.slot_offset[slots[0]])
         sent = appends.operation[partition.log_appends][partition.append_slot[partition.log_appends] == slots[0]]
         seen = observations.operation[partition.observation_slot == slots[0]]
@@ -53,8 +53,9 @@ def kernel(rule: str, across: bool, partition: Partition, context: Context) -> I
 ACROSS = Rule(
     id="poll-skip",
     definition="Between a consumer's two successive polls of one session lies a record that neither returned.",
-    promise="Violation, unless compaction or retention removed the record, or an unrecorded rebalance may lie between. Gaps "
-    "of control records and aborted transactions are no records.",
+    promise="Violation, unless compaction removed the record, or an unrecorded rebalance may lie between. Retention removes what "
+    "lies below the log start: whether it had, is unknown where nobody was told later where the log begins. Gaps of control "
+    "records and aborted transactions are no records.",
     source="Kafka documentation, consumer position; requirement HIS-05",
     needs="polls with offsets; assignments, seeks and rebalances",
     cost="linear",

@@ -17,7 +17,14 @@ import numpy.typing as npt
 
 from linearizability.history.facts import Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, last_of_each, owned
-from linearizability.rules.loss import ACKS_BELOW_ALL
+from linearizability.rules.loss import (
+    ACKS_BELOW_ALL,
+    COMPACTED,
+    EXPIRED,
+    START_NOT_TOLD,
+    expired_below,
+    log_start_told_at,
+)
 from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import Context
 
@@ -85,10 +92,13 @@ def skipping(partition: Partition, steps: Steps) -> Indices:
     return wide[counts[after[wide]] > counts[before[wide] + 1]]
 
 
-def skipped_slots(partition: Partition, steps: Steps, index: int) -> Array:
+def skipped_slots(partition: Partition, context: Context, steps: Steps, index: int) -> Array:
+    """What a step skipped; without what may have expired, where that is not all."""
     before, after = partition.observation_slot[steps.before[index]], partition.observation_slot[steps.after[index]]
     between = np.arange(int(before) + 1, int(after))
-    return between[must_be_delivered(partition)[between]]
+    skipped = between[must_be_delivered(partition)[between]]
+    kept = skipped[partition.slot_offset[skipped] >= expired_below(partition, context)]
+    return kept if len(kept) else skipped
 
 
 def must_be_delivered(partition: Partition) -> Mask:
@@ -117,27 +127,35 @@ def permitted_step(
     """Why a jump in each of these steps is permitted; empty where it is not."""
     reason = context.contract.permits_loss("all")
     if skip and context.contract.cleanup == "compact":
-        reason = "compaction may have removed the records between"
-    if skip and context.contract.cleanup == "delete":
-        reason = "the records between may have expired"
+        reason = COMPACTED
     if reason:
         return np.full(len(indices), reason)
     reasons = np.full(len(indices), "", object)
+    kept = must_be_delivered(partition) & (partition.slot_offset >= expired_below(partition, context))
+    if skip and context.contract.cleanup == "delete":
+        given = partition.observations.completed[steps.after[indices]]
+        reasons[log_start_told_at(partition) <= given] = START_NOT_TOLD
     if across:
         reasons[partition.observations.flag(Flag.SUBSCRIBED)[steps.after[indices]]] = UNRECORDED_REBALANCE
     if skip:
-        reasons[~_skips_promised(partition, steps, indices)] = ACKS_BELOW_ALL
+        reasons[~_lead_over(partition, kept & _promised(partition), steps, indices)] = ACKS_BELOW_ALL
+        reasons[~_lead_over(partition, kept, steps, indices)] = EXPIRED
     return reasons.astype(str)
 
 
-def _skips_promised(partition: Partition, steps: Steps, indices: Array) -> Mask:
-    """Whether a skipped record was promised: read by somebody, or acknowledged with acks=all."""
+def _promised(partition: Partition) -> Mask:
+    """Slots whose record was promised: read by somebody, or acknowledged with acks=all."""
     promised = np.zeros(len(partition.slot_offset), bool)
     careful = partition.log_appends[partition.appends.flag(Flag.ACKS_ALL)[partition.log_appends]]
     promised[partition.append_slot[careful]] = True
     promised[partition.observation_slot[_placed(partition)]] = True
-    counts = np.zeros(len(promised) + 1, np.int64)
-    np.cumsum(promised & must_be_delivered(partition), out=counts[1:])
+    return promised
+
+
+def _lead_over(partition: Partition, slots: Mask, steps: Steps, indices: Array) -> Mask:
+    """Which of these steps lead over any of these slots."""
+    counts = np.zeros(len(slots) + 1, np.int64)
+    np.cumsum(slots, out=counts[1:])
     before, after = partition.observation_slot[steps.before[indices]], partition.observation_slot[steps.after[indices]]
     return counts[after] > counts[before + 1]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from linearizability.history.contract import Contract
     from linearizability.history.topic import HistoryTopic
 
 ENGINE_ERROR = 3
@@ -36,11 +37,22 @@ Files = Annotated[
     list[Path],
     typer.Argument(help="History files, folders that hold them, or kafka:HOST:PORT/TOPIC.", show_default=False),
 ]
+Terms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--contract",
+        metavar="NAME=VALUE",
+        help="What clients asked for and the cluster was to promise, where the files do not declare it: acks, idempotence, "
+        "max_in_flight, isolation, replication_factor, min_isr, unclean_election, replicas_losing_unflushed_data, cleanup, "
+        "reads_from_start, strict_recency, bound_after_healing_ms; may repeat. A file that declares another value is refused.",
+    ),
+]
 Format = Annotated[str, typer.Option("--format", help="auto, native, neutral, or an importer's name.")]
 
 
 @app.command(
-    epilog="Examples: tidegauge history check results/latest | tidegauge history check --format neutral --json FILE.jsonl.gz"
+    epilog="Examples: tidegauge history check results/latest | tidegauge history check --format neutral --json FILE.jsonl.gz "
+    "| tidegauge history check history.edn --contract acks=1 --contract idempotence=false --contract strict_recency=true"
 )
 def check(
     files: Files,
@@ -50,6 +62,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a history, and one that sums up.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write a one-file HTML report here.")] = None,
     output: Annotated[Path | None, typer.Option(help="Also write anomalies, series, pictures and report here.")] = None,
+    contract: Terms = None,
 ) -> int:
     """Judge histories: valid (exit 0), invalid (1) or unknown (2); of several the worst counts."""
     from linearizability.history.topic import TopicError
@@ -59,9 +72,10 @@ def check(
     _known_format(form)
     _existing(files)
     done = []
+    given = _given(contract or [])
     drawn = report is not None or output is not None
     try:
-        for judgement in judgements(files, form, engine.value, master, over_time=drawn):
+        for judgement in judgements(files, form, engine.value, master, over_time=drawn, given=given):
             done.append(judgement)
             if not drawn:
                 judgement.history = None  # so that a file may hold any number of histories
@@ -100,6 +114,8 @@ def _print(judgement) -> None:  # type: ignore[no-untyped-def]
     from linearizability.rules import RULES
 
     print(f"{judgement.id}: {judgement.verdict} ({judgement.facts} facts, {judgement.engine})")
+    if judgement.given:
+        print(f"  contract given: {', '.join(f'{name}={value}' for name, value in judgement.given.items())}")
     for reason in judgement.reasons:
         print(f"  not known: {reason}")
     for item in judgement.findings:
@@ -196,7 +212,9 @@ class Target(StrEnum):
 
 
 @app.command(
-    "import", epilog="Examples: tidegauge history import history.edn imported.jsonl | … --format verifiable FOLDER OUT"
+    "import",
+    epilog="Examples: tidegauge history import history.edn imported.jsonl --contract acks=1 | … --format verifiable FOLDER OUT "
+    "--contract acks=1 --contract idempotence=false",
 )
 def import_(
     files: Files,
@@ -204,9 +222,10 @@ def import_(
         Path, typer.Argument(help="The file to write: neutral JSON lines, gzipped if its name ends in .gz.")
     ],
     form: Format = "auto",
+    contract: Terms = None,
 ) -> int:
-    """Bring histories of other tools into the neutral form, one JSON line each."""
-    return _convert(files, form, output, Target.NEUTRAL)
+    """Bring histories of other tools into the neutral form, one JSON line each; each declares its whole contract there."""
+    return _convert(files, form, output, Target.NEUTRAL, _given(contract or []))
 
 
 @app.command(
@@ -226,7 +245,7 @@ def export(
     form: Format = "auto",
 ) -> int:
     """Write histories in another form."""
-    return _publish(files, output) if to is Target.TOPIC else _convert(files, form, output, to)
+    return _publish(files, output) if to is Target.TOPIC else _convert(files, form, output, to, _given([]))
 
 
 def _publish(folders: list[Path], output: Path) -> int:
@@ -256,7 +275,7 @@ def _topic(text: Path) -> HistoryTopic:
         raise typer.BadParameter(str(error), param_hint="FILES") from None
 
 
-def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
+def _convert(files: list[Path], form: str, output: Path, to: Target, given: Contract) -> int:
     """Convert all histories; what is wrong with one is said, and the exit code is 2."""
     from linearizability.history.exporters import unsayable, write_edn, write_neutral
     from linearizability.history.files import HistoryError
@@ -268,7 +287,7 @@ def _convert(files: list[Path], form: str, output: Path, to: Target) -> int:
     complaints: list[str] = []
 
     def readable():  # type: ignore[no-untyped-def]
-        for history in read_histories(files, form):
+        for history in read_histories(files, form, given):
             if isinstance(history, HistoryError):
                 complaints.append(str(history.defect))
                 continue
@@ -326,6 +345,16 @@ def _known_rules(names: list[str]) -> None:
     for name in names:
         if name not in RULES:
             raise typer.BadParameter(f"{name!r} is none of {', '.join(RULES)}", param_hint="--rule")
+
+
+def _given(terms: list[str]) -> Contract:
+    from linearizability.history.contract import Contract
+    from linearizability.history.files import reason
+
+    try:
+        return Contract.from_terms(terms)
+    except ValueError as error:
+        raise typer.BadParameter(reason(error), param_hint="--contract") from None
 
 
 def _known_format(form: str) -> None:

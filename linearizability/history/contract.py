@@ -4,11 +4,23 @@ A rule finds anomalies; the contract decides what they mean. A lost record that 
 one with `acks=all` is not. Every history carries its contract, so that its verdict can be repeated.
 """
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Acks = Literal["0", "1", "all"]
+Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+SETTINGS = {
+    "enable.idempotence": "idempotence",
+    "max.in.flight.requests.per.connection": "max_in_flight",
+    "isolation.level": "isolation",
+    "min.insync.replicas": "min_isr",
+    "unclean.leader.election.enable": "unclean_election",
+    "cleanup.policy": "cleanup",
+}
+"""Kafka's names of some terms."""
 
 
 class Contract(BaseModel):
@@ -24,17 +36,17 @@ class Contract(BaseModel):
     """The producer's acks. Only `all` promises that an acknowledged record survives the leader."""
     idempotence: bool = True
     """The producer's `enable.idempotence`: its retries make no duplicates and keep their order."""
-    max_in_flight: int = 5
+    max_in_flight: Positive = 5
     """Requests in flight on one connection; above one, a producer without idempotence may reorder its records."""
     isolation: Literal["read_uncommitted", "read_committed"] = "read_committed"
     """The consumer's isolation level."""
 
-    replication_factor: int = 3
-    min_isr: int = 2
+    replication_factor: Positive = 3
+    min_isr: Positive = 2
     """`min.insync.replicas`: how many replicas hold a record that was acknowledged with acks=all."""
     unclean_election: bool = False
     """`unclean.leader.election.enable`: a replica out of sync may lead, and what it lacks is lost."""
-    replicas_losing_unflushed_data: int = 0
+    replicas_losing_unflushed_data: NotNegative = 0
     """How many replicas at once the faults may rob of bytes that were not yet fsynced (power loss). From `min_isr` on, an
     acknowledged record may legally vanish: replication, not fsync, is what Kafka's promise rests on."""
     cleanup: Literal["keep", "delete", "compact"] = "keep"
@@ -46,7 +58,7 @@ class Contract(BaseModel):
     strict_recency: bool = False
     """Also condemn stale reads. Off by default: a leader that was cut off may legally serve old reads and old end offsets
     until it learns of its successor."""
-    bound_after_healing_ms: int = 60_000
+    bound_after_healing_ms: NotNegative = 60_000
     """Within this time after the last fault ended, every operation must succeed again (rule `progress`)."""
 
     def permits_loss(self, acks: str | None = None) -> str:
@@ -73,3 +85,33 @@ class Contract(BaseModel):
     @classmethod
     def from_json(cls, value: Any) -> "Contract":
         return cls.model_validate(value if value is not None else {})
+
+    @classmethod
+    def from_terms(cls, terms: Iterable[str]) -> "Contract":
+        """What terms NAME=VALUE declare, and nothing else. Errors: ValueError names what there is."""
+        named: dict[str, str] = {}
+        for term in terms:
+            said, _, value = term.partition("=")
+            name = SETTINGS.get(said, said)
+            if name not in cls.model_fields:
+                raise ValueError(f"{said!r} is none of {', '.join(cls.model_fields)}")
+            if named.setdefault(name, value) != value:
+                raise ValueError(f"{name} is given twice, as {named[name]} and as {value}")
+        return cls.model_validate(named)
+
+    def contradicts(self, other: "Contract") -> str:
+        """A term of which both declare something, and not the same, in words; empty where there is none."""
+        for name in type(self).model_fields:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if name in self.model_fields_set & other.model_fields_set and mine != theirs:
+                return f"{name}={mine}, not {theirs}"
+        return ""
+
+    def completed(self, given: "Contract") -> "Contract":
+        """This contract, and what `given` declares of the terms that it does not declare itself."""
+        missing = given.model_fields_set - self.model_fields_set
+        return self.model_copy(update={name: getattr(given, name) for name in missing})
+
+
+NOTHING_GIVEN = Contract()
+"""Declares no term."""

@@ -50,6 +50,10 @@ class HistoryError(Exception):
         self.defect = Defect(MISSING, text, str(file), line)
 
 
+class Contradiction(HistoryError):
+    """A file declares a contract, and another one is given for it: no verdict would be of both."""
+
+
 def size_of(path: Path) -> int:
     """About how many bytes a file's lines are, unpacked; none where there is no such file."""
     if not path.is_file():

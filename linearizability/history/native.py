@@ -15,13 +15,22 @@ from typing import Any
 import pyarrow as pa
 from pydantic_core import from_json
 
-from linearizability.history.contract import Contract
+from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.derivation import BadEvent, Derivation, process_of
 from linearizability.history.facts import FactsBuilder
-from linearizability.history.files import CLOCK, MISSING, UNREADABLE, Defect, HistoryError, numbered_lines, reason
+from linearizability.history.files import (
+    CLOCK,
+    MISSING,
+    UNREADABLE,
+    Contradiction,
+    Defect,
+    HistoryError,
+    numbered_lines,
+    reason,
+)
 from linearizability.history.operations import INVOKE
 from linearizability.history.recorder import FILE_PATTERN, FORMAT, LISTED
-from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, finish, history_of, risen
+from linearizability.history.streams import ROWS_A_BATCH, FileSummary, History, agreed, finish, history_of, risen
 
 
 def history_files(folder: Path) -> list[Path]:
@@ -36,18 +45,18 @@ def history_files(folder: Path) -> list[Path]:
 class NativeFile:
     """One process file, read once: iterate for record batches; `summary` is complete when the iteration ends."""
 
-    def __init__(self, path: Path, run: str = "") -> None:
+    def __init__(self, path: Path, run: str = "", given: Contract = NOTHING_GIVEN) -> None:
         self.path = path
         self._lines = numbered_lines(path)
         self.summary = FileSummary(str(path), run)
-        self._header()
+        self._header(given)
         self._builder = FactsBuilder(run or self.summary.run)
         self._derivation = Derivation(self._builder, self.summary.contract, self.summary.process << 32)
         self._last_time: int | None = None
         self._last_number = -1
         self._begun: dict[int, int] = {}
 
-    def _header(self) -> None:
+    def _header(self, given: Contract) -> None:
         for number, line, whole in self._lines:
             try:
                 header = from_json(line)
@@ -55,9 +64,10 @@ class NativeFile:
                     raise ValueError(f"not the header of a {FORMAT} file")
                 self.summary.run = self.summary.run or str(header.get("run") or "")
                 self.summary.process = process_of(header["process"])
-                self.summary.contract = Contract.from_json(header.get("contract"))
+                declared = Contract.from_json(header.get("contract"))
             except (ValueError, KeyError, TypeError) as error:
                 raise HistoryError(self.path, number, reason(error)) from error
+            self.summary.contract = agreed(declared, given, self.path, number)
             return
         raise HistoryError(self.path, 1, "the file is empty")
 
@@ -120,26 +130,31 @@ class NativeFile:
         return False
 
 
-def read_run(paths: Iterable[Path], run: str = "") -> History:
-    """The files of one run as one history in memory. Errors: HistoryError where none of them is a history."""
-    chosen, defects = distinct_files(paths)
+def read_run(paths: Iterable[Path], run: str = "", given: Contract = NOTHING_GIVEN) -> History:
+    """The files of one run as one history in memory. Errors: HistoryError where none of them is a history; Contradiction."""
+    chosen, defects = distinct_files(paths, given)
     if not chosen:
         first = defects[0] if defects else Defect(MISSING, "empty", run)
         raise HistoryError(first.file, first.line, first.text)
-    streams = [NativeFile(path, run) for path in chosen]
+    streams = [NativeFile(path, run, given) for path in chosen]
     history = history_of(run or streams[0].summary.run or chosen[0].stem, streams)
     history.defects = [*defects, *history.defects]
     return history
 
 
-def distinct_files(paths: Iterable[Path]) -> tuple[list[Path], list[Defect]]:
-    """The files that are histories, one a process, and what is wrong with the others. Reads headers only."""
+def distinct_files(paths: Iterable[Path], given: Contract = NOTHING_GIVEN) -> tuple[list[Path], list[Defect]]:
+    """The files that are histories, one a process, and what is wrong with the others. Reads headers only.
+
+    Errors: Contradiction, for a file that is left out would say nothing against the contract.
+    """
     paths = list(paths)
     chosen: dict[int, Path] = {}
     defects: list[Defect] = []
     for path in paths:
         try:
-            process = NativeFile(path).summary.process
+            process = NativeFile(path, given=given).summary.process
+        except Contradiction:
+            raise
         except HistoryError as error:
             defects.append(error.defect)
             continue

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from linearizability.history.contract import Contract
+from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.derivation import BadEvent, Derivation
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.files import (
@@ -24,13 +24,14 @@ from linearizability.history.files import (
     CONTRACT,
     MISSING,
     UNREADABLE,
+    Contradiction,
     Defect,
     HistoryError,
     numbered_lines,
     reason,
 )
 from linearizability.history.operations import COMPLETIONS, INVOKE, MARKS
-from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, finish, history_of, risen
+from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, agreed, finish, history_of, risen
 
 Lines = Callable[[], Iterable[tuple[int, Event]]]
 """Gives a file's events anew each time it is called, each with the number of its line (0 where it has none)."""
@@ -47,7 +48,7 @@ class EventStream:
     `timed` are the types of events whose time was read from the clock, in the order of the file: of these it may not step
     back. What is not there stays missing: the stream stops at the first event that cannot be right. That lines are missing,
     doubled or in another order shows by the events' `index`, which counts all of them where they are `counted`, by the
-    numbers of the operations, or, where there are neither, by a process whose time steps back.
+    numbers of the operations, or, where there are neither, by a process whose time steps back. Errors: Contradiction.
     """
 
     def __init__(
@@ -59,13 +60,16 @@ class EventStream:
         line: int = 0,
         timed: Collection[str] = EVERY_TYPE,
         counted: bool = False,
+        given: Contract = NOTHING_GIVEN,
     ) -> None:
         self.summary = FileSummary(file, identifier)
         self._lines, self._timed, self._counted = lines, timed, counted
         try:
-            self.summary.contract = Contract.from_json(contract)
+            declared = Contract.from_json(contract)
         except ValidationError as error:
             self.summary.defects.append(Defect(CONTRACT, reason(error), file, line))
+            declared = Contract()
+        self.summary.contract = agreed(declared, given, file, line)
         self._builder = FactsBuilder(identifier)
         self._derivation = Derivation(self._builder, self.summary.contract)
         self._open: dict[Any, int] = {}
@@ -160,11 +164,16 @@ def process_number(who: Any, known: int) -> int:
 
 
 def derive_events(
-    identifier: str, events: Iterable[Event], contract: Any = None, file: str = "", line: int = 0
+    identifier: str,
+    events: Iterable[Event],
+    contract: Any = None,
+    file: str = "",
+    line: int = 0,
+    given: Contract = NOTHING_GIVEN,
 ) -> History:
     """A history in memory from events in memory."""
     kept = list(events)
-    stream = EventStream(identifier, lambda: ((line, e) for e in kept), contract, file, line, counted=True)
+    stream = EventStream(identifier, lambda: ((line, e) for e in kept), contract, file, line, counted=True, given=given)
     return from_streams(identifier, [stream])
 
 
@@ -175,8 +184,8 @@ def from_streams(identifier: str, streams: list[EventStream]) -> History:
     return history
 
 
-def read_neutral(path: Path) -> Iterator[History]:
-    """The histories of a neutral file, one a line."""
+def read_neutral(path: Path, given: Contract = NOTHING_GIVEN) -> Iterator[History | Contradiction]:
+    """The histories of a neutral file, one a line; one that contradicts what is given yields that."""
     with closing(numbered_lines(path)) as lines:
         for number, line, _ in lines:
             if not line.strip():
@@ -193,7 +202,11 @@ def read_neutral(path: Path) -> Iterator[History]:
                 known = [_told(defect) for defect in document.get("defects") or []]
             except UNREADABLE as error:
                 raise HistoryError(path, number, reason(error)) from error
-            history = derive_events(identifier, events, declared, str(path), number)
+            try:
+                history = derive_events(identifier, events, declared, str(path), number, given)
+            except Contradiction as error:
+                yield error
+                continue
             history.labels, history.defects = labels, [*known, *history.defects]
             yield history
 

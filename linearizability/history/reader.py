@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.importers import IMPORTERS, detect_foreign
 from linearizability.history.native import NativeFile, history_files, read_run
@@ -72,12 +73,17 @@ def sources_of(paths: Iterable[Path], form: str = "auto") -> Sources:
     return Sources(list(runs.values()), others)
 
 
-def read_histories(paths: Iterable[Path], form: str = "auto") -> Iterator[History | HistoryError]:
-    """All histories of files and folders. Native files of one run are one history; a file that is none yields its error."""
-    yield from read_sources(sources_of(paths, form))
+def read_histories(
+    paths: Iterable[Path], form: str = "auto", given: Contract = NOTHING_GIVEN
+) -> Iterator[History | HistoryError]:
+    """All histories of files and folders. Native files of one run are one history; a file that is none yields its error.
+
+    What a history does not declare of its contract is as `given`; one that declares something else yields Contradiction.
+    """
+    yield from read_sources(sources_of(paths, form), given)
 
 
-def read_sources(sources: Sources) -> Iterator[History | HistoryError]:
+def read_sources(sources: Sources, given: Contract = NOTHING_GIVEN) -> Iterator[History | HistoryError]:
     """As `read_histories`: first what is not native."""
     for other in sources.others:
         if isinstance(other, HistoryError):
@@ -86,15 +92,15 @@ def read_sources(sources: Sources) -> Iterator[History | HistoryError]:
         path, form = other
         try:
             if form == "neutral":
-                yield from read_neutral(path)
+                yield from read_neutral(path, given)
             else:
-                yield from_streams(path.stem, IMPORTERS[form](path))
+                yield from_streams(path.stem, IMPORTERS[form](path, given))
         except HistoryError as error:
             yield error
         except OSError as error:
             yield HistoryError(path, 0, error.strerror or str(error))
     for files in sources.runs:
         try:
-            yield read_run(files)
+            yield read_run(files, given=given)
         except HistoryError as error:
             yield error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from linearizability.history.contract import Contract
 from linearizability.history.derivation import BadEvent, Derivation, Tally, time_of
 from linearizability.history.facts import empty_facts
-from linearizability.history.files import CONTRACT, MISSING, UNREADABLE, Defect, reason
+from linearizability.history.files import CONTRACT, MISSING, UNREADABLE, Contradiction, Defect, reason
 
 ROWS_A_BATCH = 65_536
 """Facts a record batch; with the open operations this is all that reading holds in memory."""
@@ -123,6 +124,13 @@ def risen(number: Any, last: int) -> int:
     if number <= last:
         raise BadEvent(f"operation {number} is invoked after operation {last}: the numbers must rise")
     return number
+
+
+def agreed(declared: Contract, given: Contract, file: Path | str, line: int) -> Contract:
+    """What a file declares, and what is given of the terms that it does not declare. Errors: Contradiction."""
+    if contradicted := declared.contradicts(given):
+        raise Contradiction(file, line, f"the history declares {contradicted} as --contract says")
+    return declared.completed(given)
 
 
 def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from linearizability.history.files import HistoryError, size_of
+from linearizability.history.contract import NOTHING_GIVEN, Contract
+from linearizability.history.files import Contradiction, HistoryError, size_of
 from linearizability.history.importers import IMPORTERS
 from linearizability.history.native import NativeFile, distinct_files
 from linearizability.history.reader import Sources, read_sources, sources_of
 from linearizability.history.store import Unread, is_store, read_runs, read_store
-from linearizability.history.streams import History, Stream
+from linearizability.history.streams import History, Stream, agreed
 from linearizability.history.topic import HistoryTopic, is_topic, read_stretch, stretches, write_files
 from linearizability.pipeline import local
 from linearizability.pipeline.local import AnyRule
@@ -38,28 +39,39 @@ def check(
     master: str = "local[*]",
     *,
     over_time: bool = False,
+    given: Contract = NOTHING_GIVEN,
 ) -> Iterator[Judgement]:
     """A judgement for each history in files, folders and topics: topics first, then stores of facts, then the others.
 
-    With `over_time` each can be drawn (`series.series_of`), also where its facts stay with Spark.
+    With `over_time` each can be drawn (`series.series_of`), also where its facts stay with Spark. What a history does not
+    declare of its contract is as `given`; one that declares something else is not judged: unknown.
 
     Errors: TopicError for a topic that cannot be read; ValueError for one that is wrongly named.
     """
-    paths = list(paths)
+    for judgement in _judgements(list(paths), form, engine, master, over_time, given):
+        judgement.given = given.model_dump(exclude_unset=True)
+        yield judgement
+
+
+def _judgements(
+    paths: list[Path], form: str, engine: str, master: str, over_time: bool, given: Contract
+) -> Iterator[Judgement]:
     for topic in [path for path in paths if is_topic(path)]:
-        yield from _check_topic(HistoryTopic.parse(str(topic)), engine, master, over_time)
+        yield from _check_topic(HistoryTopic.parse(str(topic)), engine, master, over_time, given)
     paths = [path for path in paths if not is_topic(path)]
     stores = [path for path in paths if path.is_dir() and is_store(path)]
     paths = [path for path in paths if path not in stores]
     for store in stores:
-        yield from _check_store(store, engine, master, over_time)
-    large, sources = apart(sources_of(paths, form), engine)
+        yield from _check_store(store, engine, master, over_time, given)
+    large, sources = apart(sources_of(paths, form), engine, given)
     if large:
         yield from _check_unread(large, master, over_time)
-    yield from _check_others(sources, engine, master)
+    yield from _check_others(sources, engine, master, given)
 
 
-def _check_topic(topic: HistoryTopic, engine: str, master: str, over_time: bool) -> Iterator[Judgement]:
+def _check_topic(
+    topic: HistoryTopic, engine: str, master: str, over_time: bool, given: Contract
+) -> Iterator[Judgement]:
     """By way of native files, written by Spark's workers or by this process."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-topic-") as folder:
         if engine == "local":
@@ -71,12 +83,15 @@ def _check_topic(topic: HistoryTopic, engine: str, master: str, over_time: bool)
             runs = files_of_topic(session(master), topic, Path(folder))
         if not runs:
             yield unreadable(HistoryError(str(topic), 0, "the topic is empty"))
-        yield from check(sorted(runs), "native", engine, master, over_time=over_time)
+        yield from _judgements(sorted(runs), "native", engine, master, over_time, given)
 
 
-def _check_store(store: Path, engine: str, master: str, over_time: bool) -> Iterator[Judgement]:
+def _check_store(store: Path, engine: str, master: str, over_time: bool, given: Contract) -> Iterator[Judgement]:
     try:
-        if engine == "spark" or (engine == "auto" and sum(run.facts for run in read_runs(store)) > SPARK_FROM_FACTS):
+        runs = read_runs(store)
+        for run in runs:  # what they declare is in their facts
+            agreed(run.contract, given, store, 0)
+        if engine == "spark" or (engine == "auto" and sum(run.facts for run in runs) > SPARK_FROM_FACTS):
             from linearizability.pipeline.spark import check_store
 
             yield from check_store(store, master, over_time=over_time)
@@ -86,43 +101,46 @@ def _check_store(store: Path, engine: str, master: str, over_time: bool) -> Iter
         yield unreadable(error)
 
 
-def apart(sources: Sources, engine: str) -> tuple[list[Unread], Sources]:
+def apart(sources: Sources, engine: str, given: Contract = NOTHING_GIVEN) -> tuple[list[Unread], Sources]:
     """What is brought into a store before it is judged, so that it never is in memory as a whole; the rest."""
     if engine == "local":
         return [], sources
     large, rest = [], Sources()
     native_too = engine == "spark" or sum(size_of(file) for run in sources.runs for file in run) > SPARK_FROM_BYTES
     for files in sources.runs:
-        if native_too and (unread := _native(files)):
+        if native_too and (unread := _native(files, given)):
             large.append(unread)
         else:
             rest.runs.append(files)
     for other in sources.others:
-        if not isinstance(other, HistoryError) and (unread := _large_foreign(*other)):
+        if not isinstance(other, HistoryError) and (unread := _large_foreign(*other, given)):
             large.append(unread)
         else:
             rest.others.append(other)
     return large, rest
 
 
-def _native(files: list[Path]) -> Unread | None:
-    chosen, defects = distinct_files(files)
+def _native(files: list[Path], given: Contract) -> Unread | None:
+    try:
+        chosen, defects = distinct_files(files, given)
+    except Contradiction:
+        chosen, defects = [], []
     if not chosen:
         return None  # said by who reads them
-    sources = tuple(partial(_native_file, file.resolve()) for file in chosen)
+    sources = tuple(partial(_native_file, file.resolve(), given) for file in chosen)
     return Unread(chosen[0].stem, sources, tuple(defects))
 
 
-def _native_file(file: Path) -> list[Stream]:
-    return [NativeFile(file)]
+def _native_file(file: Path, given: Contract) -> list[Stream]:
+    return [NativeFile(file, given=given)]
 
 
-def _large_foreign(path: Path, form: str) -> Unread | None:
+def _large_foreign(path: Path, form: str, given: Contract) -> Unread | None:
     """A file, or a folder of them, of another tool."""
     files = list(path.iterdir()) if path.is_dir() else [path]
     if form not in IMPORTERS or sum(map(size_of, files)) <= FOREIGN_SPARK_FROM_BYTES:
         return None
-    return Unread(path.stem, (partial(IMPORTERS[form], path.resolve()),))
+    return Unread(path.stem, (partial(IMPORTERS[form], path.resolve(), given),))
 
 
 def _check_unread(runs: list[Unread], master: str, over_time: bool) -> Iterator[Judgement]:
@@ -133,13 +151,13 @@ def _check_unread(runs: list[Unread], master: str, over_time: bool) -> Iterator[
         yield from check_store(Path(folder), master, over_time=over_time)
 
 
-def _check_others(sources: Sources, engine: str, master: str) -> Iterator[Judgement]:
+def _check_others(sources: Sources, engine: str, master: str, given: Contract) -> Iterator[Judgement]:
     if engine == "spark":
         from linearizability.pipeline.spark import check_histories
 
-        yield from check_histories(read_sources(sources), master)
+        yield from check_histories(read_sources(sources, given), master)
         return
-    for history in read_sources(sources):
+    for history in read_sources(sources, given):
         if isinstance(history, History) and engine == "auto" and history.facts.num_rows > SPARK_FROM_FACTS:
             from linearizability.pipeline.spark import check_histories
 

@@ -39,6 +39,8 @@ class Judgement:
     facts: int = 0
     engine: str = "local"
     labels: list[str] | None = None
+    given: dict[str, Any] = field(default_factory=dict)
+    """The terms of the contract that came from who asked, for a history that declares none of its own."""
     history: History | None = field(default=None, repr=False, compare=False)
     """The history itself, where it is in memory; for reports."""
     series: Series | None = field(default=None, repr=False, compare=False)
@@ -74,6 +76,7 @@ class Judgement:
             "reasons": self.reasons,
             "facts": self.facts,
             "engine": self.engine,
+            "contract_given": self.given,
         }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from linearizability.history import paired
+from linearizability.history.contract import Contract
 from linearizability.history.edn import EdnError, Keyword, read, read_all, write
 from linearizability.history.files import HistoryError
 from linearizability.history.importers import IMPORTERS
@@ -168,7 +169,7 @@ def test_files_are_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form
         "verifiable": lambda n: json.dumps(read | {"value": str(n), "offset": n}) + "\n",
     }[form]
     path.write_text("".join(map(lines, range(3000))))
-    (stream,) = IMPORTERS[form](path)
+    (stream,) = IMPORTERS[form](path, Contract())
     batches = iter(stream)
     rows, seen = next(batches).num_rows, open_file_position(path)
     assert rows == 50 and seen < path.stat().st_size / 2

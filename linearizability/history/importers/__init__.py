@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from linearizability.history.contract import Contract
     from linearizability.history.paired import EventStream
 
-Importer = Callable[[Path], "list[EventStream]"]
-"""The streams of a file's, or a folder's, one history."""
+Importer = Callable[[Path, "Contract"], "list[EventStream]"]
+"""The streams of a file's, or a folder's, one history. Of the contract these say nothing: it is what is given."""
 
 
 def _importer(module: str, function: str) -> Importer:
-    return lambda path: getattr(import_module(f"{__name__}.{module}"), function)(path)
+    return lambda path, given: getattr(import_module(f"{__name__}.{module}"), function)(path, given)
 
 
 IMPORTERS: dict[str, Importer] = {

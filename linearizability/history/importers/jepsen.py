@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.edn import EdnError, Keyword, read_all
 from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.paired import NEMESIS, EventStream
@@ -47,9 +48,9 @@ def _documents(path: Path) -> Iterator[tuple[int, str]]:
     yield from lines
 
 
-def streams(path: Path) -> list[EventStream]:
+def streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
     """The history of a file, line by line where each operation has a line of its own."""
-    return [EventStream(path.stem, lambda: _events(path), file=str(path))]
+    return [EventStream(path.stem, lambda: _events(path), file=str(path), given=given)]
 
 
 def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.edn import EdnError, read
 from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.importers.jepsen import forms
@@ -23,14 +24,14 @@ LOG_LINE = re.compile(rb"INFO\s+jepsen\.util - (\d+)\s+:(invoke|ok|fail|info)\s+
 OF_A_CLIENT = re.compile(rb"jepsen\.util - \d")
 
 
-def edn_streams(path: Path) -> list[EventStream]:
+def edn_streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
     """Maps, one a line or in one vector."""
-    return [EventStream(path.stem, lambda: _edn_events(path), file=str(path))]
+    return [EventStream(path.stem, lambda: _edn_events(path), file=str(path), given=given)]
 
 
-def log_streams(path: Path) -> list[EventStream]:
+def log_streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
     """Lines of a log; those that are of no client are left out."""
-    return [EventStream(path.stem, lambda: _log_events(path), file=str(path))]
+    return [EventStream(path.stem, lambda: _log_events(path), file=str(path), given=given)]
 
 
 def _edn_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.files import HistoryError, numbered_lines, reason
 from linearizability.history.paired import EventStream
 
@@ -36,14 +37,14 @@ AFTER_THE_END = frozenset(("tool_data", "shutdown_requested"))
 """What a tool may say after `shutdown_complete`: the producer its sums, the consumer's hook that it was asked to end."""
 
 
-def streams(path: Path) -> list[EventStream]:
+def streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
     """One history of all the files, each a process of its own."""
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     if not files:
         raise HistoryError(path, 0, "holds no files")
     keys = cache(lambda: sorted(set().union(*map(_keys, files))))
     return [
-        EventStream(path.stem, partial(_events, file, process, keys), file=str(file), timed=("ok",))
+        EventStream(path.stem, partial(_events, file, process, keys), file=str(file), timed=("ok",), given=given)
         for process, file in enumerate(files)
     ]
 

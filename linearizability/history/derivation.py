@@ -101,6 +101,8 @@ class Tally:
     """Records sent with acks=0, which nobody acknowledges."""
     observed: int = 0
     """Records polled."""
+    ends_at: int = UNKNOWN
+    """When the last operation began or was answered; UNKNOWN where there was none."""
 
     def add(self, other: Tally) -> None:
         self.operations.update(other.operations)
@@ -108,6 +110,7 @@ class Tally:
         self.acknowledged += other.acknowledged
         self.unanswered += other.unanswered
         self.observed += other.observed
+        self.ends_at = max(self.ends_at, other.ends_at)
 
 
 class Derivation:
@@ -146,6 +149,7 @@ class Derivation:
         self.tally.invocations += 1
         mops = event.get("mops") or []
         invocation = Invocation(number + self.base, process, f, time_of(event), mops, event)
+        self.tally.ends_at = max(self.tally.ends_at, invocation.time)
         self._open[number] = invocation
         transaction = None if event.get("txn") is None else self._transactions.get((process, str(event["txn"])))
         if transaction is None:
@@ -165,6 +169,7 @@ class Derivation:
             raise BadEvent(f"operation {number} ends without having begun")
         if invocation.process != process or invocation.f != event.get("f", invocation.f):
             raise BadEvent(f"operation {number} ends as another than it began")
+        self.tally.ends_at = max(self.tally.ends_at, time_of(event))
         self._settle(invocation, event, time_of(event), OUTCOMES[event["type"]])
 
     def never_answered(self, number: int) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
-from linearizability.history.facts import COLUMNS, Flag, Kind, Outcome
+from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.marks import healing
 from linearizability.rules.partition import Partition, is_in
 from linearizability.rules.rule import Context, Found, Rule, RunRule
@@ -139,9 +139,9 @@ def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
     return np.unique(joined.column("operation").to_numpy())
 
 
-def context_of(contract: Contract, marks: Iterable[dict[str, Any]]) -> Context:
+def context_of(contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int = UNKNOWN) -> Context:
     """What kernels may know of a run besides its facts."""
     marks = list(marks)
     still_on = any(heal is None for _, heal in healing(marks))
     heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]
-    return Context(contract, heals_at=-1 if still_on else max(heals, default=-1))
+    return Context(contract, heals_at=-1 if still_on else max(heals, default=-1), ends_at=ends_at)

@@ -131,7 +131,8 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
             # A history's id need not be unique among files, so runs are told apart by their number here.
             write_histories(Path(folder), known)
             contexts = {
-                str(number): context_of(history.contract, history.marks) for number, history in enumerate(known)
+                str(number): context_of(history.contract, history.marks, history.tally.ends_at)
+                for number, history in enumerate(known)
             }
             findings = judge_store(spark, Path(folder), contexts, rules)
     for history in batch:
@@ -151,7 +152,7 @@ def check_store(
     Errors: HistoryError for a file whose bytes are not those that were written.
     """
     runs = read_runs(store)
-    contexts = {str(number): context_of(run.contract, run.marks) for number, run in enumerate(runs)}
+    contexts = {str(number): context_of(run.contract, run.marks, run.tally.ends_at) for number, run in enumerate(runs)}
     try:
         findings = judge_store(session(master), store, contexts, RULES if rules is None else rules)
     except Exception:

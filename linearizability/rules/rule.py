@@ -80,6 +80,8 @@ class Context:
     """Operations over several partitions whose effect an ok poll saw in some partition. Sorted."""
     heals_at: int = -1
     """When the last fault ended; -1 where there was none."""
+    ends_at: int = -1
+    """When the last operation began or was answered; -1 where that is not known."""
 
 
 Kernel = Callable[["Partition", Context], Iterator[Found]]

@@ -35,6 +35,7 @@ from tests.history.test_importers import JEPSEN, acked, consumed, events_of_tool
 from tests.pipeline.test_parts import random_facts
 from tests.rules.random_histories import random_history
 from tests.rules.test_labelled import LABELLED
+from tests.rules.test_progress import HEALED
 
 MASTER = "local[2]"
 
@@ -49,7 +50,8 @@ def histories() -> list[History | HistoryError]:
     examples = [history(rule.example, {"strict_recency": rule.optional}, rule.id) for rule in RULES.values()]
     labelled = list(read_histories([LABELLED]))[::40]
     randoms = [derive_events(f"random-{seed}", random_history(Random(seed), lies=0.3)) for seed in range(6)]
-    return [*examples, *labelled, *randoms]
+    waited = history(f"{HEALED}0 [2000000000 -] send t-0:2\n1 [500000000000 500000000005] poll", identifier="waited")
+    return [*examples, *labelled, *randoms, waited]
 
 
 @pytest.mark.spark

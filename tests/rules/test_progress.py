@@ -30,3 +30,30 @@ def test_nothing_is_demanded_while_a_fault_is_on(heals: list[str], judged: bool)
     marks = "".join(f"! [{30 + number} -] heal {heal}\n" for number, heal in enumerate(heals))
     judgement = judge_history(history(BEFORE + marks + AFTER))
     assert ("no-progress" in judgement.anomalies) == judged, judgement.to_json()
+
+
+HEALED = """
+    0 send t-0:1@0
+    1 poll t-0:1@0
+    ! [20 -] fault name=pause node=2
+    ! [1000000000 -] heal name=pause node=2
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "judged"),
+    [
+        ("0 [2000000000 -] send t-0:2\n1 [500000000000 500000000005] poll", True),
+        ("0 [2000000000 -] send t-0:2\n1 [62000000000 62000000000] poll", False),
+        ("0 [2000000000 -] send t-0:2\n1 [500000000000 -] poll", True),
+        ("0 [2000000000 70000000000] send t-0:2 info", True),
+        ("0 [2000000000 70000000000] send t-0:2 fail", True),
+        ("0 [2000000000 62000000000] send t-0:2 info", False),
+        ("0 [900000000 70000000000] send t-0:2 info", False),  # it began before the healing
+        ("0 [2000000000 70000000000] send t-0:2@1\n1 [70000000001 70000000002] poll t-0:2@1", False),
+        ("0 [2000000000 -] send t-0:2", False),  # the history may have been cut
+    ],
+)
+def test_a_send_may_not_wait_longer_than_the_bound_since_the_healing(after: str, judged: bool) -> None:
+    judgement = judge_history(history(HEALED + after))
+    assert ("no-progress" in judgement.anomalies) == judged, judgement.to_json()

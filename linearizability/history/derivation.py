@@ -73,6 +73,7 @@ class Transaction:
     number: int
     process: int
     producer_name: Any
+    producer_id: Any
     epoch: int
     invoked: int
     facts: list[dict[str, Any]] = field(default_factory=list)
@@ -231,7 +232,7 @@ class Derivation:
         transaction = invocation.transaction
         number = invocation.number if whole else transaction.number if transaction else UNKNOWN
         if transaction is not None:
-            fields = {"producer": transaction.producer_name, "epoch": transaction.epoch} | fields
+            fields = self._produced_by(transaction) | fields
         moved = {split_key(key) for key in fields.get("rebalanced") or []}
         for key in moved:
             self._new_session(process, key)
@@ -333,8 +334,18 @@ class Derivation:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     def _producer(self, fields: dict[str, Any]) -> int:
-        producer = fields.get("producer")
-        return UNKNOWN if producer is None else self._identity(producer)
+        """Who produced: with another producer id another one, for its epochs begin again."""
+        producer, number = fields.get("producer"), fields.get("producer_id")
+        if producer is None:
+            return UNKNOWN
+        return self._identity(producer if number is None else f"{producer} as {number}")
+
+    def _produced_by(self, transaction: Transaction) -> dict[str, Any]:
+        return {
+            "producer": transaction.producer_name,
+            "producer_id": transaction.producer_id,
+            "epoch": transaction.epoch,
+        }
 
     def _begin(self, invocation: Invocation, fields: dict[str, Any], outcome: Outcome) -> None:
         name = (invocation.process, str(fields.get("txn")))
@@ -350,6 +361,7 @@ class Derivation:
                 invocation.number,
                 invocation.process,
                 fields.get("producer"),
+                fields.get("producer_id"),
                 _number(fields.get("epoch", UNKNOWN), "epoch"),
                 invocation.time,
             )
@@ -384,7 +396,7 @@ class Derivation:
             outcome=int(outcome),
             transaction=transaction.number,
             epoch=transaction.epoch,
-            group=self._producer({"producer": transaction.producer_name}),
+            group=self._producer(self._produced_by(transaction)),
         )
 
     def _settle_in(self, transaction: Transaction, became: Outcome, fact: dict[str, Any]) -> None:

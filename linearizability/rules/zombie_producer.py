@@ -9,7 +9,11 @@ import numpy as np
 from linearizability.history.facts import Kind, Outcome
 from linearizability.rules.cut import By, Cut, first_of_each, owned
 from linearizability.rules.partition import Array, Partition
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
+
+EXHAUSTED_EPOCH = 32_766
+"""The last epoch of a producer id; a transactional id is then given another, whose epochs begin again."""
+MAY_BE_NEW = f"{UNPROVEN}whether the producer has a new id: its epochs were exhausted"
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
@@ -25,6 +29,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     wrong = np.flatnonzero(appends.epoch[rows] + lift < highest)
 
     places = partition.slot_offset[position[rows]]
+    exhausted = highest - lift >= EXHAUSTED_EPOCH
 
     def witness(index: int) -> Witness:
         newer = rows[np.flatnonzero(appends.epoch[rows] + lift == highest[index])[0]]
@@ -36,7 +41,9 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         )
         return offset, appends.value[row], [appends.operation[newer], appends.operation[row]], text
 
-    yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"), places)
+    reason = context.contract.permits_loss("all")
+    reasons = np.where(exhausted, reason or MAY_BE_NEW, reason)
+    yield from found(RULE.id, partition, wrong, witness, lambda indices: reasons[indices], places)
 
 
 def carried(partition: Partition, context: Context) -> Array:
@@ -52,9 +59,10 @@ def carried(partition: Partition, context: Context) -> Array:
 RULE = Rule(
     id="zombie-producer",
     definition="A record with an older producer epoch lies behind one of the same producer with a newer epoch.",
-    promise="Violation: once a new session of a transactional id has begun, the old one is fenced.",
+    promise="Violation: once a new session of a transactional id has begun, the old one is fenced. After the last epoch of a "
+    "producer id the next one's begin again: unknown, unless the history tells the ids.",
     source="KIP-98, producer fencing; KIP-360",
-    needs="producer names and epochs of sends (fields `producer`, `epoch`)",
+    needs="producer names and epochs of sends (fields `producer`, `epoch`, and `producer_id` where known)",
     cost="one sort by producer and offset",
     example="""
         0 send t-0:1@0 producer=p epoch=1

@@ -9,9 +9,9 @@ import numpy as np
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART, last_of_each
 from linearizability.rules.partition import Array, Partition, Rows
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
-WATERMARK_UNKNOWN = "no replica's high watermark is known: the records may lie above it"
+WATERMARK_UNKNOWN = f"{UNPROVEN}any replica's high watermark; the records may lie above it"
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
@@ -42,9 +42,11 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"offset {offsets[index]} differs between replicas: {', '.join(said)}"
         return offsets[index], held.value[at][0], last, text
 
-    reason = context.contract.permits_divergence() or (WATERMARK_UNKNOWN if watermark < 0 else "")
+    reason = context.contract.permits_divergence()
     if context.contract.cleanup == "compact":
         reason = reason or "replicas compact at different times"
+    if watermark < 0:
+        reason = reason or WATERMARK_UNKNOWN
     yield from found(RULE.id, partition, wrong, witness, reason)
 
 
@@ -82,8 +84,8 @@ RULE = Rule(
     definition="Two replicas hold different records at one offset below the high watermark, or one lacks what another holds "
     "below its own high watermark or its own last record.",
     promise="Violation, also after an unclean election, for followers truncate what their leader lacks; permitted when "
-    "min.insync.replicas replicas lost unflushed data at once. Above the high watermark replicas may differ; where records may "
-    "leave the log, a replica may begin later.",
+    "min.insync.replicas replicas lost unflushed data at once. Above the high watermark replicas may differ, and where none is "
+    "known, that is unknown; where records may leave the log, a replica may begin later.",
     source="KIP-101, KIP-279; Kafka documentation, replication",
     needs="digests of replicas with their high watermarks, taken after healing",
     cost="linear in the records of the replicas",

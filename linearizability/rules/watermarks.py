@@ -10,9 +10,9 @@ import numpy as np
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART
 from linearizability.rules.partition import Array, Partition, Rows
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
-EPOCH_UNKNOWN = "the leader epoch is not known: a new leader or a restarted node may begin lower"
+EPOCH_UNKNOWN = f"{UNPROVEN}the leader epoch; a new leader or a restarted node may begin lower"
 
 
 def regression(rule: str, kind: Kind, partition: Partition, context: Context) -> Iterator[Found]:
@@ -67,7 +67,8 @@ def _rule(name: str, kind: Kind, title: str) -> Rule:
     return Rule(
         id=f"{title.replace(' ', '-')}-regression",
         definition=f"A node's {title} went back within one leader epoch.",
-        promise="Violation; permitted across leader epochs and restarts, and where the contract permits loss.",
+        promise="Violation; permitted across leader epochs and restarts, and where the contract permits loss. Unknown where the "
+        "leader epoch is.",
         source="Kafka documentation, replication; KIP-101",
         needs="node states with leader epochs",
         cost="one sort of the node states",

@@ -82,3 +82,26 @@ def test_states_told_at_the_same_time_may_differ() -> None:
         )
     )
     assert judgement.verdict == "valid" and not judgement.anomalies, judgement.to_json()
+
+
+def test_a_regression_without_leader_epochs_is_unknown() -> None:
+    judgement = judge_history(
+        history(
+            SENT
+            + """
+            9 [100 110] state t-0 node=1 high_watermark=2
+            9 [120 130] state t-0 node=1 high_watermark=1
+            """
+        )
+    )
+    assert judgement.verdict == "unknown" and "the leader epoch" in judgement.reasons[0], judgement.to_json()
+
+
+@pytest.mark.parametrize(
+    ("other", "contract", "verdict"),
+    [("1@0/0 2@1/0", {}, "valid"), ("1@0/0 3@1/1", {}, "unknown"), ("1@0/0 3@1/1", {"cleanup": "compact"}, "valid")],
+)
+def test_replicas_that_differ_without_a_high_watermark_are_unknown(other: str, contract: dict, verdict: str) -> None:
+    digests = f"9 replica t-0 node=1 high_watermark=-1 1@0/0 2@1/0\n9 replica t-0 node=2 high_watermark=-1 {other}"
+    judgement = judge_history(history(SENT + digests, contract))
+    assert judgement.verdict == verdict, judgement.to_json()

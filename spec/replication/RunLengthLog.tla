@@ -15,12 +15,17 @@ RunLastEpoch(runs) == IF runs = <<>> THEN 0 ELSE runs[Len(runs)].epoch
 
 LOCAL StartOf(runs, i) == IF i = 1 THEN 0 ELSE runs[i - 1].end
 
+\* Nearly always the end is in the last run: then nothing has to be counted.
 RunPrefix(runs, end) ==
-    LET kept == Cardinality({i \in DOMAIN runs : StartOf(runs, i) < end})
-    IN  IF kept = 0 THEN <<>>
-        ELSE Append(SubSeq(runs, 1, kept - 1), [runs[kept] EXCEPT !.end = Lesser(@, end)])
+    IF end >= RunEndOffset(runs) THEN runs
+    ELSE IF StartOf(runs, Len(runs)) < end THEN [runs EXCEPT ![Len(runs)].end = end]
+    ELSE LET kept == Cardinality({i \in DOMAIN runs : StartOf(runs, i) < end})
+         IN  IF kept = 0 THEN <<>>
+             ELSE Append(SubSeq(runs, 1, kept - 1), [runs[kept] EXCEPT !.end = Lesser(@, end)])
 
-RunStartOffsetOf(runs, epoch) == RunEndOffset(SelectSeq(runs, LAMBDA run : run.epoch < epoch))
+RunStartOffsetOf(runs, epoch) ==
+    IF RunLastEpoch(runs) < epoch THEN RunEndOffset(runs)
+    ELSE RunEndOffset(SelectSeq(runs, LAMBDA run : run.epoch < epoch))
 
 \* For a batch: the log with records of this epoch up to the end.
 RunExtend(runs, epoch, end) ==

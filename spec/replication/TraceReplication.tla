@@ -140,6 +140,10 @@ KeepsPromises ==
         /\ \A b \in Brokers : IsPrefix(Committed(b), log[l])
     /\ isExcused \/ EligibleAreComplete
 
+\* Most events only make a log longer, or count what a follower has: what was
+\* a prefix of it still is one.
+OnlyAdds == Event.action \in {"Produce", "AnswerFetch", "AppendFetched"}
+
 TraceNext ==
     /\ at <= Len(Traces[trace].events)
     /\ StepOf(Event)
@@ -147,7 +151,7 @@ TraceNext ==
     /\ HistoryAfter
     /\ isExcused' = (isExcused \/ IsUnclean \/ Cardinality(lostTail') >= RequiredIsr(partition'))
     /\ written' = written \cup {partition'.minIsr}
-    /\ Guarded => KeepsPromises'
+    /\ Guarded => IF OnlyAdds THEN (HighWatermarkBound /\ NoFencedMemberInIsr)' ELSE KeepsPromises'
     /\ at' = at + 1
     /\ UNCHANGED trace
 

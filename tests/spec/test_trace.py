@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from spec import trace
 from spec.behaviours import simulate, trace_events
 from spec.catalogue import all_cases
 from spec.checker import Verdict, check
@@ -174,6 +175,24 @@ def test_five_hundred_traces_of_simulated_lives_with_faults_are_accepted(lives: 
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
     assert len(done.verdicts) == len(lives)
+
+
+def test_many_events_are_several_runs_with_the_same_verdicts(
+    lives: dict[str, Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = [as_trace(rows, name) for name, rows in lives.items()][:6]
+    spoiled = corrupted(lives[next(name for name in lives if any(row["action"] == "Produce" for row in lives[name]))],
+                        "Produce", longer)  # fmt: skip
+    assert spoiled
+    traces.insert(3, as_trace(spoiled[0], "spoiled"))
+    together = check_traces(traces, look_ups=0)
+    runs: list[int] = []
+    monkeypatch.setattr(trace, "EVENTS_A_RUN", 1)
+    monkeypatch.setattr(trace, "check", lambda job: runs.append(1) or check(job))
+    apart = check_traces(traces, look_ups=0)
+    assert len(runs) == len(traces)
+    assert apart.verdicts == together.verdicts
+    assert [verdict.name for verdict in apart.rejected] == ["spoiled"]
 
 
 @pytest.mark.parametrize("mutant", ["high-watermark-ahead", "high-watermark-back"])

@@ -41,8 +41,15 @@ def describe_one(broker: Broker, group: str, version: int | None = None, **optio
 
 
 def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, **filters: Any) -> dict[str, Any]:
-    """What ListGroups of one broker tells, by group ids."""
-    answer = broker.call(ListGroupsRequest(**filters), version, to=to)
+    """What ListGroups of one broker tells, by group ids, as soon as it has loaded all that it coordinates."""
+    answer: Any = None
+
+    def is_loaded() -> bool:
+        nonlocal answer
+        answer = broker.call(ListGroupsRequest(**filters), version, to=to)
+        return answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    broker.eventually(is_loaded, "ListGroups of a broker that has loaded its groups")
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="ListGroups")
     ids = [one.group_id for one in answer.groups]
     broker.expect(len(ids) == len(set(ids)), f"ListGroups tells of {len(ids)} groups, each once")

@@ -151,14 +151,21 @@ class Derivation:
         mops = event.get("mops") or []
         invocation = Invocation(number + self.base, process, f, time_of(event), mops, event)
         self.tally.ends_at = max(self.tally.ends_at, invocation.time)
+        self._place(invocation)
         self._open[number] = invocation
-        transaction = None if event.get("txn") is None else self._transactions.get((process, str(event["txn"])))
+
+    def _place(self, invocation: Invocation) -> None:
+        """The transaction that it is a step of, or the end of, hears of it."""
+        event = invocation.event
+        transaction = (
+            None if event.get("txn") is None else self._transactions.get((invocation.process, str(event["txn"])))
+        )
         if transaction is None:
             return
-        if f in STEPS:
+        if invocation.f in STEPS:
             invocation.transaction = transaction
-            transaction.written.update(str(mop["key"]) for mop in mops if mop.get("op") == "send")
-        elif f == "end" and event.get("commit"):
+            transaction.written.update(str(mop["key"]) for mop in invocation.mops if mop.get("op") == "send")
+        elif invocation.f == "end" and event.get("commit"):
             transaction.commits += 1
             if transaction.commit_time == UNKNOWN:
                 transaction.commit_time = invocation.time

@@ -387,6 +387,20 @@ def test_anything_in_any_place_gives_a_verdict(form: str, data: st.DataObject) -
     assert judgements and all(judgement.verdict in ("valid", "invalid", "unknown") for judgement in judgements)
 
 
+def test_a_step_of_a_transaction_that_cannot_begin_is_told_once(tmp_path: Path) -> None:
+    steps = [
+        at
+        for at, event in enumerate(OF_EVERYTHING)
+        if event["type"] == "invoke" and "txn" in event and event.get("mops")
+    ]
+    assert steps
+    for at in steps:
+        document = put({"id": "x", "history": OF_EVERYTHING}, ("history", at, "mops", 0), None)
+        (judgement,) = check([neutral(tmp_path / f"{at}.jsonl", document)], "neutral", "local")
+        assert judgement.verdict == "unknown"
+        assert sum(f"event {at}:" in reason for reason in judgement.reasons) == 1
+
+
 def test_what_stands_behind_the_property(tmp_path: Path) -> None:
     """Unharmed, the history of everything is read to its end."""
     (history,) = read_histories([neutral(tmp_path / "n.jsonl.gz", {"id": "x", "history": OF_EVERYTHING})])

@@ -9,12 +9,12 @@ may go back.
 | brokers | what they tell |
 | --- | --- |
 | 2.1 and later | log start, last stable offset, high watermark, leader epoch (ListOffsets 4, Metadata 7; KIP-320) |
-| 0.10.1 to 2.0 | log start and high watermark |
+| 0.10.1 to 2.0 | log start |
 
-Where no epoch is told, a node may have lost and regained the lead between two questions: its last stable offset could not be
-held against its high watermark, and is not asked for. A node that was started anew may lead in its former epoch with an older
-high watermark. Its new life is told by a new connection alone; so what it says there in an epoch of which it spoke before is
-left out.
+Where no epoch is told, a node may have lost and regained the lead between two questions. Nobody could say whether a lower high
+watermark is a step back or a new reign, nor hold a last stable offset against it; so neither is asked for. A node that was
+started anew may lead in its former epoch with an older high watermark. Its new life is told by a new connection alone; so what
+it says there in an epoch of which it spoke before is left out.
 """
 
 import threading
@@ -109,9 +109,10 @@ class Inspector:
     def _numbers(self, wire: Wire, version: int, leads: dict[int, int]) -> list[MicroOperation]:
         """One view a partition that answered every question."""
         epochs = leads if version >= FIRST_WITH_EPOCHS else dict.fromkeys(leads, UNKNOWN_EPOCH)
-        questions = {"log_start": (EARLIEST, READ_UNCOMMITTED), "high_watermark": (LATEST, READ_UNCOMMITTED)}
+        questions = {"log_start": (EARLIEST, READ_UNCOMMITTED)}
         if version >= FIRST_WITH_EPOCHS:
-            questions = {"last_stable_offset": (LATEST, READ_COMMITTED), **questions}
+            questions["last_stable_offset"] = (LATEST, READ_COMMITTED)
+            questions["high_watermark"] = (LATEST, READ_UNCOMMITTED)
         answers = {name: self._offsets(wire, version, epochs, *question) for name, question in questions.items()}
         told: list[MicroOperation] = []
         for partition, epoch in epochs.items():

@@ -22,6 +22,7 @@ from tests.rules.definitions import COMPARED, Plain, anomalies, plain
 
 LABELLED = Path(__file__).parents[1] / "history" / "data" / "labelled.jsonl.gz"
 DIFFERENCES = Path(__file__).with_name("labelled_differences.md")
+README = Path(__file__).parents[2] / "linearizability" / "README.md"
 VOCABULARY = {
     *("unseen", "lost-write", "duplicate", "inconsistent-offsets", "G1a", "precommitted-read", "G0", "G0-realtime"),
     *("int-nonmonotonic-poll", "nonmonotonic-poll", "int-poll-skip", "poll-skip"),
@@ -159,6 +160,11 @@ def all_differences() -> str:
 
 def test_every_difference_is_written_down() -> None:
     assert all_differences() == DIFFERENCES.read_text()
+
+
+def test_the_readme_tells_how_many_are_equal() -> None:
+    equal = DIFFERENCES.read_text().split(" of 500 histories have exactly", maxsplit=1)[0].split()[-1]
+    assert f"| 500 | {equal} equal;" in README.read_text()
 
 
 def test_ours_is_what_the_definitions_say() -> None:

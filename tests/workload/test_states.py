@@ -127,15 +127,15 @@ def test_what_a_broken_broker_says_condemns_it(planted, rule, monkeypatch, tmp_p
     assert found == "invalid" and rule in anomalies
 
 
-def test_a_broker_without_epochs_tells_less_and_a_step_back_cannot_be_judged(monkeypatch, tmp_path):
+def test_a_broker_without_epochs_is_asked_for_nothing_that_a_new_reign_may_set_back(monkeypatch, tmp_path):
     leader = Leader(list_offsets=1, metadata=2)
     with inspector(monkeypatch, leader, tmp_path) as ask:
         ask()
         leader.high_watermark = 4
         ask()
-    assert told(tmp_path)[0] == {"op": "state", "key": "t-0", "node": 1, "log_start": 0, "high_watermark": 5}
-    assert {isolation for _, isolation, _ in leader.asked} == {0}
-    assert verdict(tmp_path) == ("unknown", {"high-watermark-regression": 1})
+    assert told(tmp_path) == [{"op": "state", "key": "t-0", "node": 1, "log_start": 0}] * 2
+    assert {timestamp for timestamp, _, _ in leader.asked} == {EARLIEST}
+    assert verdict(tmp_path) == ("valid", {})
 
 
 def test_who_does_not_lead_is_not_asked_and_an_answer_of_another_epoch_is_none(monkeypatch, tmp_path):

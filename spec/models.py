@@ -1,8 +1,9 @@
 """The models: which module, which configuration, what is expected, and which switch must break it.
 
-A model is a configuration file `replication/MC….cfg` whose first line names its module. A switch has no file of its own: it
-is checked with the very configuration of its clean model, in which nothing but the line `Bugs = {}` and the list of what is
-checked is replaced, so that nothing else can be the cause of the violation.
+A model is a configuration file `replication/MC….cfg` whose first line names its module. A switch is checked with the very
+configuration of its clean model, in which nothing but the line `Bugs = {}` and the list of what is checked is replaced, so that
+nothing else can be the cause of the violation. What comes of that is kept for readers and for TLC by hand as
+`replication/counterexamples/…Breaks….cfg`: generated (`spec.tables`), never written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from spec.checker import LONG_RUN, SHORT_RUN, Job, Verdict
 
 SPEC = Path(__file__).parent
+COUNTEREXAMPLES = "counterexamples"
 FIRST_LINE = re.compile(r"\\\* (\w+): (.+)")
 
 
@@ -97,6 +99,13 @@ class Case:
     @property
     def quick(self) -> bool:
         return self.model.quick
+
+    @property
+    def path(self) -> Path:
+        """The configuration's file; a switch's name says that a counterexample is expected, and of what."""
+        if not self.switch:
+            return self.model.path
+        return SPEC / self.model.folder / COUNTEREXAMPLES / f"{self.switch.name}Breaks{self.switch.violates}.cfg"
 
     def configuration(self) -> str:
         """The configuration's text as TLC gets it."""

@@ -1,16 +1,20 @@
 """Models, switches, names and generated pages agree with each other and with what was run."""
 
 import re
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from linearizability.targets.artifacts import tlc_jar
+from linearizability.targets.java import java
 from spec.actions import ACTIONS
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Outcome, Verdict
 from spec.commands import app
-from spec.models import SPEC, Case, checked, only_property, without_comments
+from spec.models import COUNTEREXAMPLES, SPEC, Case, checked, only_property, without_comments
 from spec.results import exit_code, load, result_of
 from spec.tables import pages
 
@@ -183,6 +187,27 @@ def test_the_largest_clean_model_has_a_million_states() -> None:
 
 def test_generated_pages_are_current() -> None:
     assert [path.name for path, text in pages().items() if path.read_text() != text] == []
+
+
+def test_the_configurations_that_expect_a_counterexample_are_those_of_the_switches() -> None:
+    kept = {path for model in MODELS for path in (SPEC / model.folder / COUNTEREXAMPLES).glob("*")}
+    assert kept == {case.path for case in all_cases().values() if case.switch}
+
+
+def test_such_a_configuration_can_be_given_to_tlc_by_hand(tmp_path: Path) -> None:
+    case = all_cases()["TruncateToHighWatermark"]
+    config = case.path.relative_to(SPEC / "replication")
+    command = [str(java()), "-cp", str(tlc_jar()), "tlc2.TLC", "-metadir", str(tmp_path), "-config", str(config)]
+    ended = subprocess.run(
+        [*command, case.model.module],
+        cwd=SPEC / "replication",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert f"Error: Invariant {case.expected_property} is violated." in ended.stdout
+    assert ended.returncode == 12, "TLC's code of a broken invariant"
 
 
 @pytest.mark.parametrize(

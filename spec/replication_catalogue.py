@@ -199,6 +199,7 @@ MODELS: tuple[Model, ...] = (
     Model("MCMessagesElect", "replication"),
     Model("MCMessagesMinIsr", "replication"),
     Model("MCMessagesReassign", "replication"),
+    Model("MCMessagesUnclean", "replication"),
     Model(
         "MCProposals",
         "replication",

@@ -5,6 +5,9 @@ response; the records are appended, then replayed into the shard, and the respon
 leader makes a shard anew and replays the whole partition into it, a bounded piece a step; until it has, it answers
 COORDINATOR_LOAD_IN_PROGRESS. So what was answered survives whichever node coordinates next. (COO-04, COO-05)
 
+A partition whose batches are damaged on the disk is not coordinated in this reign: whoever asks for one of its keys is told
+NOT_COORDINATOR, as by Kafka, and all other partitions are served.
+
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; KIP-848.
 """
 
@@ -265,8 +268,13 @@ class Coordination(Generic[S]):
                     self._load(held, now)
 
     def _load(self, held: _Held[S], now: TimestampMs) -> None:
-        log = held.partition.log
-        before, held.offset = held.offset, self._replay(held, now)
+        log, before = held.partition.log, held.offset
+        try:
+            held.offset = self._replay(held, now)
+        except RecordsError as error:
+            self._node.log("error", f"{held.partition.name}: cannot be loaded from offset {before} on: {error}")
+            self._drop(held.partition.index, now)
+            return
         if held.offset >= log.log_end_offset or held.offset == before:  # an end without records: nothing is missing
             held.is_loaded = True
             self.touched.add(held.partition.index)

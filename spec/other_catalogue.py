@@ -48,6 +48,7 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
     ),
+    Model("MCLateQuorum", "quorum", covered=False, workers=2),
     Model("SIMQuorum", "quorum", behaviours=1000),
     Model(
         "MCTransactions",

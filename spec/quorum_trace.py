@@ -8,7 +8,7 @@ step of `spec/quorum/Quorum.tla`, with what the voter `node` then says of itself
     {"action": "AnswerFetch", "node": 1, "from": 3, "to": 1, "end": 4, "epoch": 1, "leo": 5, "lastEpoch": 1, "highWatermark": 4}
 
 `from` and `to` are as in the specification, `end` is the log end offset that a fetch tells, and an ApplyFetch that brings a
-whole snapshot says `"snapshot": true`. LeaveEpoch is a step of `TraceQuorum`: who led an epoch goes on to the next one.
+whole snapshot says `"snapshot": true`. LeaveEpoch is a step of `LateQuorum`: who led an epoch goes on to the next one.
 
 Members without a vote tell the same steps. They decide nothing, and a trace leaves them out.
 """
@@ -110,6 +110,8 @@ INSTEAD = {
     "EndOffset": "RunEndOffset",
     "LastEpoch": "RunLastEpoch",
     "Prefix": "RunPrefix",
+    "Extend": "RunExtend",
+    "Ends": "RunEnds",
     "StillAsked": "AllAsked",
 }
 """Run-length logs, late votes: operators, and what is put in their place."""

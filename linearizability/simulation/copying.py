@@ -87,6 +87,8 @@ class Copy:
     """All is written, and its end is asked for before anything else is done."""
     end_operation: int | None = None
     ends_asked: int = 0
+    end_was_refused: bool = False
+    """The only request for it was answered, and the session was over before: no coordinator has decided on it."""
 
 
 class SimulatedCopier(SimulatedMember):
@@ -425,10 +427,12 @@ class SimulatedCopier(SimulatedMember):
         return self._tell_decider(END_TXN, version, body, answered)
 
     def _ended(self, body: EndTxnResponse) -> None:
+        copy = self._copy
+        assert copy is not None and copy.end_operation is not None
+        copy.end_was_refused = copy.ends_asked == 1 and body.error_code in SESSION_OVER
         if not self._went_well("EndTxn", body.error_code):
             return
-        copy, self._copy = self._copy, None
-        assert copy is not None and copy.end_operation is not None
+        self._copy = None
         self.notebook.ok(copy.end_operation)
         self.world.counts["copied records"] += sum(self._taken.values())
         self._taken = {}
@@ -451,7 +455,7 @@ class SimulatedCopier(SimulatedMember):
     # ---- giving up
 
     def _give_up_copy(self, reason: str) -> None:
-        """The transaction's fate is decided by others; it has failed for certain unless its commit was asked for."""
+        """The transaction's fate is decided by others; it has failed for certain unless its commit may have been heard."""
         copy, self._copy, self._taken = self._copy, None, {}
         if copy is None:
             return
@@ -461,7 +465,7 @@ class SimulatedCopier(SimulatedMember):
             self.notebook.info(copy.offsets_operation, reason)
         if copy.end_operation is None:
             self.notebook.ok(self.notebook.invoke("end", txn=copy.name, commit=False))
-        elif copy.ends_asked == 1:
+        elif copy.end_was_refused:
             self.notebook.fail(copy.end_operation, reason)
         else:
             self.notebook.info(copy.end_operation, reason)

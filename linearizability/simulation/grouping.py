@@ -456,7 +456,8 @@ class SimulatedMember(SimulatedConsumer):
         if code == ErrorCode.NONE:
             self.notebook.ok(operation)
             self._committed = dict(self._processed)
-            if self._replacement is not None and 0 < self._replacement.joined_us < self._asked_us:
+            # An answer that names no partition could have refused nothing.
+            if codes and self._replacement is not None and 0 < self._replacement.joined_us < self._asked_us:
                 self.cluster.on_replaced_member_heard(self.name, self._replacement.name)
         elif codes <= NOTHING_WAS_WRITTEN:
             self.notebook.fail(operation, error_name(code))

@@ -35,9 +35,12 @@ def _fault(fault: Fault) -> str:
     aims = {
         "controller": "the active controller",
         "leader": f"the leader of {partition}",
+        "bystander": f"who neither leads {partition} nor is the active controller",
         "coordinator": "the groups' coordinator",
+        "transaction-coordinator": "the transactions' coordinator",
         "actor": "who makes that step",
         "other": "the other node of that step",
+        "between": "the two nodes of that step",
         "": f"node {fault.node}" if fault.node else partition,
     }
     waits = f"{fault.wait_ms} ms after the next {fault.after}" if fault.after else ""

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +21,7 @@ from linearizability.simulation.schedule import (
     read_schedule,
 )
 from linearizability.simulation.shrink import shrink, with_fewer_nodes
+from linearizability.simulation.story import plan_of
 from linearizability.simulation.traffic import KINDS as MESSAGES
 
 
@@ -28,6 +30,15 @@ def test_a_schedule_survives_its_file(tmp_path: Path):
         path = tmp_path / "schedule.json"
         path.write_text(draw(seed).to_json())
         assert read_schedule(path) == draw(seed)
+
+
+def test_a_plan_in_words_says_whom_each_role_means():
+    roles = get_args(Fault.model_fields["role"].annotation)
+    assert "bystander" in roles
+    for role in roles:
+        fault = Fault(at_ms=1, kind="pause", role=role, node=2, topic="orders")
+        (line,) = [line for line in plan_of(Schedule(seed=1, nodes=3, faults=(fault,))) if line.startswith("1 ms:")]
+        assert role or "node 2" in line, line
 
 
 @pytest.mark.parametrize(

@@ -47,16 +47,26 @@ def expect_invalid(broker: Broker, cases: dict[str, dict[str, Any]]) -> None:
     "CGH-01",
     level=MUST,
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
-    sentence="An empty group id, instance id or rack id is refused with INVALID_REQUEST.",
-    accepted="INVALID_REQUEST(42)",
+    sentence="An empty group id, instance id or rack id is refused with INVALID_REQUEST, and so is one of blanks and control "
+    "characters alone; any other character makes a name.",
+    accepted="INVALID_REQUEST(42); NONE(0) for a no-break space",
     since=SINCE,
     apis=HEARTBEAT,
 )
 def empty_names(broker: Broker) -> None:
-    expect_invalid(broker, {f"an empty {name}": {name: ""} for name in ("instance_id", "rack_id")})
-    with broker.case("an empty group_id"):
-        consumer = Consumer(broker, unused_group(broker), [broker.topic()])
-        broker.expect_error(consumer.ask(group_id="").error_code, ErrorCode.INVALID_REQUEST)
+    blanks = {"an empty": "", "a blank": " ", "a tab as": "\t", "a null character as": "\x00"}
+    expect_invalid(
+        broker,
+        {f"{told} {name}": {name: blank} for name in ("instance_id", "rack_id") for told, blank in blanks.items()},
+    )
+    topic = broker.topic()
+    for told, blank in blanks.items():
+        with broker.case(f"{told} group_id"):
+            consumer = Consumer(broker, unused_group(broker), [topic])
+            broker.expect_error(consumer.ask(group_id=blank).error_code, ErrorCode.INVALID_REQUEST)
+    with broker.case("names of a no-break space"):
+        consumer = Consumer(broker, unused_group(broker), [topic], instance_id="\u00a0", rack_id="\u00a0")
+        broker.expect_error(consumer.ask().error_code, ErrorCode.NONE)
 
 
 @requirement(

@@ -16,6 +16,9 @@ from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHe
 NO_TIMEOUT = -1
 """A rebalance timeout that is as it was."""
 
+BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+"""Of nothing else an empty name consists: what Java trims."""
+
 FIRST_VERSION_WITH_OWN_IDS = 1
 """From here on a member brings its own id."""
 
@@ -27,7 +30,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
     named = [("MemberId", request.member_id)] if needs_member_id else []
     named += [("GroupId", request.group_id), ("InstanceId", request.instance_id), ("RackId", request.rack_id)]
     for name, text in named:
-        _require(text is None or bool(text.strip()), f"{name} can't be empty.")
+        _require(text is None or bool(text.strip(BLANKS)), f"{name} can't be empty.")
     if epoch == JOINING:
         _check_join(request)
     _require(epoch != LEAVING_STATIC or request.instance_id is not None, "InstanceId can't be null.")

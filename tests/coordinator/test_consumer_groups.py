@@ -6,6 +6,7 @@ import pytest
 
 from reference.coordinator.consumer_group_description import describe
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.coordinator.consumer_timers import RETRY_MS
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -30,6 +31,7 @@ SOMETHING = [ConsumerGroupHeartbeatRequest.TopicPartitions()]
 INVALID = {
     "CGH-01 group": joining(group_id=""),
     "CGH-01 blank group": joining(group_id="  "),
+    "CGH-01 group of control characters": joining(group_id="\t\x00"),
     "CGH-01 instance": joining(instance_id=""),
     "CGH-01 rack": joining(rack_id=""),
     "CGH-02 rebalance timeout": joining(rebalance_timeout_ms=-1),
@@ -55,6 +57,10 @@ def test_an_unknown_assignor_is_refused() -> None:
     answer = Room(foo=1).beat(joining(server_assignor="sticky"))
     assert answer.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert answer.error_message == "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
+
+
+def test_a_no_break_space_is_a_name() -> None:
+    check_request(joining(group_id="\u00a0", instance_id="\u00a0", rack_id="\u00a0"), 1, ["uniform"])
 
 
 @pytest.mark.step("groups", "JoinGroup", "UpdateTarget")

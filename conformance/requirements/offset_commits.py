@@ -24,6 +24,8 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 
 EPOCH_COMMITTED, EPOCH_FETCHED = 6, 5
 """The versions of OffsetCommit and OffsetFetch from which on there is a leader epoch (KIP-320)."""
+GROUP_ABSENT = 9
+"""The version of OffsetCommit from which on an absent group is told as such (KIP-848)."""
 KEPT_BY_COORDINATOR = 1
 """The version of OffsetCommit and OffsetFetch from which on the coordinator keeps the offsets, and not ZooKeeper."""
 LONGEST_METADATA = 4_096
@@ -104,9 +106,10 @@ def nothing_committed(broker: Broker) -> None:
     source="KafkaApis.handleOffsetCommitRequest",
     sentence="A commit for a topic or partition that does not exist is refused for it, with UNKNOWN_TOPIC_OR_PARTITION, or "
     "from "
-    "v10 on UNKNOWN_TOPIC_ID where it is the topic; the others of the request are stored.",
-    accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100) for the id from v10 on, NONE(0) for the others, in every "
-    "version",
+    "v10 on UNKNOWN_TOPIC_ID where it is the topic; the others of the request are stored, or refused for what is wrong with "
+    "the commit.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100) for the id from v10 on, in every version; NONE(0) for the "
+    "others, and in a generation of a group that nobody used GROUP_ID_NOT_FOUND(69) or ILLEGAL_GENERATION(22), by the version",
 )
 def unknown_partitions(broker: Broker) -> None:
     topic, nowhere = broker.topic(), unknown_topic(broker)
@@ -123,6 +126,10 @@ def unknown_partitions(broker: Broker) -> None:
             codes = commit(broker, group, dict.fromkeys(wanted, version), version=version)
             broker.expect_equal("the errors", codes, wanted)
             expect_offset(broker, group, topic, version, "the offset of the one that exists")
+            absent = Group(broker).name
+            wanted[topic, 0] = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ABSENT else ErrorCode.ILLEGAL_GENERATION
+            codes = commit(broker, absent, dict.fromkeys(wanted, version), version=version, generation=3, member_id="m")
+            broker.expect_equal("the errors in a generation of no group", codes, wanted)
 
 
 @requirement(

@@ -4,11 +4,8 @@ from conformance.broker import Broker
 from conformance.classic_groups import FIRST_WITH_INSTANCE, Group, subscription
 from conformance.committed_offsets import NOTHING, commit, commit_one, expect_offset
 from conformance.requirement import MUST, requirement
-from conformance.requirements.offset_commits import commit_versions
+from conformance.requirements.offset_commits import GROUP_ABSENT, commit_versions
 from reference.protocol.errors import ErrorCode
-
-GROUP_ABSENT = 9
-"""The version of OffsetCommit from which on an absent group is told as such (KIP-848)."""
 
 
 @requirement(

@@ -235,6 +235,25 @@ def own_retention(broker: Broker) -> None:
 
 
 @requirement(
+    "OFF-31",
+    level=MUST,
+    source="OffsetCommitRequest schema, retention_time_ms",
+    sentence="In v2 to v4 a commit is taken whatever number of milliseconds it asks to be kept for, the largest and negative "
+    "ones too.",
+    accepted="NONE(0) for 0, -2, and the smallest and the largest number of 64 bits; and the offset is told",
+)
+def any_retention(broker: Broker) -> None:
+    topic = broker.topic()
+    for version in RETENTION_TOLD:
+        for retention_ms in (0, -2, -(2**63), 2**63 - 1):
+            with broker.case(f"v{version}, {retention_ms} ms"):
+                group = Group(broker).name
+                code = commit_one(broker, group, topic, 5, version=version, retention_time_ms=retention_ms)
+                broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit")
+                expect_offset(broker, group, topic, 5, "the offset")
+
+
+@requirement(
     "OFF-28",
     level=MUST,
     source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",

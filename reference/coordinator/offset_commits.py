@@ -1,8 +1,8 @@
 """What groups do with their offsets: commit them, within a transaction or not, and delete them.
 
-Partitions that do not exist are refused one by one, as are metadata that are too long; the group refuses as a whole. Where
-no partition exists, the group is not asked. Source: requirements OFF-01 to OFF-17; KIP-1251; kafka.server.KafkaApis,
-org.apache.kafka.coordinator.group.OffsetMetadataManager.
+Partitions that do not exist are refused one by one, as are metadata that are too long; the group refuses as a whole, which
+is what all others are told then. Where no partition exists, the group is not asked. Source: requirements OFF-01 to OFF-17;
+KIP-1251; kafka.server.KafkaApis, org.apache.kafka.coordinator.group.OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from reference.protocol.primitives import NO_UUID, GroupId, TimestampMs, TopicId
 
 FIRST_COMMIT_WITH_TOPIC_IDS = 10
 FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND = 9
+
+MAX_TIMESTAMP_MS = (1 << 63) - 1
 
 COMMIT_RESULTS = OffsetCommitResponse.OffsetCommitResponseTopic
 COMMIT_RESULT = OffsetCommitResponse.OffsetCommitResponsePartition
@@ -62,37 +64,25 @@ class OffsetCommits:
         self._topics = topics
         self._settings = settings
 
-    def _partitions_of(self, topic_id: TopicId) -> range:
-        """The partitions that a topic has; none where it does not exist."""
-        return range(self._topics.partition_count(topic_id) if topic_id != NO_UUID else 0)
-
     # ---- OffsetCommit
 
     def commit(self, request: OffsetCommitRequest, version: int, now: TimestampMs) -> Decided[OffsetCommitResponse]:
         """OffsetCommit. Errors: KafkaError that refuses it as a whole (OFF-05 to OFF-09)."""
-        named = [self._identify(topic, version) for topic in request.topics]
-        existing = [self._partitions_of(id) for _, id in named]
+        named = [_identify(topic, version, self._topics) for topic in request.topics]
+        existing = [_partitions_of(id, self._topics) for _, id in named]
         check = self._check_commit(request, version) if _any_exists(request.topics, existing) else None
-        expires_at = now + request.retention_time_ms if request.retention_time_ms >= 0 else NO_EXPIRY
+        expires_at = _expires_at(request.retention_time_ms, now)
         decided = Decided(OffsetCommitResponse())
         for topic, (name, id), partitions in zip(request.topics, named, existing, strict=True):
             results = COMMIT_RESULTS(name=topic.name, topic_id=topic.topic_id)
             decided.response.topics.append(results)
             for each in topic.partitions:
-                code = _missing(partitions, each) if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+                code = _unknown(name, partitions, each)
                 if name is not None and code is ErrorCode.NONE:
                     value = _value(each, id, now, expires_at)
                     code = self._keep(decided.records, request.group_id, name, each, value, check)
                 results.partitions.append(COMMIT_RESULT(partition_index=each.partition_index, error_code=code))
         return decided
-
-    def _identify(
-        self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, version: int
-    ) -> tuple[TopicName | None, TopicId]:
-        """A topic's name, None where its id is not known, and its id, none where its name is not known."""
-        if version >= FIRST_COMMIT_WITH_TOPIC_IDS:
-            return self._topics.name_of(topic.topic_id), topic.topic_id
-        return topic.name, self._topics.id_of(topic.name) or NO_UUID
 
     def _check_commit(self, request: OffsetCommitRequest, version: int) -> CheckPartition | None:
         group = self._groups.get(request.group_id)
@@ -113,11 +103,11 @@ class OffsetCommits:
 
         Errors: KafkaError that refuses it as a whole (OFF-17).
         """
-        ids = [self._topics.id_of(topic.name) or NO_UUID for topic in request.topics]
+        ids = [_id_of(topic.name, self._topics) for topic in request.topics]
         check = self._check_transactional(request, version) if self.any_exists(request) else None
         decided = Decided(TxnOffsetCommitResponse())
         for topic, id in zip(request.topics, ids, strict=True):
-            partitions = self._partitions_of(id)
+            partitions = _partitions_of(id, self._topics)
             results = TRANSACTIONAL_RESULTS(name=topic.name)
             decided.response.topics.append(results)
             for each in topic.partitions:
@@ -132,8 +122,8 @@ class OffsetCommits:
 
     def any_exists(self, request: TxnOffsetCommitRequest) -> bool:
         """Whether there is anything to commit: else neither the transaction nor the group is asked."""
-        ids = [self._topics.id_of(topic.name) or NO_UUID for topic in request.topics]
-        return _any_exists(request.topics, [self._partitions_of(id) for id in ids])
+        ids = [_id_of(topic.name, self._topics) for topic in request.topics]
+        return _any_exists(request.topics, [_partitions_of(id, self._topics) for id in ids])
 
     def _check_transactional(self, request: TxnOffsetCommitRequest, version: int) -> CheckPartition | None:
         group = self._groups.get(request.group_id)
@@ -157,7 +147,7 @@ class OffsetCommits:
         group.check_offset_delete()
         decided = Decided(OffsetDeleteResponse())
         for topic in request.topics:
-            partitions = self._partitions_of(self._topics.id_of(topic.name) or NO_UUID)
+            partitions = _partitions_of(_id_of(topic.name, self._topics), self._topics)
             results = DELETE_RESULTS(name=topic.name)
             decided.response.topics.append(results)
             for each in topic.partitions:
@@ -190,6 +180,57 @@ class OffsetCommits:
         return ErrorCode.NONE
 
 
+def refused_commit(request: OffsetCommitRequest, version: int, topics: Topics, code: ErrorCode) -> OffsetCommitResponse:
+    """The answer to a commit that is refused as a whole; what does not exist is refused for that (OFF-03)."""
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        name, id = _identify(topic, version, topics)
+        partitions = _partitions_of(id, topics)
+        results = [
+            COMMIT_RESULT(partition_index=each.partition_index, error_code=_unknown(name, partitions, each) or code)
+            for each in topic.partitions
+        ]
+        response.topics.append(COMMIT_RESULTS(name=topic.name, topic_id=topic.topic_id, partitions=results))
+    return response
+
+
+def refused_in_transaction(request: TxnOffsetCommitRequest, topics: Topics, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same of a commit within a transaction (OFF-03)."""
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        partitions = _partitions_of(_id_of(topic.name, topics), topics)
+        results = [
+            TRANSACTIONAL_RESULT(partition_index=each.partition_index, error_code=_missing(partitions, each) or code)
+            for each in topic.partitions
+        ]
+        response.topics.append(TRANSACTIONAL_RESULTS(name=topic.name, partitions=results))
+    return response
+
+
+def _identify(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic, version: int, topics: Topics
+) -> tuple[TopicName | None, TopicId]:
+    """A topic's name, None where its id is not known, and its id, none where its name is not known."""
+    if version >= FIRST_COMMIT_WITH_TOPIC_IDS:
+        return topics.name_of(topic.topic_id), topic.topic_id
+    return topic.name, _id_of(topic.name, topics)
+
+
+def _id_of(name: TopicName, topics: Topics) -> TopicId:
+    """A topic's id, none where it does not exist."""
+    return topics.id_of(name) or NO_UUID
+
+
+def _partitions_of(topic_id: TopicId, topics: Topics) -> range:
+    """The partitions that a topic has; none where it does not exist."""
+    return range(topics.partition_count(topic_id) if topic_id != NO_UUID else 0)
+
+
+def _unknown(name: TopicName | None, partitions: range, place: _Place) -> ErrorCode:
+    """NONE for a partition that exists, of a topic whose name is known."""
+    return _missing(partitions, place) if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+
+
 def _missing(partitions: range, place: _Place) -> ErrorCode:
     """NONE for a partition that exists."""
     return ErrorCode.NONE if place.partition_index in partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -202,6 +243,11 @@ def _any_exists(topics: Iterable[_Topic], existing: Iterable[range]) -> bool:
         for topic, partitions in zip(topics, existing, strict=True)
         for each in topic.partitions
     )
+
+
+def _expires_at(retention_time_ms: int, now: TimestampMs) -> TimestampMs:
+    """When an offset expires that is to be kept for so long, if the commit says; as far as a record can tell a time."""
+    return NO_EXPIRY if retention_time_ms == NO_EXPIRY else min(max(now + retention_time_ms, 0), MAX_TIMESTAMP_MS)
 
 
 def _value(commit: Commit, topic_id: TopicId, now: TimestampMs, expires_at: TimestampMs) -> OffsetCommitValue:

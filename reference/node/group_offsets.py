@@ -6,9 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reference.coordinator.classic_groups import check_group_id
+from reference.coordinator.offset_commits import refused_commit, refused_in_transaction
+from reference.node.known_topics import KnownTopics
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from reference.protocol.primitives import TimestampMs
@@ -29,27 +31,10 @@ def offset_commit(node: Node, request: Request, body: OffsetCommitRequest, now: 
         decided = shard.commits.commit(body, request.version, now)
         groups.coordination.write(index, decided.records, now)
     except KafkaError as error:
-        return _refused_commit(body, error.code)
+        return refused_commit(body, request.version, KnownTopics(node.image), error.code)
     shard.classic.committed(body.group_id, body.member_id, now)
     groups.answer(index, request, decided.response, now)
     return None
-
-
-def _refused_commit(body: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    topic_of = OffsetCommitResponse.OffsetCommitResponseTopic
-    partition_of = OffsetCommitResponse.OffsetCommitResponsePartition
-    return OffsetCommitResponse(
-        topics=[
-            topic_of(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    partition_of(partition_index=each.partition_index, error_code=code) for each in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
 
 
 def txn_offset_commit(node: Node, request: Request, body: TxnOffsetCommitRequest, now: TimestampMs) -> Message | None:
@@ -65,7 +50,7 @@ def txn_offset_commit(node: Node, request: Request, body: TxnOffsetCommitRequest
             return None
         return shard.commits.commit_in_transaction(body, request.version, now).response
     except KafkaError as error:
-        return _refused_in_transaction(body, request.version, error.code)
+        return _refused_in_transaction(node, request, body, error.code)
 
 
 def _commit_in_transaction(
@@ -80,28 +65,19 @@ def _commit_in_transaction(
         producer = body.producer_id, body.producer_epoch
         groups.coordination.write(index, decided.records, now, producer=producer, guard=guard)
     except KafkaError as error:
-        node.respond(request, _refused_in_transaction(body, request.version, error.code))
+        node.respond(request, _refused_in_transaction(node, request, body, error.code))
     else:
         groups.answer(index, request, decided.response, now)
 
 
-def _refused_in_transaction(body: TxnOffsetCommitRequest, version: int, code: ErrorCode) -> TxnOffsetCommitResponse:
+def _refused_in_transaction(
+    node: Node, request: Request, body: TxnOffsetCommitRequest, code: ErrorCode
+) -> TxnOffsetCommitResponse:
     """Producers of before version 2 do not know that a coordinator may be loading (OFF-18)."""
-    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_TRANSACTIONAL_COMMIT_THAT_KNOWS_LOADING:
+    knows_loading = request.version >= FIRST_TRANSACTIONAL_COMMIT_THAT_KNOWS_LOADING
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and not knows_loading:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    topic_of = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-    partition_of = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
-    return TxnOffsetCommitResponse(
-        topics=[
-            topic_of(
-                name=topic.name,
-                partitions=[
-                    partition_of(partition_index=each.partition_index, error_code=code) for each in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
+    return refused_in_transaction(body, KnownTopics(node.image), code)
 
 
 def offset_delete(node: Node, request: Request, body: OffsetDeleteRequest, now: TimestampMs) -> Message | None:

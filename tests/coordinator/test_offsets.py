@@ -283,6 +283,16 @@ def test_a_commit_may_say_when_it_expires() -> None:
     assert room.committed() is None
 
 
+@pytest.mark.parametrize(("retention_ms", "kept"), [(0, None), (-2, None), (-(2**63), None), (2**63 - 1, 1)])
+def test_a_commit_may_name_any_time_to_be_kept(retention_ms: int, kept: int | None) -> None:
+    room = Room()
+    assert room.commit(1, retention_ms=retention_ms, version=4) == ErrorCode.NONE
+    assert room.committed() == 1
+    room.crash()
+    room.advance(WEEK_MS + CHECK_MS)
+    assert room.committed() == kept
+
+
 def test_pending_offsets_keep_their_partitions_offset() -> None:
     room = Room()
     room.commit(1)

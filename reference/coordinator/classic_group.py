@@ -224,7 +224,7 @@ class ClassicGroup:
             self.members[each.member_id].assignment = bytes(each.assignment)
         self.generation = value.generation
         self.protocol = value.protocol
-        self.leader = value.leader
+        self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
         self._subscribed = self._compute_subscribed()
         state = State.STABLE if value.members else State.EMPTY
         if state is not self.state:

@@ -161,7 +161,8 @@ class Heartbeat:
         may = may_assign(group.assigned_at, self.settings.assignment_interval_ms, self.now)
         if group.assignment_epoch >= epoch or not may:
             return group.assignment_epoch, target_of(group, member)
-        assignor = group.preferred_assignor(self.members.values()) or self.settings.assignors[0]
+        preferred = group.preferred_assignor(self.members.values())
+        assignor = preferred if preferred in ASSIGNORS else self.settings.assignors[0]  # a record may name any
         targets = make_targets(group, self.members, self.topics, ASSIGNORS[assignor])
         self.records += target_records(group, targets, epoch, self.now)
         if self.steps is not None:

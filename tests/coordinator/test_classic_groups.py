@@ -480,3 +480,17 @@ def test_a_group_of_an_older_kafka_is_read() -> None:
     room.write([group_record("g", value)])
     assert room.heartbeat("m", 7) == ErrorCode.NONE
     assert room.group.rebalance_timeout_ms == 10_000
+
+
+def test_a_leader_whom_the_record_does_not_tell_of_is_another_member() -> None:
+    """A record that is not what a coordinator writes must not make the group useless."""
+    room = Room()
+    member = GroupMetadataValue.MemberMetadata(
+        member_id="m", session_timeout=10_000, subscription=b"s", assignment=b"A"
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=7, protocol="range", leader="gone", members=[member]
+    )
+    room.write([group_record("g", value)])
+    room.join("a1", "m")
+    assert (room.joined("a1").leader, room.joined("a1").generation_id) == ("m", 8)

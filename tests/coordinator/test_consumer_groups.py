@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reference.coordinator.consumer_group_description import describe
+from reference.coordinator.consumer_group_records import member_record
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.coordinator.consumer_timers import RETRY_MS
@@ -57,6 +58,19 @@ def test_an_unknown_assignor_is_refused() -> None:
     answer = Room(foo=1).beat(joining(server_assignor="sticky"))
     assert answer.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert answer.error_message == "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
+
+
+def test_an_assignor_that_only_the_log_knows_is_the_default_one() -> None:
+    """As in a folder of a broker that had an assignor of its own."""
+    room = Room(foo=2)
+    client = Client(room, "a", topics=["foo"])
+    client.join()
+    member = replace(room.group().members["a"], assignor="homemade")
+    room.log.append(member_record("g", member))
+    room.fail_over()
+    other = Client(room, "b", topics=["foo"])
+    settle(room, [client, other])
+    assert client.names() | other.names() == {("foo", 0), ("foo", 1)}
 
 
 def test_a_no_break_space_is_a_name() -> None:

@@ -35,6 +35,8 @@ CLOCKS_DIFFER_MS = 60_000
 """How far the target's clock may be off ours."""
 BATCHED = 4
 """The version of AddPartitionsToTxn from which on it is for brokers: several transactions, and verification only."""
+MANY_WAYS = 60
+"""So many signs that trying all ways of (a+)+ through them takes for ever."""
 LIST_DURATION, LIST_PATTERN = 1, 2
 """The versions of ListTransactions from which on it has a duration and a pattern as filters."""
 
@@ -144,7 +146,7 @@ def several_described(broker: Broker) -> None:
     source="KIP-664; TransactionStateManager.listTransactionStates",
     sentence="ListTransactions lists the transactional ids of a coordinator with producer id and state, all of them or those in "
     "some states or of some producers; names of states that there are not are told back.",
-    accepted="with both filters those that both let pass; unknown_state_filters with the names that are no states, which let "
+    accepted="with both filters those that both let pass; unknown_state_filters with the names that are no states, each once: they let "
     "nothing pass",
     since="3.0",
     apis=TRANSACTIONS | {"ListTransactions": 0},
@@ -167,7 +169,7 @@ def listed(broker: Broker) -> None:
     expect_listed("a state", [ONGOING], state_filters=[ONGOING])
     expect_listed("two states", [EMPTY, COMPLETE_ABORT], state_filters=[EMPTY, COMPLETE_ABORT])
     expect_listed("names that are no states", [EMPTY], unknown=["ongoing", "x"], state_filters=[EMPTY, "x", "ongoing"])
-    expect_listed("nothing but a name that is no state", [], unknown=["x"], state_filters=["x"])
+    expect_listed("nothing but a name that is no state, twice", [], unknown=["x"], state_filters=["x", "x"])
     expect_listed("producer ids", [COMPLETE_COMMIT, ONGOING], producer_id_filters=ids)
     expect_listed("both", [ONGOING], producer_id_filters=ids, state_filters=[ONGOING, EMPTY])
     expect_listed("nobody's producer id", [], producer_id_filters=[2**62])
@@ -197,9 +199,10 @@ def listed_by_duration(broker: Broker) -> None:
     "TXN-42",
     level=SHOULD,
     source="KIP-1152; TransactionStateManager.listTransactionStates",
-    sentence="ListTransactions with a pattern lists the transactional ids that match it as a whole; a pattern that is none is "
-    "INVALID_REGULAR_EXPRESSION.",
-    accepted="the id for its own name and for its beginning and .*, not for its beginning; all for an empty pattern; "
+    sentence="ListTransactions with a pattern lists the transactional ids that match it as a whole. Patterns are of RE2's "
+    "syntax, and none takes for ever; what RE2 has not, as looking around, is INVALID_REGULAR_EXPRESSION.",
+    accepted="the id for its own name and for its beginning and .*, not for its beginning; all for an empty pattern; flags "
+    "within the pattern, classes of characters and quoted text as RE2 has them; an answer to tg-(a+)+$; "
     "INVALID_REGULAR_EXPRESSION(128)",
     since="4.1",
     apis=TRANSACTIONS | {"ListTransactions": LIST_PATTERN},
@@ -214,12 +217,20 @@ def listed_by_pattern(broker: Broker) -> None:
         (".*txn-(one|two).*", [one, two]),
         ("", [one, two]),
         (None, [one, two]),
+        (f"{one[:-3]}(?i).*", [one]),
+        (f"(?i){one.upper()}", [one]),
+        (rf"\Q{one}\E\z", [one]),
+        (r"[[:alnum:]._-]+\pL[\w-]+", [one, two]),
     ):
         _, found = list_transactions(broker, [one, two], transactional_id_pattern=pattern)
         broker.expect_equal(f"pattern {pattern}", sorted(found), sorted(wanted))
-    answers, _ = list_transactions(broker, [one], transactional_id_pattern="(")
-    error = only(answers, "answer").error_code
-    broker.expect_error(error, ErrorCode.INVALID_REGULAR_EXPRESSION, what="a pattern that is none")
+    for pattern in ("(", "(?=a).*", r"(a)\1", "a++", "a{1001}", "(?>a)"):
+        answers, _ = list_transactions(broker, [one], transactional_id_pattern=pattern)
+        error = only(answers, "answer").error_code
+        broker.expect_error(error, ErrorCode.INVALID_REGULAR_EXPRESSION, what=f"pattern {pattern}, which is none")
+    TransactionalClient(broker, CLASSIC, broker.unused_name("a" * MANY_WAYS))
+    _, found = list_transactions(broker, [one], transactional_id_pattern="tg-(a+)+$")
+    broker.expect_equal("a pattern with many ways to fail", sorted(found), [])
 
 
 @requirement(

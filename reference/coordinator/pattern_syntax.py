@@ -1,8 +1,8 @@
-"""The syntax of subscription patterns: RE2's, as RE2/J reads it, over the characters that topic names may have.
+"""The syntax of patterns that clients send: RE2's, as RE2/J reads it.
 
 A pattern is untrusted input, so it is not given to a backtracking engine: it is parsed here and run in linear time in
-`subscription_regex`. What RE2 has not is an error here too: back references and looking around. Since a topic's name is of
-[a-zA-Z0-9._-], a class of characters is the set of those that it has, and lines and other scripts do not matter.
+`pattern_matching`. What RE2 has not is an error here too: back references and looking around. A script is known by the
+names of its letters in Unicode (LATIN SMALL LETTER A), which is right for all but a few signs that several scripts share.
 Source: the RE2 syntax page; com.google.re2j.Parser (its words for the errors are Kafka's answer).
 """
 
@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
-"""What a topic's name is made of."""
+MAX_LENGTH = 2_000
+"""How long a pattern may be; RE2/J has no bound but that of its memory, and a step through a pattern must end soon."""
 
 MAX_REPEAT = 1000
 MAX_DEPTH = 100
 """How deep groups may nest; RE2 itself stops at 1000."""
 
 FLAGS = "imsU"
+
+Allows: TypeAlias = Callable[[str], bool]
+"""Whether a sign is one of those that a class of characters has."""
 
 
 class PatternError(Exception):
@@ -30,14 +33,14 @@ class PatternError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """One character of a set."""
+    """One character of a class."""
 
-    allowed: frozenset[str]
+    allows: Allows
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A place: `start`, `end`, `boundary` of a word, or `inside`, which is anywhere else."""
+    """A place: `start`, `end`, both of the text or of a `line`, `boundary` of a word, or `inside`, which is anywhere else."""
 
     kind: str
 
@@ -87,11 +90,14 @@ _POSIX = {
     "word": _WORD,
     "xdigit": string.hexdigits,
 }
-_SCRIPTS = {"Latin": string.ascii_letters, "Common": string.digits + "._-", "Any": "".join(ALPHABET)}
+_LETTERS = ("L", "M")
+"""Categories of what belongs to one script; the rest is common to all."""
 
 
 def parse(pattern: str) -> Node:
     """Errors: PatternError."""
+    if len(pattern) > MAX_LENGTH:
+        raise PatternError("expression too large")
     return _Parser(pattern).parse()
 
 
@@ -101,7 +107,7 @@ class _Parser:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
-        self._folds_case = False
+        self._flags: frozenset[str] = frozenset()
         self._names: set[str] = set()
         self._depth = 0
 
@@ -190,19 +196,19 @@ class _Parser:
         if sign == "[":
             return [Characters(self._class())]
         if sign == ".":
-            return [Characters(ALPHABET)]
+            return [Characters(_anything if "s" in self._flags else _within_a_line)]
         if sign in "^$":
-            return [Assertion("start" if sign == "^" else "end")]
+            place = "start" if sign == "^" else "end"
+            return [Assertion(f"{place} of line" if "m" in self._flags else place)]
         if sign == "\\":
             return self._escaped_atoms()
         return [self._literal(sign)]
 
     def _literal(self, sign: str) -> Node:
-        return Characters(self._folded([sign]))
+        return Characters(self._folded(_between(sign, sign)))
 
-    def _folded(self, signs: Iterable[str]) -> frozenset[str]:
-        allowed = ALPHABET.intersection(signs)
-        return allowed | {sign.swapcase() for sign in allowed} if self._folds_case else allowed
+    def _folded(self, allows: Allows) -> Allows:
+        return (lambda sign: any(map(allows, _cases(sign)))) if "i" in self._flags else allows
 
     # ---- groups
 
@@ -210,14 +216,14 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise PatternError("expression nests too deeply")
-        outer = self._folds_case
+        outer = self._flags
         if self._take("?") and not self._opens_group():
             self._depth -= 1
             return []
         node = self._choice()
         if not self._take(")"):
             raise PatternError("missing closing )")
-        self._folds_case = outer
+        self._flags = outer
         self._depth -= 1
         return [node]
 
@@ -226,19 +232,19 @@ class _Parser:
         if self._take("P<") or self._take("<"):
             self._name(self._until(">", "invalid named capture"))
             return True
-        value, negated, seen = self._folds_case, False, ""
+        flags, negated, seen = set(self._flags), False, ""
         while True:
             sign = self._next("missing closing )")
             if sign in ":)":
                 if negated and not seen:
                     break
-                self._folds_case = value
+                self._flags = frozenset(flags)
                 return sign == ":"
             if sign == "-" and not negated:
                 negated, seen = True, ""
             elif sign in FLAGS:
                 seen += sign
-                value = not negated if sign == "i" else value
+                (flags.discard if negated else flags.add)(sign)
             else:
                 break
         raise PatternError("invalid or unsupported Perl syntax")
@@ -261,35 +267,37 @@ class _Parser:
             quoted = self._pattern[self._at : stop if stop >= 0 else len(self._pattern)]
             self._at += len(quoted) + (2 if stop >= 0 else 0)
             return [self._literal(each) for each in quoted]
-        allowed = self._escaped_class(sign)
-        return [Characters(allowed) if allowed is not None else self._literal(self._escaped_sign(sign))]
+        allows = self._escaped_class(sign)
+        return [Characters(allows) if allows is not None else self._literal(self._escaped_sign(sign))]
 
-    def _escaped_class(self, sign: str) -> frozenset[str] | None:
+    def _escaped_class(self, sign: str) -> Allows | None:
         """A class that an escape stands for: \\d, \\w, \\s, \\pL, \\p{Latin}, and what is none of them in capitals."""
         if sign.lower() in _PERL:
-            allowed = self._folded(_PERL[sign.lower()])
+            allows = self._folded(_one_of(_PERL[sign.lower()]))
         elif sign in "pP":
-            allowed = self._unicode()
+            allows = self._unicode()
         else:
             return None
-        return ALPHABET - allowed if sign.isupper() else allowed
+        return _none_of(allows) if sign.isupper() else allows
 
-    def _unicode(self) -> frozenset[str]:
-        """The characters of a Unicode category or script. Scripts are taken at their word: but for Latin they have none."""
+    def _unicode(self) -> Allows:
+        """The characters of a Unicode category or script. That a script of this name exists is believed."""
         name = self._next("invalid character class range")
         if name == "{":
             name = self._until("}", "invalid character class range")
         negated, name = name.startswith("^"), name.removeprefix("^")
-        if name in _SCRIPTS:
-            found = ALPHABET.intersection(_SCRIPTS[name])
+        if name == "Any":
+            found = _anything
+        elif name == "Common":
+            found = _none_of(_of_category(_LETTERS))
         elif len(name) <= 2 and name[:1] in set("CLMNPSZ"):
-            found = frozenset(each for each in ALPHABET if unicodedata.category(each).startswith(name))
+            found = _of_category(name)
         elif len(name) > 2 and name[0].isupper() and name.replace("_", "").isalpha():
-            found = frozenset[str]()
+            found = _of_script(name)
         else:
             raise PatternError("invalid character class range")
         found = self._folded(found)
-        return ALPHABET - found if negated else found
+        return _none_of(found) if negated else found
 
     def _escaped_sign(self, sign: str) -> str:
         if sign in _CONTROLS:
@@ -312,34 +320,32 @@ class _Parser:
             raise PatternError(wrong)
         return chr(int(digits, 16))
 
-    def _class(self) -> frozenset[str]:
+    def _class(self) -> Allows:
         """After `[`: what the class has; case is folded before it is turned around."""
         missing = "missing closing ]"
         negated = self._take("^")
-        allowed: set[str] = set()
-        is_first = True
-        while is_first or not self._peek("]"):
+        items: list[Allows] = []
+        while not items or not self._peek("]"):
             if self._at >= len(self._pattern):
                 raise PatternError(missing)
-            is_first = False
-            allowed |= self._class_item(missing)
+            items.append(self._class_item(missing))
         self._take("]")
-        return ALPHABET - allowed if negated else frozenset(allowed)
+        return lambda sign: any(allows(sign) for allows in items) is not negated
 
-    def _class_item(self, missing: str) -> frozenset[str]:
+    def _class_item(self, missing: str) -> Allows:
         if self._peek("[:") and ":]" in self._pattern[self._at + 2 :]:
             self._take("[:")
             name = self._until(":]", missing)
             if name.removeprefix("^") not in _POSIX:
                 raise PatternError("invalid character class range")
-            found = self._folded(_POSIX[name.removeprefix("^")])
-            return ALPHABET - found if name.startswith("^") else found
+            found = self._folded(_one_of(_POSIX[name.removeprefix("^")]))
+            return _none_of(found) if name.startswith("^") else found
         if self._peek("\\"):
             start = self._at
             self._take("\\")
-            allowed = self._escaped_class(self._next("trailing backslash at end of expression"))
-            if allowed is not None:
-                return allowed
+            allows = self._escaped_class(self._next("trailing backslash at end of expression"))
+            if allows is not None:
+                return allows
             self._at = start
         low = high = self._class_sign(missing)
         if self._peek("-") and not self._peek("-]"):
@@ -347,13 +353,48 @@ class _Parser:
             high = self._class_sign(missing)
         if high < low:
             raise PatternError("invalid character class range")
-        return self._folded(each for each in ALPHABET if low <= each <= high)
+        return self._folded(_between(low, high))
 
     def _class_sign(self, missing: str) -> str:
         sign = self._next(missing)
         if sign == "\\":
             return self._escaped_sign(self._next("trailing backslash at end of expression"))
         return sign
+
+
+def _anything(sign: str) -> bool:
+    return True
+
+
+def _within_a_line(sign: str) -> bool:
+    return sign != "\n"
+
+
+def _between(low: str, high: str) -> Allows:
+    return lambda sign: low <= sign <= high
+
+
+def _one_of(signs: str) -> Allows:
+    return frozenset(signs).__contains__
+
+
+def _none_of(allows: Allows) -> Allows:
+    return lambda sign: not allows(sign)
+
+
+def _of_category(names: str | tuple[str, ...]) -> Allows:
+    return lambda sign: unicodedata.category(sign).startswith(names)
+
+
+def _of_script(name: str) -> Allows:
+    first = "CJK " if name == "Han" else name.upper().replace("_", " ") + " "
+    is_letter = _of_category(_LETTERS)
+    return lambda sign: is_letter(sign) and unicodedata.name(sign, "").startswith(first)
+
+
+def _cases(sign: str) -> set[str]:
+    """A letter, small and capital; what is more than one letter in another case is left out."""
+    return {each for each in (sign, sign.lower(), sign.upper()) if len(each) == 1}
 
 
 def _repeat(part: Node, least: int, most: int | None) -> Node:

@@ -16,7 +16,7 @@ from reference.coordinator.consumer_group_records import ResolvedPattern
 from reference.coordinator.consumer_member import ConsumerMember
 from reference.coordinator.group import KeyValue
 from reference.coordinator.metadata_hash import TopicHashes
-from reference.coordinator.subscription_regex import compile_pattern
+from reference.coordinator.pattern_matching import compile_pattern
 from reference.coordinator.topics import Topics
 from reference.protocol.primitives import TimestampMs, TopicName
 

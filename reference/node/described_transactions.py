@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from reference.coordinator.pattern_matching import Regex, compile_pattern
 from reference.coordinator.transaction_state import State, Transaction
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -59,11 +59,11 @@ def list_transactions(
     coordination = node.transactions.coordination
     if coordination.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    unknown = [name for name in body.state_filters if name not in _STATES]
+    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in _STATES]
     try:
-        pattern = re.compile(body.transactional_id_pattern) if body.transactional_id_pattern else None
-    except re.error:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        pattern = compile_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=error.code)
     found = [
         Listed(transactional_id=each.id, producer_id=each.producer_id, transaction_state=each.state.title)
         for _, coordinator in coordination.loaded()
@@ -73,13 +73,11 @@ def list_transactions(
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 
-def _passes(
-    transaction: Transaction, body: ListTransactionsRequest, pattern: re.Pattern[str] | None, now: TimestampMs
-) -> bool:
+def _passes(transaction: Transaction, body: ListTransactionsRequest, pattern: Regex | None, now: TimestampMs) -> bool:
     if body.producer_id_filters and transaction.producer_id not in body.producer_id_filters:
         return False
     if body.state_filters and transaction.state.title not in body.state_filters:
         return False
     if body.duration_filter >= 0 and now - transaction.started_at <= body.duration_filter:
         return False
-    return pattern is None or pattern.fullmatch(transaction.id) is not None
+    return pattern is None or pattern.matches(transaction.id)

@@ -1,11 +1,12 @@
-"""Subscription patterns: RE2's syntax, whole matches, and no pattern that runs away. (CGH-16)
+"""Clients' patterns: RE2's syntax, whole matches, and no pattern that runs away. (CGH-16, TXN-42)
 
 The table's answers are RE2/J's, which Kafka uses.
 """
 
 import pytest
 
-from reference.coordinator.subscription_regex import MAX_STATES, compile_pattern
+from reference.coordinator.pattern_matching import MAX_STATES, compile_pattern
+from reference.coordinator.pattern_syntax import MAX_LENGTH
 from reference.protocol.errors import ErrorCode, KafkaError
 
 MATCHES = [
@@ -46,6 +47,24 @@ MATCHES = [
     ("a{,2}", "a", False),
     (".*", "__consumer_offsets", True),
     ("(|a)*b", "aab", True),
+    (".+", "äöü", True),
+    (r"\w+", "äöü", False),
+    (r"\pL+", "äöü", True),
+    (r"\p{Latin}+", "äöü", True),
+    (r"\p{Greek}+", "αβγ", True),
+    (r"\p{Greek}+", "äöü", False),
+    (r"\p{Common}+", "1-2", True),
+    ("(?i)ÄÖ", "äö", True),
+    ("[^a]", "ä", True),
+    (r"a\b.", "aä", True),
+    ("a.b", "a\nb", False),
+    ("(?s)a.b", "a\nb", True),
+    ("(?s:a.)b.", "a\nb\n", False),
+    ("a[^x]b", "a\nb", True),
+    ("a$\n^b", "a\nb", False),
+    ("(?m)a$\n^b", "a\nb", True),
+    ("(?m-m)a$\n^b", "a\nb", False),
+    (r"\pN\PN", "1\U0001f600", True),
 ]
 
 
@@ -73,7 +92,11 @@ WRONG = {
     "(?P<n>a)(?P<n>b)": "duplicate capture group name",
     "(?P<>a)": "invalid named capture",
     "(" * 200 + ")" * 200: "expression nests too deeply",
-    "a" * (MAX_STATES + 1): "expression too large",
+    "a" * (MAX_LENGTH + 1): "expression too large",
+    f"(abc){{{MAX_STATES // 3 + 1}}}": "expression too large",
+    "a++": "invalid nested repetition operator",
+    "(?>a)": "invalid or unsupported Perl syntax",
+    "(?#a)": "invalid or unsupported Perl syntax",
 }
 
 

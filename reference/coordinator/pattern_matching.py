@@ -1,6 +1,7 @@
-"""A subscription pattern, run over topics' names in linear time: all ways through it at once, never back (CGH-16).
+"""A client's pattern, run over names in linear time: all ways through it at once, never back (CGH-16, TXN-42).
 
-Source: KIP-848 (SubscribedTopicRegex is of RE2's syntax and must match a name as a whole); Thompson's construction.
+Groups subscribe to topics by a pattern, and transactional ids are listed by one.
+Source: KIP-848, KIP-1152 (patterns are of RE2's syntax and must match a name as a whole); Thompson's construction.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from reference.coordinator.pattern_syntax import Assertion, Chain, Characters, Choice, Node, PatternError, parse
+from reference.coordinator.pattern_syntax import Allows, Assertion, Chain, Characters, Choice, Node, PatternError, parse
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import TopicName
 
 MAX_STATES = 2_000
 """How large a pattern may be; RE2/J has no bound but that of its memory, and a step here must end soon."""
@@ -18,15 +18,15 @@ MAX_STATES = 2_000
 MAX_CACHED_STEPS = 20_000
 
 _Kind = str | None
-"""Of the character before: None for the start, "w" for a part of a word, "-" for another."""
+"""Of a character beside a place: None where the text ends, "w" for a part of a word, a line's end, "-" for another."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """One place in a pattern: `allowed` is what it consumes; it consumes nothing where that is None."""
+    """One place in a pattern: `allows` tells what it consumes; it consumes nothing where that is None."""
 
     next: list[int]
-    allowed: frozenset[str] | None = None
+    allows: Allows | None = None
     assertion: str | None = None
 
 
@@ -40,7 +40,7 @@ class Regex:
         default_factory=dict[tuple[frozenset[int], _Kind, str], frozenset[int]]
     )
 
-    def matches(self, name: TopicName) -> bool:
+    def matches(self, name: str) -> bool:
         """Whether the pattern matches the whole name."""
         reached, kind = frozenset({self.start}), None
         for sign in name:
@@ -54,9 +54,13 @@ class Regex:
         if step not in self._steps:
             if len(self._steps) >= MAX_CACHED_STEPS:
                 self._steps.clear()
-            consuming = [self.states[each] for each in self._closure(reached, kind, _kind_of(sign))]
+            by_class: dict[Allows, list[int]] = {}
+            for each in self._closure(reached, kind, _kind_of(sign)):
+                state = self.states[each]
+                if state.allows is not None:
+                    by_class.setdefault(state.allows, []).extend(state.next)
             self._steps[step] = frozenset(
-                after for state in consuming if state.allowed and sign in state.allowed for after in state.next
+                after for allows, places in by_class.items() if allows(sign) for after in places
             )
         return self._steps[step]
 
@@ -70,7 +74,7 @@ class Regex:
             if each in found or not _holds(state.assertion, before, after):
                 continue
             found.add(each)
-            if state.allowed is None:
+            if state.allows is None:
                 pending += state.next
         return found
 
@@ -80,7 +84,9 @@ _END = 0
 
 
 def _kind_of(sign: str) -> str:
-    return "w" if sign.isalnum() or sign == "_" else "-"
+    if sign == "\n":
+        return sign
+    return "w" if sign.isascii() and (sign.isalnum() or sign == "_") else "-"
 
 
 def _holds(assertion: str | None, before: _Kind, after: _Kind) -> bool:
@@ -88,6 +94,8 @@ def _holds(assertion: str | None, before: _Kind, after: _Kind) -> bool:
         return True
     if assertion in ("start", "end"):
         return (before if assertion == "start" else after) is None
+    if assertion in ("start of line", "end of line"):
+        return (before if assertion == "start of line" else after) in (None, "\n")
     return ((before == "w") != (after == "w")) == (assertion == "boundary")
 
 
@@ -107,7 +115,7 @@ def compile_pattern(pattern: str) -> Regex:
 def _build(node: Node, after: int, states: list[_State]) -> int:
     """Add the states of a part that goes on with `after`; gives the one to begin with."""
     if isinstance(node, Characters):
-        return _add(states, _State([after], allowed=node.allowed))
+        return _add(states, _State([after], allows=node.allows))
     if isinstance(node, Assertion):
         return _add(states, _State([after], assertion=node.kind))
     if isinstance(node, Chain):

@@ -28,6 +28,7 @@ from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHe
 
 SINCE = "4.0"
 """The first version of Kafka in which these groups are for everybody."""
+LISTED_TOPICS = 200
 EPOCHS_IN_COMMITS = 9
 """The version of OffsetCommit and OffsetFetch from which on a member epoch can be told."""
 
@@ -200,8 +201,9 @@ def short_and_full(broker: Broker) -> None:
     "CGH-16",
     level=SHOULD,
     source="KIP-848; SubscribedTopicRegex; RE2/J",
-    sentence="A regular expression that cannot be read is refused with INVALID_REGULAR_EXPRESSION.",
-    accepted="INVALID_REGULAR_EXPRESSION(128) for an open class, an open group, and a backreference, which RE2 does not know",
+    sentence="A regular expression that cannot be read is refused with INVALID_REGULAR_EXPRESSION; a long one is not.",
+    accepted="INVALID_REGULAR_EXPRESSION(128) for an open class, an open group, and a backreference, which RE2 does not know; "
+    "NONE(0) for the names of 200 topics in a row",
     since=SINCE,
     apis=REGEX,
 )
@@ -209,6 +211,9 @@ def bad_expressions(broker: Broker) -> None:
     for pattern in ("[a", "(a", r"(a)\1", "*"):
         answer = Consumer(broker, unused_group(broker), regex=pattern).ask()
         broker.expect_error(answer.error_code, ErrorCode.INVALID_REGULAR_EXPRESSION, what=pattern)
+    names = "|".join(f"company.department-{number:03}.events.orders" for number in range(LISTED_TOPICS))
+    answer = Consumer(broker, unused_group(broker), regex=names).ask()
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"the names of {LISTED_TOPICS} topics")
 
 
 @requirement(

@@ -12,8 +12,9 @@ from functools import lru_cache
 from reference.coordinator.pattern_syntax import Allows, Assertion, Chain, Characters, Choice, Node, PatternError, parse
 from reference.protocol.errors import ErrorCode, KafkaError
 
-MAX_STATES = 2_000
-"""How large a pattern may be; RE2/J has no bound but that of its memory, and a step here must end soon."""
+MAX_STATES = 10_000
+"""How large a pattern may be: about one for each character of the pattern, repetitions written out. So a list of 200 names
+is a pattern. RE2/J has no bound but that of its memory, and a step here must end soon."""
 
 MAX_CACHED_STEPS = 20_000
 

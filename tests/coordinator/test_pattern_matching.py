@@ -73,6 +73,13 @@ def test_what_matches(pattern: str, name: str, matches: bool) -> None:
     assert compile_pattern(pattern).matches(name) is matches
 
 
+def test_a_list_of_names_is_a_pattern() -> None:
+    names = [f"company.department-{number:03}.events.orders" for number in range(200)]
+    regex = compile_pattern("|".join(names))
+    assert all(regex.matches(name) for name in names)
+    assert not regex.matches(names[0] + "s")
+
+
 WRONG = {
     "foo(": "missing closing )",
     "foo)": "unexpected )",

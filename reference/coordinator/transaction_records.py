@@ -6,7 +6,7 @@ the whole state of the id; a null value forgets the id. Source: org.apache.kafka
 
 from __future__ import annotations
 
-from reference.coordinator.transaction_state import State, TopicPartition, Transaction
+from reference.coordinator.transaction_state import WRITTEN, State, TopicPartition, Transaction
 from reference.protocol.codec import CodecError, decode, encode
 from reference.protocol.messages.transaction_log_key import TransactionLogKey
 from reference.protocol.messages.transaction_log_value import TransactionLogValue
@@ -59,12 +59,12 @@ def decode_key(key: Buffer) -> TransactionalId:
 
 
 def decode_value(id: TransactionalId, value: Buffer) -> Transaction:
-    """Errors: CodecError for a version or a state that is not known."""
+    """Errors: CodecError for a version that is not known, or a state that is none or never written."""
     version = int.from_bytes(value[:2], "big")
     if len(value) < 2 or version > HIGHEST_VALUE_VERSION:
         raise CodecError(f"a transaction's state in version {version}")
     fields = decode(TransactionLogValue, version, value[2:])
-    if fields.transaction_status not in State.__members__.values():
+    if fields.transaction_status not in WRITTEN:
         raise CodecError(f"a transaction in state {fields.transaction_status}")
     state = State(fields.transaction_status)
     return Transaction(

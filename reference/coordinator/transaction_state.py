@@ -81,6 +81,8 @@ def diagram() -> str:
 PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 """The outcome is decided and markers are being written."""
 COMPLETED = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+WRITTEN = frozenset(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
+"""The states that a record may have."""
 CAN_EXPIRE = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 """In which states a transactional id that is not used any more is forgotten."""
 

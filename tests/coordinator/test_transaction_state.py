@@ -97,7 +97,7 @@ def test_a_timeout_counts_from_the_first_partition() -> None:
     assert not replace(ONGOING, timeout_ms=2**31 - 1).is_timed_out(10**15)
 
 
-@pytest.mark.parametrize("transaction", [EMPTY, ONGOING, ONGOING.prepared(True, 2, 2000, 99), ONGOING.fenced()])
+@pytest.mark.parametrize("transaction", [EMPTY, ONGOING, ONGOING.prepared(True, 2, 2000, 99)])
 def test_records_are_read_as_they_were_written(transaction: Transaction) -> None:
     key, value = transaction_record(transaction, 1)
     assert value is not None
@@ -119,12 +119,13 @@ def test_values_that_are_none(value: bytes) -> None:
         decode_value("t", value)
 
 
-def test_a_state_that_is_none() -> None:
+@pytest.mark.parametrize("state", [9, State.DEAD, State.PREPARE_EPOCH_FENCE])
+def test_a_state_that_is_none_or_never_written(state: int) -> None:
     _, value = transaction_record(EMPTY, 0)
     assert value is not None
     at = 2 + 8 + 2 + 4  # version, producer id, epoch, timeout
-    with pytest.raises(CodecError, match="state 9"):
-        decode_value("t", value[:at] + b"\x09" + value[at + 1 :])
+    with pytest.raises(CodecError, match=f"state {state}"):
+        decode_value("t", value[:at] + bytes([state]) + value[at + 1 :])
 
 
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\1\0\1t", b"\0\0\0\5t"])

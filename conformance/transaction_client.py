@@ -71,6 +71,7 @@ ANSWERED_WITHIN_S = 30.0
 """How long a coordinator may take; it waits for a frozen follower to leave its ISR."""
 MANY = 100
 """How many requests wait on one connection at a time."""
+TRANSACTIONS_TOPIC = "__transaction_state"
 TRANSACTIONS = {"AddPartitionsToTxn": 0, "EndTxn": 0, "DescribeTransactions": 0}
 """What a target must serve for requirements of transactions, as `apis` of their records."""
 

@@ -15,6 +15,7 @@ from conformance.transaction_client import (
     IMPLICIT,
     ONGOING,
     TRANSACTIONS,
+    TRANSACTIONS_TOPIC,
     Protocol,
     TransactionalClient,
     expect_agreed,
@@ -142,8 +143,10 @@ def somebody_else(broker: Broker) -> None:
     level=MUST,
     source="KafkaApis.handleAddPartitionsToTxnRequest",
     sentence="AddPartitionsToTxn that names a topic or partition which does not exist adds none: that one is "
-    "UNKNOWN_TOPIC_OR_PARTITION, the others are OPERATION_NOT_ATTEMPTED.",
-    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) and OPERATION_NOT_ATTEMPTED(55) in v0 to v3; no transaction is open afterwards",
+    "UNKNOWN_TOPIC_OR_PARTITION, the others are OPERATION_NOT_ATTEMPTED. So it is with an internal topic, where only brokers "
+    "write: TOPIC_AUTHORIZATION_FAILED.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) or TOPIC_AUTHORIZATION_FAILED(29), and OPERATION_NOT_ATTEMPTED(55) in v0 to v3; no "
+    "transaction is open afterwards",
     apis=TRANSACTIONS,
 )
 def all_or_none(broker: Broker) -> None:
@@ -157,6 +160,9 @@ def all_or_none(broker: Broker) -> None:
         seen = client.add_all({nowhere: [0], topic.name: [0, 1]}, version=version)
         wanted = {(nowhere, 0): unknown, (topic.name, 0): untried, (topic.name, 1): untried}
         broker.expect_equal(f"v{version}, an unknown topic", seen, wanted)
+        seen = client.add_all({TRANSACTIONS_TOPIC: [0], topic.name: [0]}, version=version)
+        wanted = {(TRANSACTIONS_TOPIC, 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, (topic.name, 0): untried}
+        broker.expect_equal(f"v{version}, an internal topic", seen, wanted)
     broker.expect_equal("the state", client.state(), EMPTY)
     agreed = {(topic.name, 0): ErrorCode.NONE, (topic.name, 1): ErrorCode.NONE}
     for _ in range(2):

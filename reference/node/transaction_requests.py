@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from reference.controller.topics import INTERNAL_TOPICS
 from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator
 from reference.coordinator.transaction_sessions import NOBODY, Identity
 from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, State, TopicPartition
@@ -173,7 +174,8 @@ def _add_for_client(node: Node, request: Request, body: AddPartitionsToTxnReques
 
     identity = Identity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     partitions = _partitions(body.v3_and_below_topics)
-    node.transactions.join(body.v3_and_below_transactional_id, identity, partitions, 0, now, answered)
+    id = body.v3_and_below_transactional_id
+    node.transactions.join(id, identity, partitions, 0, now, answered, forbidden=INTERNAL_TOPICS)
 
 
 def _add_for_leader(node: Node, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs) -> None:

@@ -7,7 +7,7 @@ before, markers are sent (`markers`), and when all are written, the transaction 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator, TransactionSettings
@@ -17,7 +17,7 @@ from reference.node.coordination import Coordination
 from reference.node.internal_topics import TRANSACTIONS_TOPIC
 from reference.node.markers import Markers
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Epoch, TimestampMs, TransactionalId
+from reference.protocol.primitives import Epoch, TimestampMs, TopicName, TransactionalId
 from reference.replication.partition import Partition, Trace
 
 if TYPE_CHECKING:
@@ -77,16 +77,19 @@ class Transactions:
 
     def join(
         self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], version: int,
-        now: TimestampMs, answered: Answered,
+        now: TimestampMs, answered: Answered, forbidden: Container[TopicName] = (),
     ) -> None:  # fmt: skip
-        """Add partitions to a transaction; `answered` gets the verdict of each when it is committed (TXN-09, TXN-10)."""
+        """Add partitions to a transaction; `answered` gets the verdict of each when it is committed (TXN-09, TXN-10).
+
+        `forbidden` are topics that who asks may not write to.
+        """
         wanted = frozenset(partitions)
 
         def decide(index: int, coordinator: TransactionCoordinator) -> Verdicts:
             self.write(index, coordinator.add_partitions(id, identity, wanted, version, now), now)
             return dict.fromkeys(wanted, ErrorCode.NONE)
 
-        self._settle(id, wanted, decide, now, answered)
+        self._settle(id, wanted, decide, now, answered, forbidden)
 
     def verify(
         self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], now: TimestampMs,
@@ -101,10 +104,11 @@ class Transactions:
     def _settle(
         self, id: TransactionalId, partitions: frozenset[TopicPartition],
         decide: Callable[[int, TransactionCoordinator], Verdicts], now: TimestampMs, answered: Answered,
+        forbidden: Container[TopicName] = (),
     ) -> None:  # fmt: skip
-        unknown = {each for each in partitions if self._node.image.partition(*each) is None}
-        if unknown:
-            answered({each: _existence(each in unknown) for each in partitions}, now)
+        access = {each: self._access(each, forbidden) for each in partitions}
+        if any(access.values()):  # where there is one that cannot be written to, none is added (TXN-09)
+            answered({each: code or ErrorCode.OPERATION_NOT_ATTEMPTED for each, code in access.items()}, now)
             return
         try:
             if not id:
@@ -120,6 +124,12 @@ class Transactions:
             answered(verdicts if error is ErrorCode.NONE else refused, then)
 
         self.coordination.when_committed(index, now, outcome)
+
+    def _access(self, partition: TopicPartition, forbidden: Container[TopicName]) -> ErrorCode:
+        if partition.topic in forbidden:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        is_there = self._node.image.partition(*partition) is not None
+        return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     # ---- by itself
 
@@ -190,11 +200,6 @@ class Transactions:
             return 0
         times = (self._next_abort, self._next_expiry, self.markers.next_deadline())
         return min((time for time in times if time is not None), default=None)
-
-
-def _existence(is_unknown: bool) -> ErrorCode:
-    """Where one partition is not there, none is added (TXN-09)."""
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
 def after_append(error: ErrorCode) -> ErrorCode:

@@ -347,9 +347,9 @@ def producers_expire(broker: Broker) -> None:
     level=SHOULD,
     source="KIP-664; Partition.activeProducerState",
     sentence="DescribeProducers gives each producer that the partition knows, with its epoch and last sequence; an unknown "
-    "partition is UNKNOWN_TOPIC_OR_PARTITION.",
+    "partition is UNKNOWN_TOPIC_OR_PARTITION, and of a name that no topic can have INVALID_TOPIC_EXCEPTION.",
     accepted="exactly the producers that wrote, with epochs and last sequences, and -1 where no transaction is open; "
-    "UNKNOWN_TOPIC_OR_PARTITION(3)",
+    "UNKNOWN_TOPIC_OR_PARTITION(3), INVALID_TOPIC_EXCEPTION(17)",
     since="2.8",
     apis={"DescribeProducers": 0},
 )
@@ -368,11 +368,16 @@ def describe_producers(broker: Broker) -> None:
     wanted = {first.id: (first.epoch, 4, -1, True), second.id: (4, 9, -1, True)}
     broker.expect_equal("epoch, last sequence, start of transaction, has a timestamp", seen, wanted)
     broker.expect_equal("the producers of the other partition", sorted(active_producers(broker, topic, 1)), [])
-    for what, name, partition in (("partition", topic.name, 2), ("topic", broker.unused_name(), 0)):
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for what, name, partition, error in (
+        ("an unknown partition", topic.name, 2, unknown),
+        ("an unknown topic", broker.unused_name(), 0, unknown),
+        ("a name that no topic can have", "no topic!", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ):
         asked = DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[partition])
         answer = broker.call(DescribeProducersRequest(topics=[asked]), to=broker.leader(topic))
         missing = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
-        broker.expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"an unknown {what}")
+        broker.expect_error(missing.error_code, error, what=what)
 
 
 @requirement(

@@ -15,6 +15,7 @@ from conformance.transaction_client import (
     COMPLETE_COMMIT,
     EMPTY,
     LOADING,
+    NOBODY,
     ONGOING,
     TIMEOUT_MS,
     TRANSACTIONS,
@@ -146,8 +147,8 @@ def several_described(broker: Broker) -> None:
     source="KIP-664; TransactionStateManager.listTransactionStates",
     sentence="ListTransactions lists the transactional ids of a coordinator with producer id and state, all of them or those in "
     "some states or of some producers; names of states that there are not are told back.",
-    accepted="with both filters those that both let pass; unknown_state_filters with the names that are no states, each once: they let "
-    "nothing pass",
+    accepted="with both filters those that both let pass; unknown_state_filters with the names that are no states, each once: "
+    "they let nothing pass",
     since="3.0",
     apis=TRANSACTIONS | {"ListTransactions": 0},
 )
@@ -310,10 +311,11 @@ def add_for_others(
     level=OPTIONAL,
     source="KIP-98; KafkaApis.handleWriteTxnMarkersRequest; ProducerAppendInfo.appendEndTxnMarker",
     sentence="WriteTxnMarkers, by which coordinators end a transaction in its partitions, writes one control batch for each "
-    "marker, and refuses one of an older epoch.",
+    "marker, and refuses one of an older epoch or of no producer.",
     accepted="NONE(0) and one control batch of that producer id and epoch, after which the records are stable; the same marker "
-    "again is another control batch; INVALID_PRODUCER_EPOCH(47) for an older epoch; UNKNOWN_TOPIC_OR_PARTITION(3). Who may not "
-    "ask is CLUSTER_AUTHORIZATION_FAILED(31), and skipped",
+    "again is another control batch; INVALID_PRODUCER_EPOCH(47) for an older epoch; UNKNOWN_SERVER_ERROR(-1) for producer "
+    "id or epoch -1, and nothing is written; UNKNOWN_TOPIC_OR_PARTITION(3). Who may not ask is "
+    "CLUSTER_AUTHORIZATION_FAILED(31), and skipped",
     apis=TRANSACTIONS | {"WriteTxnMarkers": 1},
 )
 def markers_from_outside(broker: Broker) -> None:
@@ -325,6 +327,9 @@ def markers_from_outside(broker: Broker) -> None:
             client.write(topic, b"x")
             id, epoch = client.identity
             agreed = {0: ErrorCode.NONE, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            for what, nobody in (("no producer id", (NOBODY, epoch)), ("no epoch", (id, NOBODY))):
+                seen = write_markers(broker, topic, nobody, version)
+                broker.expect_error(seen[0], ErrorCode.UNKNOWN_SERVER_ERROR, what=what)
             for what, told, error in (
                 ("an older epoch", epoch - 1, ErrorCode.INVALID_PRODUCER_EPOCH),
                 ("the epoch", epoch, ErrorCode.NONE),

@@ -10,6 +10,7 @@ from conformance.transaction_client import (
     CLASSIC,
     EMPTY,
     IMPLICIT,
+    NOBODY,
     ONGOING,
     TRANSACTIONS,
     Protocol,
@@ -202,8 +203,9 @@ def sequences_over_transactions(broker: Broker) -> None:
     level=MUST,
     source="KIP-890; ReplicaManager.handleProduceAppend; GroupCoordinatorService.commitTransactionalOffsets",
     sentence="Produce and TxnOffsetCommit of a transactional id or producer id that the coordinator does not know are "
-    "INVALID_PRODUCER_ID_MAPPING; of another epoch INVALID_PRODUCER_EPOCH.",
-    accepted="49 and 47; nothing appended, nothing committed",
+    "INVALID_PRODUCER_ID_MAPPING; of another epoch INVALID_PRODUCER_EPOCH. A batch of no producer is in no transaction, "
+    "whatever its attributes say.",
+    accepted="49 and 47; nothing appended, nothing committed; NONE(0) for producer id, epoch and sequence -1, stable at once",
     since="3.8",
     apis=TRANSACTIONS,
 )
@@ -226,6 +228,9 @@ def writes_of_somebody_else(broker: Broker) -> None:
             for code in who.commit_offsets(group, {(topic, 0): 1}, identity=identity).values():
                 broker.expect_error(code, error, what=f"TxnOffsetCommit, {what}")
         expect_end(broker, topic, 0)
+        result = client.produce(topic, b"x", identity=(NOBODY, NOBODY), sequence=-1)
+        broker.expect_error(result.error_code, ErrorCode.NONE, what="Produce, no producer")
+        broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 1)
         broker.expect_equal("the state", client.state(), EMPTY)
 
     in_each_protocol(broker, judge)

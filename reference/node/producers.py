@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reference.controller.topics import validate_topic_name
 from reference.node import transaction_requests
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -46,6 +47,7 @@ def describe_producers(
 def _describe(node: Node, topic: str, index: int) -> DescribeProducersResponse.PartitionResponse:
     result = DescribeProducersResponse.PartitionResponse(partition_index=index)
     try:
+        validate_topic_name(topic)
         partition = node.partition(topic, index)
         partition.require_leader()
     except KafkaError as error:

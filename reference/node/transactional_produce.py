@@ -11,7 +11,7 @@ from reference.node.verification import Operation
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import Buffer, TimestampMs
-from reference.protocol.records.batch import MAGIC_AT, TRANSACTIONAL, BatchHeader, read_header
+from reference.protocol.records.batch import MAGIC_AT, NO_PRODUCER_ID, TRANSACTIONAL, BatchHeader, read_header
 from reference.protocol.records.errors import RecordsError
 from reference.storage.errors import LogError
 from reference.storage.verification import NOT_REQUIRED, Guard
@@ -92,7 +92,7 @@ def operation_of(version: int, first_with_abortable: int, first_that_adds: int) 
 
 
 def _transactional(node: Node, version: int, body: ProduceRequest) -> Iterator[tuple[TopicPartition, BatchHeader]]:
-    """The transactional batches; what cannot be read, or has no topic, is refused when it is to be appended."""
+    """The transactional batches of a producer; what cannot be read, or has no topic, is refused when it is to be appended."""
     for topic in body.topic_data:
         name = node.topic_name(topic.topic_id) if version >= 13 else topic.name
         for each in topic.partition_data:
@@ -103,7 +103,7 @@ def _transactional(node: Node, version: int, body: ProduceRequest) -> Iterator[t
                 header = read_header(data)
             except RecordsError:
                 continue
-            if header.is_transactional:
+            if header.is_transactional and header.producer_id > NO_PRODUCER_ID:
                 yield TopicPartition(name, each.index), header
 
 

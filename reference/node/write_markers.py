@@ -16,6 +16,7 @@ from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import Origin
@@ -69,6 +70,9 @@ def _append(node: Node, marker: Marker, topic: str, result: PartitionResult, now
     partition = node.partitions.get((topic, result.partition_index))
     if partition is None:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None
+    if marker.producer_id <= NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
+        result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # nobody's transaction: Kafka has no error for it
         return None
     end = EndTransaction(marker.transaction_result, marker.coordinator_epoch)
     batch = build_end_transaction(end, marker.producer_id, marker.producer_epoch, now)

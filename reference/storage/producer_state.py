@@ -173,6 +173,9 @@ class ProducerState:
         """
         producer = self.producers.get(header.producer_id)
         if producer is None:
+            if header.producer_epoch < NO_PRODUCER_EPOCH:
+                code = ErrorCode.INVALID_PRODUCER_EPOCH
+                raise RefusedByProducerState(code, f"a marker of epoch {header.producer_epoch}")
             return
         repeats = header.producer_epoch == producer.epoch and producer.transaction_start < 0
         if header.producer_epoch < producer.epoch or (

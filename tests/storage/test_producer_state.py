@@ -118,6 +118,8 @@ def test_a_producer_stays_inside_its_transaction() -> None:
 
 def test_markers_of_the_past_are_refused() -> None:
     log = open_log()
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        end_transaction(log, 7, commit=True, epoch=-5)
     append_as(log, 7, 0, epoch=3, transactional=True)
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
         end_transaction(log, 7, commit=True, epoch=2)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
 from linearizability.targets import Target
 from tests.clients.client import Message
@@ -114,6 +115,28 @@ def test_kafkas_transactions_tool(broker: Target, tools: Tools, topic: str) -> N
     assert id not in hanging.well()
     producer.commit_transaction(60)
     assert "CompleteCommit" in tools.run("kafka-transactions", *where, "describe", "--transactional-id", id).well()
+
+
+@pytest.mark.java
+def test_an_operator_ends_the_transactions_of_others(broker: Target, tools: Tools, topic: str) -> None:
+    where = ("--bootstrap-server", broker.bootstrap)
+    abandoned, fenced = (
+        ConfluentTransactions(broker.bootstrap, f"id-{topic}-{name}")._producer() for name in ("abandoned", "fenced")
+    )
+    ways = (
+        (abandoned, ("abort", "--topic", topic, "--partition", 0, "--start-offset", 0)),
+        (fenced, ("forceTerminateTransaction", "--transactionalId", f"id-{topic}-fenced")),
+    )
+    for producer, way in ways:
+        producer.begin_transaction()
+        producer.produce(topic, "open")
+        assert producer.flush(60) == 0
+        tools.run("kafka-transactions", *where, *way).well()
+        told = tools.run("kafka-transactions", *where, "describe-producers", "--topic", topic, "--partition", 0).well()
+        assert {line.split()[-1] for line in told.splitlines()[1:]} == {"None"}
+    with pytest.raises(KafkaException):
+        fenced.commit_transaction(60)
+    assert read_all(broker.bootstrap, topic, "read_committed") == []
 
 
 @pytest.mark.java

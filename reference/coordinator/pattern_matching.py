@@ -13,8 +13,7 @@ from reference.coordinator.pattern_syntax import Allows, Assertion, Chain, Chara
 from reference.protocol.errors import ErrorCode, KafkaError
 
 MAX_STATES = 10_000
-"""How large a pattern may be: about one for each character of the pattern, repetitions written out. So a list of 200 names
-is a pattern. RE2/J has no bound but that of its memory, and a step here must end soon."""
+"""How large a pattern may be: about one for each of its signs, repetitions written out. As `MAX_LENGTH`, for the same reasons."""
 
 MAX_CACHED_STEPS = 20_000
 

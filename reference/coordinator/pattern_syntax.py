@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-MAX_LENGTH = 2_000
-"""How long a pattern may be; RE2/J has no bound but that of its memory, and a step through a pattern must end soon."""
+MAX_LENGTH = 10_000
+"""How many signs a pattern may have: a list of 200 names is one. RE2/J has no bound but that of its memory, and a step through
+a pattern must end soon."""
 
 MAX_REPEAT = 1000
 MAX_DEPTH = 100

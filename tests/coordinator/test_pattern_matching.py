@@ -100,7 +100,7 @@ WRONG = {
     "(?P<>a)": "invalid named capture",
     "(" * 200 + ")" * 200: "expression nests too deeply",
     "a" * (MAX_LENGTH + 1): "expression too large",
-    f"(abc){{{MAX_STATES // 3 + 1}}}": "expression too large",
+    f"({'a' * (MAX_STATES // 1000 + 1)}){{1000}}": "expression too large",
     "a++": "invalid nested repetition operator",
     "(?>a)": "invalid or unsupported Perl syntax",
     "(?#a)": "invalid or unsupported Perl syntax",

@@ -509,8 +509,9 @@ def scan(broker: Broker, topic: Topic, limit: int) -> Iterable[Record]:
     level=MUST,
     source="UnifiedLog.lastStableOffset; FetchIsolation.TXN_COMMITTED",
     sentence="While a transaction is open, read_committed gives nothing from its first record on, and names that offset as the "
-    "last stable one; read_uncommitted gives everything up to the high watermark.",
-    accepted="the records before the transaction, and all; a fetch at the last stable offset is empty without an error",
+    "last stable one; read_uncommitted gives everything up to the high watermark. Another isolation level gives nothing.",
+    accepted="the records before the transaction, and all; a fetch at the last stable offset is empty without an error; "
+    "UNKNOWN_SERVER_ERROR(-1) for isolation level 2",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
 )
 def below_the_last_stable_offset(broker: Broker) -> None:
@@ -530,6 +531,11 @@ def below_the_last_stable_offset(broker: Broker) -> None:
         found = broker.fetch(topic, offset, isolation=READ_COMMITTED)
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"read_committed at offset {offset}")
         broker.expect_equal("the bytes of records", len(found.records or b""), 0)
+    for version in versions_to_ask(broker):
+        answer = broker.call(fetch_request({(topic, 0): 0}, isolation=2), version, to=broker.leader(topic))
+        errors = {answer.error_code, *(one.error_code for one in partitions_of(answer))} - {ErrorCode.NONE}
+        seen = errors, sum(served_bytes(answer).values())
+        broker.expect_equal(f"v{version}, isolation level 2", seen, ({ErrorCode.UNKNOWN_SERVER_ERROR}, 0))
     producer.commit()
     found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
     broker.expect_equal("after the commit: the records", values(found.records), [b"before", b"open", b"after"])

@@ -281,9 +281,9 @@ def first_by_position(broker: Broker) -> None:
     level=MUST,
     source="KIP-98; Partition.fetchOffsetForTimestamp (lastFetchableOffset)",
     sentence="While a transaction is open, read_committed sees the log end at the last stable offset: -1 gives that, and no "
-    "record from it on is found.",
+    "record from it on is found. Another isolation level finds nothing.",
     accepted="the offset of the transaction's first record; (-1, -1) for its timestamps and for -3; all as usual with "
-    "read_uncommitted and after the commit",
+    "read_uncommitted and after the commit; UNKNOWN_SERVER_ERROR(-1) for isolation level 2",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
 )
 def last_stable_offset(broker: Broker) -> None:
@@ -295,6 +295,8 @@ def last_stable_offset(broker: Broker) -> None:
     for version in versions_of(broker, 2):
         expect_at(broker, topic, LATEST, (stable, -1), version=version, isolation=READ_COMMITTED)
         expect_at(broker, topic, LATEST, (3, -1), version=version)
+        found = broker.offset_of(topic, LATEST, version=version, isolation=2)
+        broker.expect_error(found.error_code, ErrorCode.UNKNOWN_SERVER_ERROR, what=f"v{version}, isolation level 2")
     for timestamp, committed, uncommitted in (
         (10, (0, 10), (0, 10)),
         (11, (-1, -1), (1, 20)),

@@ -18,7 +18,7 @@ from reference.storage.log import LogSlice
 if TYPE_CHECKING:
     from reference.node.node import Node
 
-READ_COMMITTED = 1
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED) = (0, 1)
 FIRST_VERSION_FROM_ANY_REPLICA = 11
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -32,6 +32,8 @@ def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) ->
     It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, or when it
     does not want to wait; else it is parked until an append wakes it or its time is over.
     """
+    if body.isolation_level not in ISOLATION_LEVELS:
+        return _of_no_isolation(body, request.version)
     context = node.fetch_sessions.context(body, request.version, now)
     if context.error is not ErrorCode.NONE:
         return FetchResponse(error_code=context.error)
@@ -42,6 +44,16 @@ def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) ->
     release(results)
     node.fetches.park(serving, serving.keys(), now + body.max_wait_ms)
     return None
+
+
+def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
+    """What Kafka answers to an isolation level that is none: it has no error of its own for that (FET-19)."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    response = FetchResponse(error_code=code)
+    for topic in body.topics if version < FIRST_VERSION_WITH_TOPIC_IDS else ():
+        refused = [PartitionData(partition_index=each.partition, error_code=code) for each in topic.partitions]
+        response.responses.append(FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=refused))
+    return response
 
 
 class Serving:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from reference.node.fetch import ISOLATION_LEVELS, READ_COMMITTED
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -19,7 +20,6 @@ from reference.storage.errors import LogError
 if TYPE_CHECKING:
     from reference.node.node import Node
 
-READ_COMMITTED = 1
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 """KIP-207; who asks in an earlier version is told LEADER_NOT_AVAILABLE."""
 
@@ -60,6 +60,8 @@ def _list_one(
 ) -> PartitionResponse:
     result = PartitionResponse(partition_index=wanted.partition_index)
     try:
+        if isolation_level not in ISOLATION_LEVELS:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if times[topic, wanted.partition_index] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if wanted.timestamp < 0 and version < FIRST_VERSION.get(wanted.timestamp, 1 << 15):

@@ -130,8 +130,11 @@ class ConsumerGroups:
         """The group of a heartbeat, and what must be written for it to be one.
 
         Whoever joins makes the group where there is none, and a consumer group of a classic one (CGH-17).
+        Errors: KafkaError GROUP_ID_NOT_FOUND.
         """
         group = self._groups.get(request.group_id)
+        if group is None and request.member_epoch != JOINING:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if request.member_epoch != JOINING or isinstance(group, ConsumerGroup):
             return self.of(request.group_id), []
         if isinstance(group, ClassicGroup) and not group.is_empty:

@@ -67,13 +67,18 @@ class OffsetCommits:
     # ---- OffsetCommit
 
     def commit(self, request: OffsetCommitRequest, version: int, now: TimestampMs) -> Decided[OffsetCommitResponse]:
-        """OffsetCommit. Errors: KafkaError that refuses it as a whole (OFF-05 to OFF-09)."""
+        """OffsetCommit; topics of which no partition is named are not answered (OFF-24).
+
+        Errors: KafkaError that refuses it as a whole (OFF-05 to OFF-09).
+        """
         named = [_identify(topic, version, self._topics) for topic in request.topics]
         existing = [_partitions_of(id, self._topics) for _, id in named]
         check = self._check_commit(request, version) if _any_exists(request.topics, existing) else None
         expires_at = _expires_at(request.retention_time_ms, now)
         decided = Decided(OffsetCommitResponse())
         for topic, (name, id), partitions in zip(request.topics, named, existing, strict=True):
+            if not topic.partitions:
+                continue
             results = COMMIT_RESULTS(name=topic.name, topic_id=topic.topic_id)
             decided.response.topics.append(results)
             for each in topic.partitions:

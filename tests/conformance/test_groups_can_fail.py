@@ -27,7 +27,6 @@ MET_BY_AGREEING = {
     "OFF-20",
     "OFF-21",
     "OFF-23",
-    "OFF-24",
     "CGH-06",
     "GAD-13",
 }

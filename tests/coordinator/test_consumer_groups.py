@@ -111,7 +111,8 @@ def test_what_is_owned_is_told_once_and_to_who_asks_in_full() -> None:
 def test_unknown_groups_and_members() -> None:
     """CGH-07."""
     room = Room(foo=1)
-    assert room.beat(joining(member_epoch=1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    beaten = room.beat(joining(member_epoch=1))
+    assert (beaten.error_code, beaten.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
     assert room.beat(joining(member_epoch=-1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     Client(room, "a", topics=["foo"]).join()
     for epoch in (1, -1):

@@ -172,9 +172,10 @@ def marker_written_twice(original: Any, markers: Any, work: Any, partitions: Any
     workload="transactions",
 )
 def marker_before_decision(
-    original: Any, transactions: Any, id: str, identity: Any, partitions: Any, version: int, now: int, answered: Any
-) -> None:
-    original(transactions, id, identity, partitions, version, now, answered)
+    original: Any, transactions: Any, id: str, identity: Any, partitions: Any, version: int, now: int, answered: Any,
+    forbidden: Any = (),
+) -> None:  # fmt: skip
+    original(transactions, id, identity, partitions, version, now, answered, forbidden)
     for index, coordinator in transactions.coordination.loaded():
         known = coordinator.transactions.get(id)
         if known is not None and known.state is State.ONGOING:

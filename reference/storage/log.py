@@ -13,13 +13,12 @@ from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, 
 from reference.protocol.records.batch import (
     CONTROL,
     TRANSACTIONAL,
-    BatchHeader,
     assign,
     check_crc,
     read_batches,
     records_of,
 )
-from reference.protocol.records.control import EndTransaction, read_end_transaction
+from reference.protocol.records.control import read_end_transaction
 from reference.protocol.records.validate import Origin, validate
 from reference.storage.answers import (
     NOTHING,
@@ -133,7 +132,8 @@ class Log(Shortening):
         `transaction_version` is that of a marker's transaction (2 with KIP-890); `guard` is what `begin_verification`
         gave for a batch that may open a transaction.
         Errors, each leaving the log as it was: RecordsError (code, message, record_errors), LogError
-        (RECORD_LIST_TOO_LARGE), RefusedByProducerState (45, 47, 48 ...), StorageError (56).
+        (RECORD_LIST_TOO_LARGE), RefusedByProducerState (45, 47, 48 ...), StorageError (56). Only where the flush failed that
+        was due is a batch in the log, in every respect, that was answered with StorageError.
         """
         self.resume()
         config = self.config
@@ -148,6 +148,7 @@ class Log(Shortening):
                 marker = read_end_transaction(next(records_of(data)))
                 self._producers.check_marker(header, marker, transaction_version)
             elif origin is Origin.CLIENT and (known := self._producers.find_duplicate(header)) is not None:
+                self._flush_when_due(now)
                 return self._repeated(known, len(data))
             else:
                 if header.attributes & TRANSACTIONAL:
@@ -156,8 +157,10 @@ class Log(Shortening):
         first = self.log_end_offset
         last = first + header.last_offset_delta
         assign(data, first, leader_epoch)
-        self._write(data, first, last, max_timestamp, leader_epoch, now)
-        self._remember(header, marker, first, max_timestamp)
+        aborted = self._producers.aborted_by(header, marker, first)
+        self._write(data, first, last, max_timestamp, leader_epoch, now, aborted)
+        self._producers.append(header, marker, first, max_timestamp)
+        self._flush_when_due(now)
         append_time = now if config.produce_rules.log_append_time else -1
         return AppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, len(data))
 
@@ -185,15 +188,23 @@ class Log(Shortening):
             marker = marker_of(header, data)
             if size == 0:
                 first = header.base_offset
-            self._write(data, header.base_offset, header.last_offset, header.max_timestamp, header.leader_epoch, now)
-            self._remember(header, marker, header.base_offset, header.max_timestamp)
+            base = header.base_offset
+            aborted = self._producers.aborted_by(header, marker, base)
+            self._write(data, base, header.last_offset, header.max_timestamp, header.leader_epoch, now, aborted)
+            self._producers.append(header, marker, base, header.max_timestamp)
+            self._flush_when_due(now)
             newest, size = max(newest, header.max_timestamp), size + len(data)
         return AppendInfo(first, self.log_end_offset - 1, newest, -1, self.log_start_offset, size)
 
     def _write(
-        self, data: memoryview, first: Offset, last: Offset, max_timestamp: TimestampMs, epoch: Epoch, now: TimestampMs
-    ) -> None:
-        """Write a batch at the log's end, into a new segment if need be. Errors: StorageError, and nothing has changed."""
+        self, data: memoryview, first: Offset, last: Offset, max_timestamp: TimestampMs, epoch: Epoch, now: TimestampMs,
+        aborted: AbortedTransaction | None,
+    ) -> None:  # fmt: skip
+        """Write a batch at the log's end, into a new segment if need be. Errors: StorageError, and nothing has changed.
+
+        The transaction that it aborts is noted first: a marker that is in the log can not be taken back where the disk is
+        full, a note can.
+        """
         config, active = self.config, self._active
         try:
             if active.file.size and (
@@ -205,24 +216,21 @@ class Log(Shortening):
                 active = self._roll(first if too_far else self.log_end_offset, now)
             if epoch > self._epochs.latest or first < self._epochs.latest_start:
                 self._epochs.assign(epoch, first)
-            active.append(data, first, last, max_timestamp, config.index_interval_bytes)
+            if aborted is not None:
+                active.transaction_index.append(aborted)
+            try:
+                active.append(data, first, last, max_timestamp, config.index_interval_bytes)
+            except OSError:
+                active.transaction_index.truncate_to(first)
+                raise
         except OSError as error:
             raise storage_error(self.folder, error) from error
         self.log_end_offset = last + 1
-        if last + 1 - self.recovery_point >= config.flush_messages:
-            self.flush(now)
 
-    def _remember(
-        self, header: BatchHeader, marker: EndTransaction | None, first: Offset, max_timestamp: TimestampMs
-    ) -> None:
-        """Take a written batch into the producers' state. Errors: StorageError, and the batch is gone again."""
-        aborted = self._producers.append(header, marker, first, max_timestamp)
-        if aborted is not None:
-            try:
-                self._active.transaction_index.append(aborted)
-            except OSError as error:
-                self.truncate_to(first)
-                raise storage_error(self.folder, error) from error
+    def _flush_when_due(self, now: TimestampMs) -> None:
+        """Errors: StorageError."""
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush(now)
 
     def assign_epoch_start(self, epoch: Epoch, start_offset: Offset) -> None:
         """Record that an epoch begins here (a new leader does so at its log's end). Errors: StorageError."""

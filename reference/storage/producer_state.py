@@ -191,20 +191,30 @@ class ProducerState:
 
     # ---- effects of an append
 
+    def aborted_by(
+        self, header: BatchHeader, marker: EndTransaction | None, offset: Offset
+    ) -> AbortedTransaction | None:
+        """The transaction that a marker at this offset aborts, if it aborts one: asked before the marker is appended."""
+        producer = self.producers.get(header.producer_id)
+        if marker is None or marker.committed or producer is None or producer.transaction_start < 0:
+            return None
+        start = producer.transaction_start
+        others = (other for other in self._ongoing if other != start)
+        return AbortedTransaction(header.producer_id, start, offset, next(others, offset + 1))
+
     def append(
         self, header: BatchHeader, marker: EndTransaction | None, first_offset: Offset, max_timestamp: TimestampMs
-    ) -> AbortedTransaction | None:
-        """Remember a batch that was written, and the marker that it is; gives the transaction that it aborted."""
+    ) -> None:
+        """Remember a batch that was written, and the marker that it is."""
         self.end_offset = first_offset + header.last_offset_delta + 1
         if header.producer_id <= NO_PRODUCER_ID:
-            return None
+            return
         if header.attributes & TRANSACTIONAL:
             self.verifications.appended(header.producer_id, header.producer_epoch, marker is not None)
         if marker is not None:
-            return self._append_marker(header, marker, first_offset, max_timestamp)
-        if not header.attributes & CONTROL:
+            self._append_marker(header, marker, first_offset, max_timestamp)
+        elif not header.attributes & CONTROL:
             self._append_data(header, first_offset, max_timestamp)
-        return None
 
     def _append_data(self, header: BatchHeader, first_offset: Offset, max_timestamp: TimestampMs) -> None:
         producer = self.producers.get(header.producer_id)
@@ -224,7 +234,7 @@ class ProducerState:
 
     def _append_marker(
         self, header: BatchHeader, marker: EndTransaction, offset: Offset, timestamp: TimestampMs
-    ) -> AbortedTransaction | None:
+    ) -> None:
         producer = self.producers.setdefault(header.producer_id, Producer())
         if producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
@@ -232,13 +242,9 @@ class ProducerState:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = timestamp
         start, producer.transaction_start = producer.transaction_start, -1
-        if start < 0:
-            return None
-        self._ongoing.pop(start, None)
-        self._undecided.append((start, offset))
-        if marker.committed:
-            return None
-        return AbortedTransaction(header.producer_id, start, offset, next(iter(self._ongoing), offset + 1))
+        if start >= 0:
+            self._ongoing.pop(start, None)
+            self._undecided.append((start, offset))
 
     # ---- questions
 

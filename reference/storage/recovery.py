@@ -210,9 +210,10 @@ class _Recovery:
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 marker = marker_of(header, batch.data)
-                aborted = self.producers.append(header, marker, header.base_offset, header.max_timestamp)
+                aborted = self.producers.aborted_by(header, marker, header.base_offset)
                 if aborted is not None:
                     segment.transaction_index.append(aborted)
+                self.producers.append(header, marker, header.base_offset, header.max_timestamp)
                 position, expected = batch.position + len(batch.data), header.next_offset
         except (RecordsError, CorruptFile):
             whole = False

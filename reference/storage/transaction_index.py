@@ -42,20 +42,29 @@ class TransactionIndex:
         """Note one more. Errors: OSError, and nothing is noted."""
         if self._file is None:
             self._file = self._disk.open_file(self.path)
+        self._cut_rest()
         self._file.append(_ENTRY.pack(0, *aborted))
         self.entries.append(aborted)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget transactions whose markers lie at this offset or later."""
-        kept = [entry for entry in self.entries if entry.last_offset < offset]
-        if self._file is not None and len(kept) < len(self.entries):
-            self._file.truncate(len(kept) * ENTRY_BYTES)
-        self.entries = kept
+        """Forget transactions whose markers lie at this offset or later.
+
+        Errors: OSError; they are forgotten all the same, and leave the file before anything is added or flushed.
+        """
+        self.entries = [entry for entry in self.entries if entry.last_offset < offset]
+        self._cut_rest()
 
     def flush(self) -> None:
-        """Make the entries durable."""
+        """Make the entries durable. Errors: OSError."""
         if self._file is not None:
+            self._cut_rest()
             self._file.flush()
+
+    def _cut_rest(self) -> None:
+        """Take out of the file what was forgotten."""
+        size = len(self.entries) * ENTRY_BYTES
+        if self._file is not None and self._file.size > size:
+            self._file.truncate(size)
 
 
 def _read_entries(file: File) -> list[AbortedTransaction]:

@@ -721,7 +721,7 @@ class SimulatedLogMachine(LogMachine):
     def disk_is_full(self) -> bool:
         return self.simulated.capacity_bytes is not None
 
-    @rule(left=st.sampled_from([0, 50, 200, 1000]))
+    @rule(left=st.sampled_from([0, 50, 100, 200, 1000]))
     def fill_disk(self, left: int) -> None:
         self.simulated.capacity_bytes = self.simulated.used_bytes + left
 

@@ -403,6 +403,52 @@ def test_a_read_only_disk_still_reads() -> None:
     assert offsets(log) == [0, 1]
 
 
+@pytest.mark.parametrize("left", range(0, 130, 10))
+def test_a_marker_that_the_disk_refuses_aborts_when_it_is_written_again(left: int) -> None:
+    """There may be room for the marker and none for the index of aborted transactions, and none for the marker's undoing."""
+    disk = SimulatedDisk()
+    log = open_log(disk, LogConfig(flush_messages=1))
+    append_as(log, 1, 0, count=2, transactional=True)
+    disk.capacity_bytes = disk.used_bytes + left
+    with contextlib.suppress(StorageError):
+        end_transaction(log, 1, commit=False)
+    disk.capacity_bytes = None
+    end_transaction(log, 1, commit=False)
+    (aborted,) = log.aborted_transactions(0, 9)
+    assert (aborted.first_offset, log.last_stable_offset(log.log_end_offset)) == (0, log.log_end_offset)
+    assert open_log(disk).aborted_transactions(0, 9) == [aborted], "after a crash"
+    log.close()
+    assert open_log(disk, clean=True).aborted_transactions(0, 9) == [aborted]
+
+
+def test_a_marker_that_a_breaking_disk_refuses_leaves_no_note_behind() -> None:
+    for changes in range(8):
+        disk = BreakingDisk()
+        log = open_log(disk, LogConfig(flush_messages=1))
+        append_as(log, 1, 0, count=2, transactional=True)
+        disk.changes_left = changes
+        with contextlib.suppress(StorageError):
+            end_transaction(log, 1, commit=False)
+        disk.changes_left = None
+        end_transaction(log, 1, commit=False)
+        (aborted,) = log.aborted_transactions(0, 9)
+        log.close()
+        assert open_log(disk, clean=True).aborted_transactions(0, 9) == [aborted]
+
+
+def test_a_batch_whose_flush_failed_is_known_and_flushed_before_it_is_acknowledged_again() -> None:
+    for changes in range(8):
+        disk = BreakingDisk()
+        log = open_log(disk, LogConfig(flush_messages=1))
+        append_as(log, 1, 0)
+        disk.changes_left = changes
+        with contextlib.suppress(StorageError):
+            append_as(log, 1, 1)
+        disk.changes_left = None
+        info = append_as(log, 1, 1)
+        assert (info.first_offset, log.log_end_offset, log.recovery_point) == (1, 2, 2)
+
+
 def test_a_segment_whose_removal_has_begun_goes() -> None:
     """Else the log would go on in files that have lost their names: what was aborted would be forgotten at a clean stop."""
     ends = set()

@@ -4,6 +4,10 @@ The two protocols differ in how a repetition is known. Before KIP-890 the epoch 
 repetition. Since then each end raises the epoch: who comes with the epoch before repeats, and who has the present one means
 a new transaction; if that has no partition, an abort still is an end (there may be a batch on its way that must be fenced).
 
+Here Kafka 4.3.1 is left: it takes whoever comes with the epoch before for the one who repeats, although a session of a client
+from before KIP-890 may have begun, and ended a transaction, meanwhile. A producer that this session had fenced is then given
+the session's own epoch (tests/targets/test_late_end_of_a_zombie.py). Only an end since KIP-890 can be repeated so.
+
 Source: KIP-98, KIP-890; requirements TXN-07, TXN-08, TXN-11 to TXN-15; TransactionCoordinator.endTransaction of 4.3.1.
 """
 
@@ -12,7 +16,14 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from reference.coordinator.transaction_sessions import Identity
-from reference.coordinator.transaction_state import COMPLETED, EXHAUSTED_EPOCH, PREPARED, State, Transaction
+from reference.coordinator.transaction_state import (
+    COMPLETED,
+    EXHAUSTED_EPOCH,
+    PREPARED,
+    TRANSACTION_VERSION_2,
+    State,
+    Transaction,
+)
 from reference.protocol.errors import ErrorCode, KafkaError
 
 
@@ -67,7 +78,8 @@ def ending(transaction: Transaction, identity: Identity, committed: bool) -> End
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     moved = _has_moved(transaction, identity)
-    repeats = moved or transaction.epoch == identity.epoch + 1
+    raised = transaction.client_version >= TRANSACTION_VERSION_2
+    repeats = moved or (raised and transaction.epoch == identity.epoch + 1)
     if identity.producer_id != transaction.producer_id and not moved:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.epoch != identity.epoch and not (repeats and transaction.state in COMPLETED):

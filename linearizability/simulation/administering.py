@@ -25,7 +25,8 @@ NOT_YET = frozenset(
     }
 )  # fmt: skip
 """Refusals of a sound topic that pass: no controller, too few brokers alive, a disk that takes nothing."""
-ALONE_NOT_YET = frozenset({ErrorCode.KAFKA_STORAGE_ERROR})
+ALONE_NOT_YET = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REPLICATION_FACTOR})
+"""Of a node that is alone: a full disk, which also keeps it from being registered when it was started again."""
 
 
 class SimulatedAdministrator(SimulatedClient):

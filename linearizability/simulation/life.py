@@ -218,6 +218,7 @@ class Cluster:
         self._settle_groups(members)
         if self.operator is not None:
             self.operator.finish()
+        self._wait_for_leaders()
         self._wait_for_stable_ends()
         self._leave_evidence()
         self._wait_for_abdications()
@@ -338,6 +339,25 @@ class Cluster:
     def _is_forgetful(self) -> bool:
         """Whether the coordinator of transactions may have lost what it had decided."""
         return self.schedule.transacts and self._may_have_lost(TRANSACTIONS)
+
+    def _wait_for_leaders(self) -> None:
+        """Who asks for a last stable offset, or reads for the last time, finds a leader of every partition. Errors: Violation."""
+        until_us = self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
+        self.world.run(until_us, lambda: not self._leaderless(), LOOK_EVERY_US)
+        if leaderless := self._leaderless():
+            text = f"{REST_BOUND_MS} ms after everything was healed nobody leads {', '.join(leaderless)}"
+            raise Violation("no-progress", text)
+
+    def _leaderless(self) -> list[str]:
+        """The clients' partitions that no node takes itself to lead."""
+        led = {
+            key
+            for machine in self.machines
+            if machine.node is not None
+            for key, partition in machine.node.partitions.items()
+            if partition.is_leader
+        }
+        return [f"{topic}-{index}" for topic, index in self.partitions() if (topic, index) not in led]
 
     def _wait_for_stable_ends(self) -> None:
         """No transaction hangs: once all are at rest, last stable offsets reach the high watermarks. Errors: Violation."""

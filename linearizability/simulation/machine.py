@@ -79,12 +79,12 @@ class Machine:
         self._properties = properties_of(schedule, number)
         self._clock = self._new_clock()
         self._chance = world.chance(f"machine/{number}")
-        self._survival = Survival(self.name, world)
+        retained = frozenset(topic.name for topic in schedule.topics if topic.retains)
+        self._survival = Survival(self.name, world, retained)
         self._starts_again = False
         """It was to start before its clean stop was over: it starts when that is."""
         self._strangers: list[Connection] = []
         """Connections of an earlier life on which bytes came while nobody was there."""
-        retained = frozenset(topic.name for topic in schedule.topics if topic.retains)
         self.watch = Watch(self.name, retained, number, self._is_alone)
         self._last_actions: dict[str, str] = {}
         self.disk.make_folder(FOLDER)

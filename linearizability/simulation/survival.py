@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from linearizability.simulation.invariants import LogRecord, contents, require_prefix
 from linearizability.simulation.world import World
 from reference.node.node import Node
@@ -15,8 +17,10 @@ class Survival:
     After a crash every log holds what it held; after a power failure a prefix of it, at least what was flushed.
     """
 
-    def __init__(self, name: str, world: World) -> None:
+    def __init__(self, name: str, world: World, retained: Collection[str] = ()) -> None:
+        """`retained` are the topics whose retention may move a log's start before it is seen again."""
         self._name = name
+        self._retained = retained
         self._world = world
         self._before: dict[Key, tuple[LogRecord, int]] = {}
         """What each log held, and up to where it must still."""
@@ -67,6 +71,8 @@ class Survival:
             if recovered_end >= least:
                 least = 0
             after = after.up_to(recovered_end)
+            if key[0] in self._retained:
+                before = before._replace(start=max(before.start, after.start))
             require_prefix(f"{key[0]}-{key[1]} on {self._name}", before, after, least)
             if after.end < before.end:
                 self._world.counts["records lost in power failures"] += before.end - after.end

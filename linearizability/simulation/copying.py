@@ -110,6 +110,7 @@ class SimulatedCopier(SimulatedMember):
         self._copy: Copy | None = None
         self._must_abort = False
         """A transaction was given up that its coordinator may know."""
+        self._aborts_asked = 0
         self._begun = 0
         self._values = 0
 
@@ -437,20 +438,24 @@ class SimulatedCopier(SimulatedMember):
         self.world.counts["copied records"] += sum(self._taken.values())
         self._taken = {}
         self._committed = dict(self._processed)
-        self._renew(body)
+        self._renew(body, was_repeated=copy.ends_asked > 1)
 
-    def _renew(self, body: EndTxnResponse) -> None:
-        """Since KIP-890 each end gives the next epoch."""
+    def _renew(self, body: EndTxnResponse, was_repeated: bool) -> None:
+        """Since KIP-890 each end gives the next epoch. Before, a request for an end that was given up may arrive late, and would
+        end a later transaction of the epoch: who had to ask again begins a session."""
         if self.copier.version > 1:
             self._take_producer(body.producer_id, body.producer_epoch)
+        elif was_repeated:
+            self._forget_producer()
 
     def _abort(self) -> None:
-        self._ask_to_end(committed=False, answered=self._aborted)
+        if self._ask_to_end(committed=False, answered=self._aborted):
+            self._aborts_asked += 1
 
     def _aborted(self, body: EndTxnResponse) -> None:
         if self._went_well("EndTxn", body.error_code):
             self._must_abort = False
-            self._renew(body)
+            self._renew(body, was_repeated=self._aborts_asked > 1)
 
     # ---- giving up
 
@@ -483,7 +488,7 @@ class SimulatedCopier(SimulatedMember):
         if self.copier.version == 1 and copy.send_operation is not None:
             self._forget_producer()
         else:
-            self._must_abort = True
+            self._must_abort, self._aborts_asked = True, 0
 
     def _go_back(self) -> None:
         """Read again from where the group has committed."""

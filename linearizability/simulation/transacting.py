@@ -118,6 +118,9 @@ class SimulatedTransactor(SimulatedClient):
         if line is self._asking:
             self._asking = None
             self._doubt()
+            if self.plan.version == 1 and self._open is not None and self._open.end_was_asked:
+                # Before KIP-890 the request for the end, should it arrive late, would end a later transaction of the epoch.
+                self._ends_with_session = True
             if self.plan.patience_ms and self._step == self._produce:
                 self._give_batch_up()
             self._later()

@@ -87,11 +87,9 @@ def producers_forgotten(original: Any, recovery: Any, segments: Any, log_end: in
     "A batch that the disk refused is acknowledged.",
     fuzz=True,
 )
-def disk_error_swallowed(
-    original: Any, log: Any, data: Any, first: int, last: int, max_timestamp: int, epoch: int, now: int
-) -> None:
+def disk_error_swallowed(original: Any, log: Any, data: Any, first: int, last: int, *more: Any) -> None:
     try:
-        original(log, data, first, last, max_timestamp, epoch, now)
+        original(log, data, first, last, *more)
     except StorageError:
         log.log_end_offset = last + 1
 

@@ -21,6 +21,7 @@ SETTINGS = {
     "cleanup.policy": "cleanup",
 }
 """Kafka's names of some terms."""
+BOUND_AFTER_HEALING_MS = 60_000
 
 
 class Contract(BaseModel):
@@ -58,7 +59,7 @@ class Contract(BaseModel):
     strict_recency: bool = False
     """Also condemn stale reads. Off by default: a leader that was cut off may legally serve old reads and old end offsets
     until it learns of its successor."""
-    bound_after_healing_ms: NotNegative = 60_000
+    bound_after_healing_ms: NotNegative = BOUND_AFTER_HEALING_MS
     """Within this time after the last fault ended, every operation must succeed again (rule `progress`)."""
 
     def permits_loss(self, acks: str | None = None) -> str:

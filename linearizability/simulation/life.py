@@ -298,14 +298,8 @@ class Cluster:
         client.start()
 
     @property
-    def _set_back_ms(self) -> int:
-        """Transactions time out by the wall clock, which their log remembers (TransactionStateManager.timedOutTransactions):
-        where it was set back, those that were open are given that much longer."""
-        return sum(max(0, -fault.amount) for fault in self.schedule.faults if fault.kind == "clock-jump")
-
-    @property
     def _transactional_bound_ms(self) -> int:
-        return TRANSACTIONAL_REST_BOUND_MS + self._set_back_ms
+        return TRANSACTIONAL_REST_BOUND_MS + self.schedule.set_back_ms
 
     def _rest(self, clients: list[SimulatedClient], bound_ms: int) -> None:
         until_us = self.world.now_us + bound_ms * MICROSECONDS_A_MS
@@ -363,7 +357,7 @@ class Cluster:
         """No transaction hangs: once all are at rest, last stable offsets reach the high watermarks. Errors: Violation."""
         if not self.schedule.transacts:
             return
-        bound_ms = STABLE_BOUND_MS + self._set_back_ms
+        bound_ms = STABLE_BOUND_MS + self.schedule.set_back_ms
         self.world.run(self.world.now_us + bound_ms * MICROSECONDS_A_MS, lambda: not self._unstable(), LOOK_EVERY_US)
         unstable = self._unstable()
         if unstable and not self._is_forgetful:

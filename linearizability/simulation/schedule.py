@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from linearizability.history.contract import Acks, Contract
+from linearizability.history.contract import BOUND_AFTER_HEALING_MS, Acks, Contract
 from linearizability.simulation.coordinator_scores import GroupScore, TransactionScore
 from linearizability.simulation.score import QuorumScore, Score
 
@@ -353,6 +353,12 @@ class Schedule(Value):
         coordinates = self.transacts or self.has_groups
         return not coordinates and all(topic.configs.get("flush.messages") == "1" for topic in self.topics)
 
+    @property
+    def set_back_ms(self) -> int:
+        """How far wall clocks are set back in all. Transactions time out by the wall clock, which their log remembers
+        (TransactionStateManager.timedOutTransactions): those that are open then are given that much longer."""
+        return sum(max(0, -fault.amount) for fault in self.faults if fault.kind == "clock-jump")
+
     def contract(self, client: Client | None = None) -> Contract:
         """What a client of this schedule may rely on.
 
@@ -373,6 +379,7 @@ class Schedule(Value):
             unclean_election=self.elects_uncleanly,
             replicas_losing_unflushed_data=0 if self.always_flushed else min(self.nodes, power_losses),
             cleanup="delete" if self.retains else "keep",
+            bound_after_healing_ms=BOUND_AFTER_HEALING_MS + (self.set_back_ms if self.transacts else 0),
         )
 
 

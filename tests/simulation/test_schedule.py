@@ -18,6 +18,7 @@ from linearizability.simulation.schedule import (
     Producer,
     Schedule,
     Topic,
+    Transactor,
     read_schedule,
 )
 from linearizability.simulation.shrink import shrink, with_fewer_nodes
@@ -30,6 +31,15 @@ def test_a_schedule_survives_its_file(tmp_path: Path):
         path = tmp_path / "schedule.json"
         path.write_text(draw(seed).to_json())
         assert read_schedule(path) == draw(seed)
+
+
+def test_transactions_may_take_longer_where_the_clock_was_set_back():
+    back = Fault(at_ms=1, kind="clock-jump", amount=-900_000)
+    clients = (Transactor(), Producer())
+    assert Schedule(seed=1, clients=clients, faults=(back,)).contract().bound_after_healing_ms == 960_000
+    assert Schedule(seed=1, clients=clients[1:], faults=(back,)).contract().bound_after_healing_ms == 60_000
+    ahead = back.model_copy(update={"amount": 900_000})
+    assert Schedule(seed=1, clients=clients, faults=(ahead,)).contract().bound_after_healing_ms == 60_000
 
 
 def test_a_plan_in_words_says_whom_each_role_means():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
 from linearizability.history.commands import app
@@ -17,6 +18,7 @@ from linearizability.history.recorder import Recorder
 from linearizability.pipeline import engine
 from linearizability.pipeline.engine import check
 from linearizability.rules import RULES
+from linearizability.rules.rule import Rule
 from tests.history.test_bad_input import neutral, record
 from tests.history.test_commands import run
 from tests.history.test_importers import acked, consumed, events_of_tool
@@ -89,7 +91,7 @@ def test_an_exported_run_is_judged_by_its_contract_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.optional], ids=lambda rule: rule.id)
-def test_strict_recency(tmp_path: Path, rule) -> None:  # type: ignore[no-untyped-def]
+def test_strict_recency(tmp_path: Path, rule: Rule) -> None:
     path = neutral(tmp_path / "n.jsonl.gz", {"id": "x", "history": parse(rule.example)})
     (lenient,) = check([path])
     (strict,) = check([path], given=Contract.from_terms(["strict_recency=true"]))
@@ -176,7 +178,10 @@ def test_terms_that_are_none(tmp_path: Path, terms: list[str], reason: str) -> N
 def test_the_terms_are_named() -> None:
     """In the help, all of them; and Kafka's own names are those of terms."""
     assert set(SETTINGS.values()) <= set(Contract.model_fields)
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
     for command in ("check", "import"):
-        (option,) = [each for each in get_command(app).commands[command].params if each.name == "contract"]  # type: ignore[attr-defined]
-        named, _, _ = option.help.partition(";")  # type: ignore[attr-defined]
+        (option,) = [each for each in group.commands[command].params if each.name == "contract"]
+        assert isinstance(option, TyperOption) and option.help
+        named, _, _ = option.help.partition(";")
         assert named.partition(": ")[2].split(", ") == list(Contract.model_fields)

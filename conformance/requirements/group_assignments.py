@@ -64,8 +64,9 @@ def follower_waits(broker: Broker) -> None:
     level=MUST,
     source="KIP-559; GroupMetadataManager.validateSyncGroup",
     sentence="From v5 on, SyncGroup with another protocol type or name than the group's, or without one, is refused with "
-    "INCONSISTENT_GROUP_PROTOCOL.",
-    accepted="INCONSISTENT_GROUP_PROTOCOL(23) for another type, another name, no type, no name; the right ones are taken",
+    "INCONSISTENT_GROUP_PROTOCOL; without one, whatever group it is about.",
+    accepted="INCONSISTENT_GROUP_PROTOCOL(23) for another type, another name, no type, no name, and without both also for the "
+    "empty group id; the right ones are taken",
     draft="null was thought to mean no check: from v5 on both must be told",
     apis={"SyncGroup": 5},
 )
@@ -76,6 +77,12 @@ def sync_in_another_protocol(broker: Broker) -> None:
     for type, name in (("connect", "range"), ("consumer", "sticky"), (None, "range"), ("consumer", None)):
         answer = member.sync({member.id: b"wrong"}, protocol_type=type, protocol_name=name)
         broker.expect_error(answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what=f"{type} and {name}")
+    nobodys = Group(broker)
+    nobodys.name = ""
+    answer = nobodys.member(id=member.id).sync(protocol_type=None, protocol_name=None)
+    broker.expect_error(
+        answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what="nothing, for the empty group id"
+    )
     answer = member.sync({member.id: b"right"})
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="the group's own")
     broker.expect_equal("the assignment", bytes(answer.assignment), b"right")

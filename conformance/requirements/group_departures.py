@@ -60,7 +60,8 @@ def silent_members(broker: Broker) -> None:
     source="KIP-62; GroupMetadataManager.completeClassicGroupJoin",
     sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on "
     "without it.",
-    accepted="with 4 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown",
+    accepted="with 4 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown; with 0 "
+    "and -1 ms nobody is waited for",
     deadline_s=90,
 )
 def late_for_the_rebalance(broker: Broker) -> None:
@@ -75,6 +76,13 @@ def late_for_the_rebalance(broker: Broker) -> None:
     broker.expect_equal("the members", [one.member_id for one in answer.members], [leader.id])
     broker.expect_error(late.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the late one")
     group.synchronise([leader])
+    for timeout_ms in (0, -1):
+        member = Group(broker).member(rebalance_timeout_ms=timeout_ms)
+        member.join()
+        broker.eventually(
+            lambda member=member: member.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID,
+            f"with {timeout_ms} ms a member that has joined and does not synchronise is unknown",
+        )
 
 
 @requirement(

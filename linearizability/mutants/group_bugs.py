@@ -46,10 +46,8 @@ def generation_unchecked(original: Any, group: Any, generation: int) -> None:
     fuzz=True,
     workload="groups",
 )
-def sync_answered_from_the_former_generation(
-    original: Any, groups: Any, request: Any, version: int, token: Any, now: int
-) -> None:
-    original(groups, request, version, token, now)
+def sync_answered_from_the_former_generation(original: Any, groups: Any, request: Any, token: Any, now: int) -> None:
+    original(groups, request, token, now)
     group = groups._get(request.group_id)
     member = group.members.get(request.member_id)
     if group.state is State.COMPLETING_REBALANCE and member is not None and member.assignment:

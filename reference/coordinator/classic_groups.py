@@ -196,21 +196,19 @@ class ClassicGroups:
 
     # ---- syncing
 
-    def sync(self, request: SyncGroupRequest, version: int, token: Token, now: TimestampMs) -> None:
+    def sync(self, request: SyncGroupRequest, token: Token, now: TimestampMs) -> None:
         """SyncGroup: bring or fetch the assignment of the generation (GRP-10 to GRP-15)."""
         try:
-            self._sync(request, version, token, now)
+            self._sync(request, token, now)
         except KafkaError as error:
             self._say(token, SyncGroupResponse(error_code=error.code))
 
-    def _sync(self, request: SyncGroupRequest, version: int, token: Token, now: TimestampMs) -> None:
-        names = request.protocol_type, request.protocol_name
-        if version >= FIRST_SYNC_WITH_PROTOCOL and None in names:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    def _sync(self, request: SyncGroupRequest, token: Token, now: TimestampMs) -> None:
         group = self._get(request.group_id)
         member = group.check_member(request.member_id, request.group_instance_id)
         group.check_generation(request.generation_id)
-        for said, known in zip(names, (group.protocol_type, group.protocol), strict=True):
+        told = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)
+        for said, known in told:
             if said is not None and known is not None and said != known:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is State.PREPARING_REBALANCE:
@@ -320,6 +318,16 @@ def check_join(request: JoinGroupRequest, settings: GroupSettings) -> None:
     check_group_id(request.group_id)
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+
+def check_sync(request: SyncGroupRequest, version: int) -> None:
+    """What no group accepts (GRP-01, GRP-13); it is looked at before the group is.
+
+    Errors: KafkaError INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID.
+    """
+    if version >= FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    check_group_id(request.group_id)
 
 
 def _new_group_record(id: GroupId, now: TimestampMs) -> KeyValue:

@@ -151,10 +151,9 @@ def replayed(each: GroupMetadataValue.MemberMetadata, value: GroupMetadataValue)
 
 
 def terms_of(request: JoinGroupRequest) -> Terms:
-    """The request's terms; the metadata are copied out of the receive buffer."""
-    session_timeout_ms, rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
+    """The request's terms; the metadata are copied out of the receive buffer. A negative timeout waits for nobody (GRP-18)."""
     return Terms(
         [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
-        session_timeout_ms,
-        rebalance_timeout_ms if rebalance_timeout_ms >= 0 else session_timeout_ms,
+        request.session_timeout_ms,
+        max(request.rebalance_timeout_ms, 0),
     )

@@ -112,12 +112,12 @@ class GroupShard:
         else:
             self.classic.join(request, version, client, token, now)
 
-    def sync(self, request: SyncGroupRequest, version: int, token: Token, now: TimestampMs) -> None:
+    def sync(self, request: SyncGroupRequest, token: Token, now: TimestampMs) -> None:
         group = self._mixed(request.group_id)
         if group is not None:
             self.classic_members.sync(group, request, token, now)
         else:
-            self.classic.sync(request, version, token, now)
+            self.classic.sync(request, token, now)
 
     def heartbeat(self, request: HeartbeatRequest, now: TimestampMs) -> HeartbeatResponse:
         group = self._mixed(request.group_id)

@@ -17,7 +17,7 @@ from reference.controller.group_configs import (
     HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
 )
-from reference.coordinator.classic_groups import check_group_id, check_join
+from reference.coordinator.classic_groups import check_group_id, check_join, check_sync
 from reference.coordinator.classic_member import Client
 from reference.coordinator.classic_rebalances import join_refused
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
@@ -45,6 +45,9 @@ from reference.storage.verification import NOT_REQUIRED, Guard
 
 if TYPE_CHECKING:
     from reference.node.node import Node
+
+FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
+"""JoinGroup: before, the session timeout is meant."""
 
 FIRST_JOIN_WITHOUT_PROTOCOL = 7
 """JoinGroup: before, no protocol is the empty text."""
@@ -213,6 +216,8 @@ def _trust(request: Request, body: TxnOffsetCommitRequest, index: int, then: Ver
 
 
 def join_group(node: Node, request: Request, body: JoinGroupRequest, now: TimestampMs) -> Message | None:
+    if request.version < FIRST_JOIN_WITH_REBALANCE_TIMEOUT:
+        body.rebalance_timeout_ms = body.session_timeout_ms
     try:
         check_join(body, node.groups.settings)
         _, shard = node.groups.coordination.shard_of(body.group_id)
@@ -226,10 +231,11 @@ def join_group(node: Node, request: Request, body: JoinGroupRequest, now: Timest
 
 def sync_group(node: Node, request: Request, body: SyncGroupRequest, now: TimestampMs) -> Message | None:
     try:
-        _, shard = node.groups.shard_of_member(body.group_id)
+        check_sync(body, request.version)
+        _, shard = node.groups.coordination.shard_of(body.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    shard.sync(body, request.version, request, now)
+    shard.sync(body, request, now)
     return node.groups.send_said(now)
 
 

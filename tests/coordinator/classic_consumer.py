@@ -65,7 +65,7 @@ class Classic:
             group_id="g", member_id=self.id, group_instance_id=self.instance, generation_id=self.generation,
             protocol_type="consumer", protocol_name=self.protocol, assignments=given,
         )  # fmt: skip
-        answer = self._answer(lambda token: self.room.shard.sync(request, 5, token, self.room.now))
+        answer = self._answer(lambda token: self.room.shard.sync(request, token, self.room.now))
         assert isinstance(answer, SyncGroupResponse)
         if answer.error_code == ErrorCode.NONE:
             self.is_to_sync = False

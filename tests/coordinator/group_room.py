@@ -167,7 +167,6 @@ class Room:
         *,
         group: str = "g",
         instance: str | None = None,
-        version: int = 3,
         protocol: tuple[str | None, str | None] = (None, None),
     ) -> SyncGroupResponse | None:
         request = SyncGroupRequest(
@@ -182,7 +181,7 @@ class Room:
                 for id, value in (assignments or {}).items()
             ],
         )
-        self.shard.classic.sync(request, version, token, self.now)
+        self.shard.classic.sync(request, token, self.now)
         answer = self.answers.get(token)
         assert answer is None or isinstance(answer, SyncGroupResponse)
         return answer

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from reference.coordinator.classic_groups import check_join
+from reference.coordinator.classic_groups import check_join, check_sync
 from reference.coordinator.classic_rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
 from reference.coordinator.classic_state import TRANSITIONS, State, diagram
 from reference.coordinator.group_records import group_record
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.group_metadata_value import GroupMetadataValue
 from reference.protocol.messages.join_group import JoinGroupRequest
-from reference.protocol.messages.sync_group import SyncGroupResponse
+from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.coordinator.group_room import SETTINGS, Room
 
 # ---- the table
@@ -223,6 +223,18 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert room.group.members.keys() >= {room.joined("m0").member_id}
 
 
+@pytest.mark.parametrize("rebalance_timeout_ms", [0, -1])
+def test_a_rebalance_timeout_of_nothing_waits_for_nobody(rebalance_timeout_ms: int) -> None:
+    room = Room()
+    room.join("a1", rebalance_timeout_ms=rebalance_timeout_ms)
+    first = room.joined("a1").member_id
+    room.sync("sa", first, 1, {first: b"A"})
+    room.join("b1", rebalance_timeout_ms=rebalance_timeout_ms)
+    room.advance(1)
+    assert [member.member_id for member in room.joined("b1").members] == [room.joined("b1").member_id]
+    assert room.heartbeat(first, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 # ---- syncing
 
 
@@ -253,8 +265,7 @@ def test_a_sync_after_the_assignment_gets_it_at_once() -> None:
         ({"group": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"protocol": ("connect", None)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol": ("consumer", "sticky")}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol": ("consumer", None), "version": 5}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol": ("consumer", "range"), "version": 5}, ErrorCode.NONE),
+        ({"protocol": ("consumer", "range")}, ErrorCode.NONE),
         ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
@@ -264,6 +275,29 @@ def test_refused_syncs(how: dict[str, object], code: ErrorCode) -> None:
     answer = room.sync("x", **{"member": follower, "generation": generation, **how})  # type: ignore[arg-type]
     assert answer is not None
     assert answer.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("group", "protocol", "version", "code"),
+    [
+        ("g", ("consumer", None), 5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("g", (None, "range"), 5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("", (None, None), 5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("", (None, None), 4, ErrorCode.INVALID_GROUP_ID),
+    ],
+)
+def test_syncs_that_no_group_accepts(
+    group: str, protocol: tuple[str | None, str | None], version: int, code: ErrorCode
+) -> None:
+    request = SyncGroupRequest(group_id=group, protocol_type=protocol[0], protocol_name=protocol[1])
+    with pytest.raises(KafkaError) as refused:
+        check_sync(request, version)
+    assert refused.value.code is code
+
+
+def test_from_version_5_on_a_sync_says_its_protocol() -> None:
+    check_sync(SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range"), 5)
+    check_sync(SyncGroupRequest(group_id="g"), 4)
 
 
 def test_who_waits_for_an_assignment_is_told_when_a_rebalance_begins() -> None:

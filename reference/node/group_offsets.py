@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reference.coordinator.classic_groups import check_group_id
 from reference.coordinator.offset_commits import refused_commit, refused_in_transaction
+from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.known_topics import KnownTopics
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -40,10 +41,14 @@ def offset_commit(node: Node, request: Request, body: OffsetCommitRequest, now: 
 def txn_offset_commit(node: Node, request: Request, body: TxnOffsetCommitRequest, now: TimestampMs) -> Message | None:
     """Keep offsets that count when the producer's transaction is committed (OFF-17, OFF-18, TXV-08).
 
-    First the transaction's coordinator is asked whether it has the group's partition; then the group is.
+    First the transaction's coordinator is asked whether it has the group's partition; then the group is. Before there is
+    any such partition the question cannot be put: COORDINATOR_NOT_AVAILABLE, where the other requests about groups are
+    NOT_COORDINATOR.
     """
     try:
         check_group_id(body.group_id)
+        if OFFSETS_TOPIC not in node.image.topics:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index, shard = node.groups.coordination.shard_of(body.group_id)
         if shard.commits.any_exists(body):
             node.groups.verify(request, body, index, partial(_commit_in_transaction, node, request, body), now)

@@ -29,8 +29,9 @@ PartitionData = FetchResponse.PartitionData
 def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
     """Serve a consumer's fetch (FET-01 to FET-21), or a follower's (REP-*).
 
-    It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, or when it
-    does not want to wait; else it is parked until an append wakes it or its time is over.
+    It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, when it asks
+    for what lies behind all that it may see, or when it does not want to wait; else it is parked until an append wakes
+    it or its time is over.
     """
     if body.isolation_level not in ISOLATION_LEVELS:
         return _of_no_isolation(body, request.version)
@@ -103,6 +104,7 @@ class Serving:
                 result.error_code != ErrorCode.NONE
                 or result.diverging_epoch.epoch >= 0
                 or self._is_behind(wanted, result)
+                or self._is_beyond(wanted, result)
             ):
                 urgent = True
             else:
@@ -116,6 +118,18 @@ class Serving:
     def _is_behind(self, wanted: Wanted, result: PartitionData) -> bool:
         """Whether a follower is to hear at once how far its leader has committed (KIP-1166)."""
         return self._follower >= 0 and wanted.high_watermark < result.high_watermark
+
+    def _is_beyond(self, wanted: Wanted, result: PartitionData) -> bool:
+        """Whether a consumer asks for what lies behind the batch at which the part that it may see ends.
+
+        It is answered at once, as by Kafka, which takes it for one whose leader has lost records.
+        """
+        end = result.last_stable_offset if self._body.isolation_level == READ_COMMITTED else result.high_watermark
+        if self._follower >= 0 or wanted.fetch_offset <= end:
+            return False
+        name = self._name_of(wanted)
+        assert name is not None, "it has just been read"
+        return self._node.partition(name, wanted.partition).log.batch_start(wanted.fetch_offset) > end
 
     def _read_one(
         self, wanted: Wanted, max_bytes: int, minimum_one: bool, committed: bool, is_first: bool, now: TimestampMs

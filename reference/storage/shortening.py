@@ -58,7 +58,7 @@ class Shortening(SegmentRow):
                 self._epochs.truncate_from_end(self.log_end_offset)
                 return False
             starts_over = offset < self._bases[0]
-            self._begin_cut(Cut(offset if starts_over else self._batch_start(offset), starts_over, now))
+            self._begin_cut(Cut(offset if starts_over else self.batch_start(offset), starts_over, now))
         except OSError as error:
             raise storage_error(self.folder, error) from error
         return True
@@ -71,7 +71,7 @@ class Shortening(SegmentRow):
         except OSError as error:
             raise storage_error(self.folder, error) from error
 
-    def _batch_start(self, offset: Offset) -> Offset:
+    def batch_start(self, offset: Offset) -> Offset:
         """Where the batch begins that holds an offset; in a gap, the offset."""
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         found = segment.find(offset)

@@ -1,0 +1,63 @@
+"""Which fetches wait for more, and which are answered at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.node.fetch import fetch
+from reference.node.node import Node
+from reference.node.requests import Client, Request
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.records.batch import build
+from reference.protocol.records.record import Record
+from reference.storage.disk import SimulatedDisk
+from reference.storage.verification import NOT_REQUIRED
+from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
+
+FETCH, VERSION = 1, 12
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+PRODUCER = 4711
+
+
+@pytest.fixture
+def node() -> Node:
+    """Its topic `t` has two records, three of an open transaction, two others, and one that is not committed."""
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    node = start(disk, NOW)
+    create(node, "t", NOW)
+    for count, producer in ((2, -1), (3, PRODUCER), (2, -1), (1, -1)):
+        records = [Record(at, NOW, None, b"value", ()) for at in range(count)]
+        has_producer = producer == PRODUCER
+        batch = build(
+            records, producer_id=producer, producer_epoch=0 if has_producer else -1,
+            base_sequence=0 if has_producer else -1, transactional=has_producer,
+        )  # fmt: skip
+        node.partition("t", 0).produce(batch, NOW, guard=NOT_REQUIRED)
+    node.partition("t", 0).high_watermark = 7
+    return node
+
+
+def is_answered_at_once(node: Node, offset: int, isolation_level: int) -> bool:
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+    body = FetchRequest(
+        max_wait_ms=5000, min_bytes=1, max_bytes=1000, isolation_level=isolation_level, session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])],
+    )  # fmt: skip
+    request = Request(Client(offset, "127.0.0.1", "PLAINTEXT"), FETCH, VERSION, 1, None)
+    answer = fetch(node, request, body, NOW)
+    if answer is None:
+        return False
+    assert isinstance(answer, FetchResponse)
+    assert answer.responses[0].partitions[0].error_code == 0
+    return True
+
+
+@pytest.mark.parametrize(
+    ("isolation_level", "at_once"), [(READ_COMMITTED, [0, 1, 5, 6, 7, 8]), (READ_UNCOMMITTED, [*range(7), 8])]
+)
+def test_who_asks_for_what_lies_behind_all_that_it_may_see_is_answered_at_once(
+    node: Node, isolation_level: int, at_once: list[int]
+) -> None:
+    """Not so within the batch at which that ends: there more may come."""
+    assert [offset for offset in range(9) if is_answered_at_once(node, offset, isolation_level)] == at_once

@@ -11,6 +11,7 @@ from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.primitives import TimestampMs, TopicName
+from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition, Read
 from reference.storage.errors import LogError
 from reference.storage.log import LogSlice
@@ -152,7 +153,7 @@ class Serving:
                     last_epoch=wanted.last_fetched_epoch,
                     from_any_replica=self._request.version >= FIRST_VERSION_FROM_ANY_REPLICA,
                 )
-        except (KafkaError, LogError) as error:
+        except (KafkaError, LogError, RecordsError) as error:
             return self._refuse(name, result, error)
         result.high_watermark = read.high_watermark
         result.last_stable_offset = read.last_stable_offset
@@ -189,13 +190,17 @@ class Serving:
             self._node.on_moved(partition, now)
         return read
 
-    def _refuse(self, name: TopicName | None, result: PartitionData, error: KafkaError | LogError) -> PartitionData:
+    def _refuse(
+        self, name: TopicName | None, result: PartitionData, error: KafkaError | LogError | RecordsError
+    ) -> PartitionData:
         """An error's result: where the log is, is not told, as Kafka does not (FET-02)."""
         result.error_code = error.code
         result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
         result.aborted_transactions = None
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._node.storage_failed(f"{name}-{result.partition_index}", error)
+        if isinstance(error, RecordsError):
+            self._node.log("error", f"{name}-{result.partition_index}: {error}")
         return result
 
     # ---- while parked

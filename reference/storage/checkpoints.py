@@ -144,6 +144,11 @@ def write_clean_shutdown(disk: Disk, folder: Path, broker_epoch: Epoch) -> None:
     disk.write_file(folder / CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
 
+def was_shut_down_clean(disk: Disk, folder: Path) -> bool:
+    """Whether the note of a clean end is there."""
+    return disk.exists(folder / CLEAN_SHUTDOWN)
+
+
 def take_clean_shutdown(disk: Disk, folder: Path) -> Epoch | None:
     """The broker's epoch at its clean end, whose note is removed; None after a crash, -1 where the note has no epoch."""
     path = folder / CLEAN_SHUTDOWN

@@ -25,6 +25,7 @@ from reference.storage.checkpoints import (
     read_offsets,
     read_topic_id,
     take_clean_shutdown,
+    was_shut_down_clean,
     write_clean_shutdown,
     write_offsets,
 )
@@ -33,6 +34,7 @@ from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log import EXPIRY_CHECK_MS, Log, PendingFlush, run_now
+from reference.storage.recovery import check
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
@@ -93,12 +95,15 @@ class LogManager:
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
 
-        Errors: StorageError.
+        Errors: StorageError; CorruptFile when a log is damaged though the last end was clean, and nothing is changed.
         """
         self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
         self._next_upkeep = now + UPKEEP_INTERVAL_MS
         try:
             self._disk.make_folder(self._folder)
+            if was_shut_down_clean(self._disk, self._folder):
+                for name, _ in self._unopened():
+                    check(self._disk, self._folder / name, now)
             self._recovery_points = self._read(RECOVERY_POINTS)
             self._log_starts = self._read(LOG_START_OFFSETS)
             self._high_watermarks = self._read(HIGH_WATERMARKS)

@@ -7,6 +7,10 @@ before the recovery point moved past them; those whose indexes do not tell of th
 looked for this until 2.x and trusts since then; here a wrong position would be taken for the log's end, and a wrong
 timestamp lets retention delete what is young.
 
+Nothing is cut after a clean shutdown: then everything was whole, and what is damaged now was acknowledged. `check` looks for
+it before a start touches anything, and the start is refused until somebody decides. So does Apache Kafka refuse it, but only
+where it meets a batch that is too small, and only once: its next start takes the last end for a crash, and cuts.
+
 Nothing here depends on the order in which a crash let things reach the disk, but for the promises of `Disk`. A gap between
 two segments is a loss, for a log begins each segment where the last one ends; except where compaction took the last records
 of a segment, which it does only below the recovery point.
@@ -14,14 +18,16 @@ of a segment, which it does only below the recovery point.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from reference.protocol.primitives import Epoch, Offset, TimestampMs
 from reference.protocol.records.batch import check_crc
 from reference.protocol.records.errors import RecordsError
+from reference.storage.checkpoints import CLEAN_SHUTDOWN
 from reference.storage.config import LogConfig
-from reference.storage.disk import TEMPORARY, Disk
+from reference.storage.disk import TEMPORARY, Disk, File
 from reference.storage.epoch_cache import EpochCache
 from reference.storage.epoch_lookup import NONE as NO_EPOCH
 from reference.storage.errors import CorruptFile
@@ -37,6 +43,8 @@ from reference.storage.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
+    StoredBatch,
+    batches_of,
     file_name,
 )
 from reference.storage.swaps import complete_swaps
@@ -62,13 +70,13 @@ def load(
     """Open the segments of a folder, recovering what the last end left unfinished.
 
     `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing).
-    Errors: OSError.
+    Errors: OSError; CorruptFile where the last end was clean and something is damaged.
     """
     complete_swaps(disk, folder)
     remove_rubbish(disk, folder)
     bases = [int(name[: -len(LOG_SUFFIX)]) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
-    recovery = _Recovery(disk, folder, config, epochs, producers, log_start, now)
-    segments = recovery.open_segments(bases, recovery_point, clean)
+    recovery = _Recovery(disk, folder, config, epochs, producers, log_start, clean, now)
+    segments = recovery.open_segments(bases, recovery_point)
     log_end = segments[-1].next_offset() if segments else log_start
     if log_end < log_start:
         # What the log was is older than where it starts: a crash took the newer part.
@@ -87,6 +95,61 @@ def load(
     recovery.rebuild_producers(segments, log_end)
     segments[-1].activate(config.segment_index_bytes)
     return Loaded(segments, log_start, log_end, recovery.recovered_bytes, recovery.lost_bytes)
+
+
+def check(disk: Disk, folder: Path, now: TimestampMs) -> None:
+    """Look, and change nothing, whether the segments of a log are whole whose last end was clean.
+
+    Errors: OSError; CorruptFile, which names file and position.
+    """
+    for name in disk.list_folder(folder):
+        if name.endswith(LOG_SUFFIX):
+            base = int(name[: -len(LOG_SUFFIX)])
+            if not (_has_indexes(disk, folder, base) and _is_sound_segment(disk, folder, base, now)):
+                _check_batches(disk.open_file(folder / name), folder / name, base)
+
+
+def _is_sound_segment(disk: Disk, folder: Path, base: Offset, now: TimestampMs) -> bool:
+    try:
+        return _is_sound(Segment(disk, folder, base, now))
+    except CorruptFile:
+        return False
+
+
+def _check_batches(file: File, path: Path, base: Offset) -> None:
+    end = 0
+    try:
+        for batch in _whole_batches(file, base):
+            end = batch.position + len(batch.data)
+    except (RecordsError, CorruptFile) as error:
+        raise _damaged(path, end, file.size, error) from error
+
+
+def _damaged(path: Path, position: int, size: int, error: RecordsError | CorruptFile) -> CorruptFile:
+    return CorruptFile(
+        f"{path} was whole when the last run ended, and is damaged at byte {position} of {size}: {error}. Restore it, or"
+        f" remove {CLEAN_SHUTDOWN} from {path.parent.parent}: then the log is cut there"
+    )
+
+
+def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
+    """A log file's batches up to the first that is damaged, or out of its order. Errors: RecordsError, CorruptFile."""
+    expected = base
+    for batch in batches_of(file):
+        header = batch.header
+        check_crc(batch.data, header)
+        if header.base_offset < expected or header.last_offset_delta < 0:
+            raise CorruptFile(f"offset {header.base_offset} after {expected - 1}")
+        yield batch
+        expected = header.next_offset
+
+
+def _has_indexes(disk: Disk, folder: Path, base: Offset) -> bool:
+    for suffix, entry_bytes in ((INDEX_SUFFIX, INDEX_ENTRY_BYTES), (TIME_INDEX_SUFFIX, TIME_INDEX_ENTRY_BYTES)):
+        path = folder / file_name(base, suffix)
+        if not disk.exists(path) or disk.size_of(path) % entry_bytes:
+            return False
+    return True
 
 
 def remove_rubbish(disk: Disk, folder: Path) -> None:
@@ -144,7 +207,7 @@ class _Recovery:
 
     def __init__(
         self, disk: Disk, folder: Path, config: LogConfig, epochs: EpochCache, producers: ProducerState,
-        log_start: Offset, now: TimestampMs,
+        log_start: Offset, clean: bool, now: TimestampMs,
     ) -> None:  # fmt: skip
         self.disk = disk
         self.folder = folder
@@ -152,17 +215,18 @@ class _Recovery:
         self.epochs = epochs
         self.producers = producers
         self.log_start = log_start
+        self.clean = clean
         self.now = now
         self.recovered_bytes = 0
         self.lost_bytes = 0
 
-    def open_segments(self, bases: list[Offset], recovery_point: Offset, clean: bool) -> list[Segment]:
+    def open_segments(self, bases: list[Offset], recovery_point: Offset) -> list[Segment]:
         """The segments of a folder up to the first damage or gap; what lies behind it is removed."""
         first_unflushed = last_slot_up_to(bases.__getitem__, len(bases), recovery_point)
         segments: list[Segment] = []
         for slot, base in enumerate(bases):
-            flushed = clean or slot < first_unflushed
-            has_indexes = flushed and self._has_indexes(base)
+            flushed = self.clean or slot < first_unflushed
+            has_indexes = flushed and _has_indexes(self.disk, self.folder, base)
             segment = self._open(base)
             trusted = has_indexes and _is_sound(segment)
             whole = trusted or self._recover(segment, segments)
@@ -170,19 +234,12 @@ class _Recovery:
             follower = bases[slot + 1] if slot + 1 < len(bases) else None
             if follower is None:
                 break
-            may_have_gap = trusted or (flushed and self.config.compacts)
+            may_have_gap = self.clean or trusted or (flushed and self.config.compacts)
             if not whole or (not may_have_gap and follower != segment.next_offset()):
                 for later in bases[slot + 1 :]:
                     self.remove(self._open(later))
                 break
         return segments
-
-    def _has_indexes(self, base: Offset) -> bool:
-        for suffix, entry_bytes in ((INDEX_SUFFIX, INDEX_ENTRY_BYTES), (TIME_INDEX_SUFFIX, TIME_INDEX_ENTRY_BYTES)):
-            path = self.folder / file_name(base, suffix)
-            if not self.disk.exists(path) or self.disk.size_of(path) % entry_bytes:
-                return False
-        return True
 
     def _open(self, base: Offset) -> Segment:
         try:
@@ -192,17 +249,17 @@ class _Recovery:
             return Segment(self.disk, self.folder, base, self.now)
 
     def _recover(self, segment: Segment, before: list[Segment]) -> bool:
-        """Read a segment, build its indexes again and cut it behind its last good batch; False when there was damage."""
+        """Read a segment, build its indexes again and cut it behind its last good batch; False when there was damage.
+
+        Errors: CorruptFile where nothing may be cut.
+        """
         self._rebuild_to(segment.base_offset, before)
         segment.clear_indexes(self.config.segment_index_bytes)
-        position, expected = 0, segment.base_offset
+        position = 0
         whole = True
         try:
-            for batch in segment.batches():
+            for batch in _whole_batches(segment.file, segment.base_offset):
                 header = batch.header
-                check_crc(batch.data, header)
-                if header.base_offset < expected or header.last_offset_delta < 0:
-                    raise CorruptFile(f"offset {header.base_offset} after {expected - 1}")
                 segment.index(
                     header.base_offset, header.last_offset, batch.position, len(batch.data), header.max_timestamp,
                     self.config.index_interval_bytes,
@@ -214,8 +271,10 @@ class _Recovery:
                 if aborted is not None:
                     segment.transaction_index.append(aborted)
                 self.producers.append(header, marker, header.base_offset, header.max_timestamp)
-                position, expected = batch.position + len(batch.data), header.next_offset
-        except (RecordsError, CorruptFile):
+                position = batch.position + len(batch.data)
+        except (RecordsError, CorruptFile) as error:
+            if self.clean:
+                raise _damaged(segment.path(LOG_SUFFIX), position, segment.size, error) from error
             whole = False
             self.lost_bytes += segment.size - position
             segment.file.truncate(position)

@@ -223,16 +223,7 @@ class Segment:
 
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
         """The batches from a position on, up to the first that is not whole. Errors: CorruptBatch."""
-        while position < self.file.size:
-            prefix = self.file.read(position, LENGTH_END)
-            if len(prefix) < LENGTH_END:
-                raise CorruptBatch(f"{len(prefix)} bytes at the end of a log file")
-            size = LENGTH_END + _STEP.unpack(prefix)[1]
-            if not HEADER_BYTES <= size <= self.file.size - position:
-                raise CorruptBatch(f"a batch of {size} bytes at {position} of a log file of {self.file.size}")
-            data = memoryview(self.file.read(position, size))
-            yield StoredBatch(read_header(data), position, data)
-            position += size
+        return batches_of(self.file, position)
 
     def header_at(self, position: int) -> BatchHeader:
         """The header of the batch at a position. Errors: CorruptBatch."""
@@ -366,6 +357,20 @@ class Segment:
         """Remove the renamed files; who reads one keeps it. Errors: OSError."""
         for suffix in SUFFIXES:
             self._disk.remove(self.path(suffix))
+
+
+def batches_of(file: File, position: int = 0) -> Iterator[StoredBatch]:
+    """The batches of a log file from a position on, up to the first that is not whole. Errors: CorruptBatch."""
+    while position < file.size:
+        prefix = file.read(position, LENGTH_END)
+        if len(prefix) < LENGTH_END:
+            raise CorruptBatch(f"{len(prefix)} bytes at the end of a log file")
+        size = LENGTH_END + _STEP.unpack(prefix)[1]
+        if not HEADER_BYTES <= size <= file.size - position:
+            raise CorruptBatch(f"a batch of {size} bytes at {position} of a log file of {file.size}")
+        data = memoryview(file.read(position, size))
+        yield StoredBatch(read_header(data), position, data)
+        position += size
 
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")

@@ -7,10 +7,13 @@ import pytest
 from reference.node.fetch import fetch
 from reference.node.node import Node
 from reference.node.requests import Client, Request
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.records.batch import build
+from reference.protocol.records.errors import CorruptBatch
 from reference.protocol.records.record import Record
 from reference.storage.disk import SimulatedDisk
+from reference.storage.log import Log
 from reference.storage.verification import NOT_REQUIRED
 from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 
@@ -38,7 +41,8 @@ def node() -> Node:
     return node
 
 
-def is_answered_at_once(node: Node, offset: int, isolation_level: int) -> bool:
+def ask(node: Node, offset: int, isolation_level: int) -> FetchResponse.PartitionData | None:
+    """What a fetch is answered; None while it waits."""
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
     body = FetchRequest(
         max_wait_ms=5000, min_bytes=1, max_bytes=1000, isolation_level=isolation_level, session_epoch=-1,
@@ -46,11 +50,13 @@ def is_answered_at_once(node: Node, offset: int, isolation_level: int) -> bool:
     )  # fmt: skip
     request = Request(Client(offset, "127.0.0.1", "PLAINTEXT"), FETCH, VERSION, 1, None)
     answer = fetch(node, request, body, NOW)
-    if answer is None:
-        return False
-    assert isinstance(answer, FetchResponse)
-    assert answer.responses[0].partitions[0].error_code == 0
-    return True
+    return None if answer is None else answer.responses[0].partitions[0]
+
+
+def is_answered_at_once(node: Node, offset: int, isolation_level: int) -> bool:
+    answer = ask(node, offset, isolation_level)
+    assert answer is None or answer.error_code == ErrorCode.NONE
+    return answer is not None
 
 
 @pytest.mark.parametrize(
@@ -61,3 +67,13 @@ def test_who_asks_for_what_lies_behind_all_that_it_may_see_is_answered_at_once(
 ) -> None:
     """Not so within the batch at which that ends: there more may come."""
     assert [offset for offset in range(9) if is_answered_at_once(node, offset, isolation_level)] == at_once
+
+
+def test_damage_is_told_of_the_partition_that_has_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_damage(log: Log, *_: object) -> None:
+        raise CorruptBatch(f"{log.topic} holds no batch")
+
+    monkeypatch.setattr(Log, "read", find_damage)
+    answer = ask(node, 0, READ_UNCOMMITTED)
+    assert answer is not None
+    assert (answer.error_code, answer.high_watermark, answer.records) == (ErrorCode.CORRUPT_MESSAGE, -1, b"")

@@ -16,7 +16,7 @@ from reference.storage.checkpoints import (
 )
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
-from reference.storage.errors import StorageError
+from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_manager import METADATA_TOPIC_ID, LogManager, folder_name
 from tests.storage.logs import NOW, append, offsets
 
@@ -53,6 +53,24 @@ def test_a_clean_end_and_the_next_start() -> None:
     log = second.get_or_create("a", 0, A, CONFIG, NOW)
     assert (log.recovered_bytes, log.log_start_offset, log.topic_id) == (0, 3, A)
     assert offsets(log) == list(range(3, 20))
+
+
+def test_damage_after_a_clean_end_is_told_at_each_start_until_somebody_decides() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    for topic in ("a", "b"):
+        log = first.get_or_create(topic, 0, A, CONFIG, NOW)
+        ends = [append(log, 2)[1] for _ in range(3)]
+    first.shut_down({}, NOW)
+    size = disk.size_of(ROOT / "a-0" / f"{0:020d}.log")
+    disk.map_file(ROOT / "a-0" / f"{0:020d}.log").write_at(size * 2 // 3 + 8, bytes(4))
+    for _ in range(2):
+        with pytest.raises(CorruptFile, match=f"a-0/{0:020d}.log .* at byte {size * 2 // 3} of {size}"):
+            manager(disk)
+    disk.remove(ROOT / CLEAN_SHUTDOWN)
+    decided = manager(disk)
+    logs = [decided.get_or_create(topic, 0, A, CONFIG, NOW) for topic in ("a", "b")]
+    assert [log.log_end_offset for log in logs] == [4, ends[-1] + 1]
 
 
 def test_after_a_crash_logs_are_recovered() -> None:

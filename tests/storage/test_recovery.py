@@ -9,7 +9,9 @@ from reference.protocol.records.batch import assign
 from reference.storage.checkpoints import LEADER_EPOCHS
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
+from reference.storage.errors import CorruptFile
 from reference.storage.log import Log
+from reference.storage.recovery import check
 from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, offsets, open_log
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=0, segment_index_bytes=1200)
@@ -250,11 +252,26 @@ def test_a_log_that_ends_before_its_start_begins_anew() -> None:
     assert names(log, LOG) == [f"{50:020d}.log"]
 
 
-def test_an_active_segment_that_says_it_is_clean_but_is_torn() -> None:
+@pytest.mark.parametrize("slot", [0, -1])
+@pytest.mark.parametrize("how", ["torn", "size of nothing", "other bytes"])
+def test_what_was_whole_at_a_clean_end_is_not_cut(slot: int, how: str) -> None:
+    """All of it was acknowledged: somebody has to decide."""
     disk = SimulatedDisk()
     log = written(disk, close=True)
-    last = names(log, LOG)[-1]
-    damage(disk, last, disk.size_of(FOLDER / last) - 3)
-    again = open_log(disk, CONFIG, clean=True)
-    assert again.log_end_offset == 22
-    assert again.lost_bytes > 0
+    name = names(log, LOG)[slot]
+    last_batch = disk.size_of(FOLDER / name) - len(batch(2))
+    match how:
+        case "torn":
+            damage(disk, name, disk.size_of(FOLDER / name) - 3)
+        case "size of nothing":
+            damage(disk, name, last_batch + 8, bytes(4))
+        case _:
+            damage(disk, name, last_batch + 8, b"\xff" * 4)
+    before = disk.read_file(FOLDER / name)
+    told = f"{name} .* damaged at byte {last_batch} of {len(before)}"
+    with pytest.raises(CorruptFile, match=told):
+        check(disk, FOLDER, NOW)
+    with pytest.raises(CorruptFile, match=told):
+        open_log(disk, CONFIG, clean=True)
+    assert disk.read_file(FOLDER / name) == before
+    assert open_log(disk, CONFIG).lost_bytes > 0, "after a crash it is the log's end"

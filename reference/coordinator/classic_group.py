@@ -22,6 +22,7 @@ from reference.protocol.messages.join_group import JoinGroupResponse
 from reference.protocol.primitives import GroupId, TimestampMs, TopicName
 
 NO_TIMESTAMP = -1
+FIRST_GENERATION, LAST_GENERATION = 1, 2**31 - 1
 
 
 class ClassicGroup:
@@ -125,6 +126,8 @@ class ClassicGroup:
         member.id = id
 
     def _count(self, member: Member, change: int) -> None:
+        """A name counts once, also for a member that says it twice. A known deviation: Apache Kafka 4.3.1 counts it twice,
+        finds that the group has no protocol in common, and leaves the join without an answer."""
         for name in {name for name, _ in member.protocols}:
             self._supporters[name] = self._supporters.get(name, 0) + change
             if not self._supporters[name]:
@@ -153,6 +156,10 @@ class ClassicGroup:
     def _common_protocols(self) -> set[str]:
         return {name for name, supporters in self._supporters.items() if supporters == len(self.members)}
 
+    @property
+    def has_common_protocol(self) -> bool:
+        return bool(self._common_protocols())
+
     def select_protocol(self) -> str:
         """Each member votes for the protocol that it wants most of those that all know; most votes win (GRP-07)."""
         common = self._common_protocols()
@@ -164,9 +171,14 @@ class ClassicGroup:
 
     # ---- generations
 
+    @property
+    def _next_generation(self) -> int:
+        """One higher (GRP-08); after the last one that a record can hold, the first again."""
+        return self.generation + 1 if self.generation < LAST_GENERATION else FIRST_GENERATION
+
     def begin_generation(self, now: TimestampMs) -> None:
         """The members that are here form the next generation, which waits for its assignment (GRP-08)."""
-        self.generation += 1
+        self.generation = self._next_generation
         self.protocol = self.select_protocol()
         self._subscribed = self._compute_subscribed()
         self.pending_syncs = {*self.members}
@@ -203,7 +215,7 @@ class ClassicGroup:
         """The generation after which nobody is left."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
-            generation=self.generation + 1,
+            generation=self._next_generation,
             protocol=None,
             leader=None,
             current_state_timestamp=now,

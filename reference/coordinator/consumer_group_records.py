@@ -19,9 +19,11 @@ from dataclasses import dataclass
 
 from reference.coordinator.assignment import Assignment, MemberEpoch, Owned, TopicIdPartition, by_topic
 from reference.coordinator.consumer_member import ClassicMember, ConsumerMember
+from reference.coordinator.embedded_protocol import version_of
 from reference.coordinator.group import KeyValue
 from reference.coordinator.group_records import encode_key, encode_value
 from reference.protocol.codec import CodecError, decode
+from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -65,6 +67,7 @@ VALUES: dict[type[Message], type[Message]] = {
 _KEYS = {key.KEY: key for key in VALUES}
 RECORD_TYPES = frozenset(_KEYS)
 _VERSION = 0
+LAST_EPOCH: MemberEpoch = 2**31 - 1
 
 _OwnedTopic = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 _TargetTopic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
@@ -87,6 +90,9 @@ def _record(key: Message, value: Message | None) -> KeyValue:
 
 
 def group_epoch_record(group: GroupId, epoch: int, metadata_hash: int) -> KeyValue:
+    """Errors: KafkaError UNKNOWN_SERVER_ERROR where the epoch is beyond the last one."""
+    if epoch > LAST_EPOCH:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The group {group} has had its last epoch.")
     return _record(
         ConsumerGroupMetadataKey(group_id=group), ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     )
@@ -219,8 +225,15 @@ def owned_of(topics: list[_OwnedTopic], default_epoch: MemberEpoch) -> dict[Topi
 
 
 def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMember | None:
+    """The classic side of a member, where it has one.
+
+    Errors: CodecError where it names no protocol, or says with the one that it wants most what is no subscription.
+    """
     classic = value.classic_member_metadata
     if classic is None:
         return None
+    if not classic.supported_protocols:
+        raise CodecError("a member of the classic protocol names no protocol")
     protocols = tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols)
+    version_of(protocols[0][1])
     return ClassicMember(classic.session_timeout_ms, protocols)

@@ -99,14 +99,19 @@ def _records(classic: ClassicGroup, members: Sequence[ConsumerMember], hashes: T
 
 
 def downgrade(group: ConsumerGroup, members: Sequence[ConsumerMember], topics: Topics, now: int) -> list[KeyValue]:
-    """The records that make a classic group of `members`, which all speak the classic protocol."""
+    """The records that make a classic group of `members`, which all speak the classic protocol.
+
+    Errors: KafkaError UNKNOWN_SERVER_ERROR where they have no protocol in common, or one that says what cannot be read.
+    """
     classic = ClassicGroup(group.id)
     for member in members:
         classic.add(_downgraded(member))
     classic.generation = group.epoch
+    if not classic.has_common_protocol:
+        raise _not_downgraded(classic, "its members have no protocol in common")
     classic.protocol = classic.select_protocol()
     assignments = {
-        member.id: _assignment(classic.members[member.id], target_of(group, member), classic.protocol, topics)
+        member.id: _assignment(classic, classic.members[member.id], target_of(group, member), topics)
         for member in members
     }
     return [*group.tombstones(), classic.record(assignments, now)]
@@ -125,5 +130,15 @@ def _downgraded(member: ConsumerMember) -> Member:
     )
 
 
-def _assignment(member: Member, target: Assignment, protocol: str, topics: Topics) -> bytes:
-    return encode_assignment(target, topics, version_of(member.metadata_for(protocol)))
+def _assignment(classic: ClassicGroup, member: Member, target: Assignment, topics: Topics) -> bytes:
+    try:
+        version = version_of(member.metadata_for(classic.protocol))
+    except CodecError as error:
+        raise _not_downgraded(classic, str(error)) from error
+    return encode_assignment(target, topics, version)
+
+
+def _not_downgraded(classic: ClassicGroup, why: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"Cannot downgrade consumer group {classic.id} to classic group because {why}."
+    )

@@ -223,6 +223,15 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert room.group.members.keys() >= {room.joined("m0").member_id}
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once() -> None:
+    room = Room()
+    room.join("a1", protocols=("range", "range"))
+    leader = room.joined("a1").member_id
+    room.join("b1", protocols=("sticky", "range"))
+    room.join("a2", leader, protocols=("range", "range"))
+    assert room.joined("a2").protocol_name == room.joined("b1").protocol_name == "range"
+
+
 @pytest.mark.parametrize("rebalance_timeout_ms", [0, -1])
 def test_a_rebalance_timeout_of_nothing_waits_for_nobody(rebalance_timeout_ms: int) -> None:
     room = Room()

@@ -590,3 +590,34 @@ def unknown_partitions_wait(broker: Broker) -> None:
         broker.tolerate("the other partition did not wait")
     else:
         broker.expect_equal("the other partition's records", values(found[0].records or b""), [b"x"])
+
+
+@requirement(
+    "FET-22",
+    level=SHOULD,
+    source="DelayedFetch.tryComplete (case F)",
+    sentence="A read_committed fetch from behind the batch at which the last stable offset stands does not wait: it is answered "
+    "at once, with no records and no error. One at the last stable offset waits.",
+    accepted="empty with NONE(0) long before max_wait_ms from a later batch and from the log end; from the last stable offset "
+    "not before max_wait_ms",
+    tolerated="not before max_wait_ms",
+    apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+)
+def beyond_the_last_stable_offset(broker: Broker) -> None:
+    topic = broker.topic()
+    producer = TransactionalProducer(broker)
+    stable = producer.append(topic, b"open")
+    behind = broker.append(topic, batch(b"after"))
+    for offset in (stable, behind, behind + 1):
+        started = time.monotonic()
+        found = broker.fetch(topic, offset, max_wait_ms=SHORT_MS, isolation=READ_COMMITTED)
+        waited_ms = (time.monotonic() - started) * 1000
+        broker.expect_error(found.error_code, ErrorCode.NONE, what=f"from {offset}")
+        broker.expect_equal(f"from {offset}: the records", values(found.records or b""), [])
+        broker.saw(f"from {offset}: answered after {waited_ms:.0f} of {SHORT_MS} ms")
+        has_waited = waited_ms >= SHORT_MS * 0.9
+        if offset == stable:
+            broker.expect(has_waited, "at the last stable offset it waits")
+        elif has_waited:
+            broker.tolerate(f"a fetch from {offset}, behind the last stable offset {stable}, waits")
+    producer.abort()

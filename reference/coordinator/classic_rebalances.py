@@ -209,7 +209,7 @@ class Rebalances:
             member.is_new = False
             self.answer_join(member, group.joined(member))
             self.touch(group, member, now)
-        self._timers.schedule((group.id, Timer.SYNC, ""), now + max(group.rebalance_timeout_ms, 1))
+        self._timers.schedule((group.id, Timer.SYNC, ""), now + group.rebalance_timeout_ms)
 
     # ---- the assignment
 

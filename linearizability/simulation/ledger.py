@@ -90,6 +90,8 @@ class Ledger:
         self.is_excused = is_excused
         self.committed_end = 0
         self._committed: dict[int, BatchRecord] = {}
+        self._committed_again: set[BatchRecord] = set()
+        """What was committed in the place of something else that was lost, with excuse."""
         self._batches: dict[tuple[int, int], tuple[BatchRecord, BatchRecord | None]] = {}
         self._led: dict[int, int] = {}
         """The epoch in which each node was last seen leading."""
@@ -266,8 +268,10 @@ class Ledger:
                 committed[batch.base_offset] = batch
                 self.committed_end = batch.next_offset
                 grown = True
-            elif known != batch and not self.is_excused and (known is not None or committed):
-                self._broken("committed-differs", f"node {number} holds {batch} where {known} was committed")
+            elif known != batch and (known is not None or committed):
+                if not self.is_excused:
+                    self._broken("committed-differs", f"node {number} holds {batch} where {known} was committed")
+                self._committed_again.add(batch)
             view.checked += 1
         return grown
 
@@ -287,6 +291,26 @@ class Ledger:
         if view.checked_end < self.committed_end:
             text = f"{who} has the committed log up to {view.checked_end} only, of {self.committed_end}"
             self._broken(rule, text)
+
+    def lost_ends(self, number: int, partition: Partition) -> bool:
+        """Whether the end of each transaction that is open in a replica may be gone, with excuse.
+
+        Something committed behind the transaction's first batch is not there any more. Where the marker was, the coordinator
+        knows it to be written and does not write it again; what begins behind the loss it has yet to end.
+        """
+        view = self.views.get(number)
+        held = view.batches if view is not None else []
+        gone = {*self._committed.values(), *self._committed_again}.difference(held)
+        starts = {each.current_transaction_start_offset for each in partition.log.active_producers()}
+        opening = [batch for batch in held if batch.base_offset in starts]
+        return (
+            self.is_excused
+            and bool(opening)
+            and all(
+                any(lost.base_offset > first.base_offset and lost.leader_epoch >= first.leader_epoch for lost in gone)
+                for first in opening
+            )
+        )
 
     # ---- misfortune
 

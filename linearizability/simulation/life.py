@@ -45,6 +45,7 @@ from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
+from reference.replication.partition import Partition
 
 Prompted = TypeVar("Prompted", bound=SimulatedClient)
 
@@ -359,15 +360,19 @@ class Cluster:
             return
         bound_ms = STABLE_BOUND_MS + self.schedule.set_back_ms
         self.world.run(self.world.now_us + bound_ms * MICROSECONDS_A_MS, lambda: not self._unstable(), LOOK_EVERY_US)
-        unstable = self._unstable()
-        if unstable and not self._is_forgetful:
-            text = f"after {bound_ms} ms of rest the last stable offset stands still in {', '.join(unstable)}"
+        hanging = [
+            f"{partition.name} at {partition.last_stable_offset()} of {partition.high_watermark}"
+            for number, partition in self._unstable()
+            if self.witness is None or not self.witness.lost_ends(number, partition)
+        ]
+        if hanging and not self._is_forgetful:
+            text = f"after {bound_ms} ms of rest the last stable offset stands still in {', '.join(hanging)}"
             raise Violation("hanging-transaction", text)
 
-    def _unstable(self) -> list[str]:
-        """The partitions in which some transaction is undecided, as far as their leaders know."""
+    def _unstable(self) -> list[tuple[int, Partition]]:
+        """The leaders' replicas in which some transaction is undecided, as far as they know, and whose they are."""
         return [
-            f"{partition.name} at {partition.last_stable_offset()} of {partition.high_watermark}"
+            (machine.number, partition)
             for machine in self.machines
             if machine.node is not None
             for partition in machine.node.partitions.values()

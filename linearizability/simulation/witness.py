@@ -72,6 +72,10 @@ class ClusterWitness:
         ledger = self._newest.get(key)
         return ledger is not None and ledger.is_excused
 
+    def lost_ends(self, number: int, partition: Partition) -> bool:
+        """Whether the end of each transaction that is open in a node's replica may be gone, with excuse."""
+        return self._ledger_of(partition.topic, partition.topic_id, partition.index).lost_ends(number, partition)
+
     # ---- what machines tell
 
     def on_change(self, number: int, partition: Partition) -> None:

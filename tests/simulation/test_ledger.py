@@ -1,5 +1,6 @@
 """What the replicas of one partition may show together, and when a ledger is excused."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,12 +22,17 @@ class FakeLog:
     log_start_offset = 0
     recovery_point = 0
 
-    def __init__(self, *epochs: int, mark: int = 0) -> None:
+    def __init__(self, *epochs: int, mark: int = 0, opened: Sequence[int] = ()) -> None:
+        """Transactions are open that began at the offsets `opened`; one more producer has none."""
         self.batches = [batch(offset, epoch, mark) for offset, epoch in enumerate(epochs)]
+        self._opened = opened
 
     @property
     def log_end_offset(self) -> int:
         return len(self.batches)
+
+    def active_producers(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(current_transaction_start_offset=start) for start in (*self._opened, -1)]
 
 
 def replica(
@@ -210,6 +216,59 @@ def test_as_many_lost_tails_as_min_isr_excuse_a_loss():
         lose_power(book, number)
     assert book.is_excused and book.most_lost_tails == 2
     show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
+
+
+def led_with_a_loss(*epochs: int, opened: Sequence[int] = (), hw: int = 0) -> tuple[Ledger, Any]:
+    """Of three committed records of epoch 1, node 3 has what is left of them when it comes to lead, with excuse."""
+    book, _ = agreeing(hw=3)
+    for number in (2, 3):
+        lose_power(book, number)
+    leader = replica(FakeLog(*epochs, opened=opened), hw, leader=3, epoch=2)
+    show(book, 3, leader)
+    return book, leader(3)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "opened", "may_be_lost"),
+    [
+        ((1,), (0,), True),
+        ((1, 2), (0,), True),
+        ((1, 2, 2, 2), (0,), True),
+        ((1, 2), (1,), False),
+        ((1, 2), (0, 1), False),
+        ((1, 1, 1, 2), (0,), False),
+        ((1,), (), False),
+    ],
+)
+def test_a_transaction_that_began_before_a_loss_may_hang(
+    epochs: tuple[int, ...], opened: tuple[int, ...], may_be_lost: bool
+):
+    book, leader = led_with_a_loss(*epochs, opened=opened)
+    assert book.lost_ends(3, leader) is may_be_lost
+
+
+def test_one_that_began_behind_a_loss_may_hang_after_the_next():
+    book, leader = led_with_a_loss(1, 2, 2, opened=(1,), hw=3)
+    assert not book.lost_ends(3, leader)
+    again = replica(FakeLog(1, 2, 3, opened=(1,)), leader=3, epoch=3)
+    lose_power(book, 3)
+    show(book, 3, again)
+    assert book.lost_ends(3, again(3))
+
+
+def test_what_was_lost_before_a_transaction_was_not_its_end():
+    book, _ = led_with_a_loss(1, 2, hw=2)
+    leader = replica(FakeLog(1, 1, 1, opened=(2,)), leader=1, epoch=3)
+    show(book, 1, leader)
+    assert not book.lost_ends(1, leader(1))
+
+
+def test_without_an_excuse_no_transaction_may_hang():
+    book, _ = agreeing(hw=3)
+    lose_power(book, 3)
+    follower = replica(FakeLog(1, opened=(0,)))
+    show(book, 3, follower)
+    assert not book.lost_ends(3, follower(3))
 
 
 def test_power_may_be_lost_while_no_process_has_the_log_open():

@@ -297,7 +297,8 @@ class Node:
         """A clean stop: everything flushed, checkpoints and snapshots written, the clean-shutdown file left."""
         self.quorum.resign(now)
         self._exchange(now)
-        self.logs.broker_epoch = self.membership.broker_epoch
+        if self.membership.broker_epoch >= 0:
+            self.logs.broker_epoch = self.membership.broker_epoch
         high_watermarks = self.replicas.high_watermarks()
         for partition in self.partitions.values():
             partition.shut_down()

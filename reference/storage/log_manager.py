@@ -74,7 +74,8 @@ class LogManager:
         self.expiry_check_ms = EXPIRY_CHECK_MS
         """producer.id.expiration.check.interval.ms, likewise."""
         self.broker_epoch: Epoch = -1
-        """Written with the clean end; at the next start `last_broker_epoch`."""
+        """Written with the clean end; at the next start `last_broker_epoch`. Who ends before it has registered has lost
+        nothing since the clean end before, and so hands that one's epoch on."""
         self.last_broker_epoch: Epoch | None = None
         """The broker's epoch at its last, clean end; None after a crash."""
         self.run_flush: Callable[[PendingFlush], None] = run_now
@@ -110,6 +111,8 @@ class LogManager:
             self.cleaner.load(now)
             self.last_broker_epoch = take_clean_shutdown(self._disk, self._folder)
             self._clean = self.last_broker_epoch is not None
+            if self.last_broker_epoch is not None:
+                self.broker_epoch = self.last_broker_epoch
             self._found = frozenset(self._disk.list_folder(self._folder))
             for name in sorted(self._found):
                 if name.endswith(DELETE_SUFFIX):

@@ -55,6 +55,21 @@ def test_a_clean_end_and_the_next_start() -> None:
     assert offsets(log) == list(range(3, 20))
 
 
+def test_a_life_without_an_epoch_hands_on_that_of_the_clean_end_before_and_of_no_crash() -> None:
+    disk = SimulatedDisk()
+    registered = manager(disk)
+    registered.broker_epoch = 42
+    append(registered.get_or_create("a", 0, A, CONFIG, NOW), 2)
+    registered.shut_down({}, NOW)
+    for _ in range(2):
+        unregistered = manager(disk)
+        assert unregistered.last_broker_epoch == 42
+        unregistered.shut_down({}, NOW)
+    manager(disk)
+    manager(disk).shut_down({}, NOW)
+    assert manager(disk).last_broker_epoch == -1
+
+
 def test_damage_after_a_clean_end_is_told_at_each_start_until_somebody_decides() -> None:
     disk = SimulatedDisk()
     first = manager(disk)

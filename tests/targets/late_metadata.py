@@ -1,5 +1,6 @@
-"""A line between brokers and their controller, on which what one broker is told of the metadata can be held up while all
-else passes: proposals, heartbeats and their answers have connections of their own, at Apache Kafka as at the reference.
+"""A line between brokers and their controller, on which what one broker is told of the metadata can be held up, or one kind
+of its requests lost, while all else passes: proposals, heartbeats and their answers have connections of their own, at Apache
+Kafka as at the reference.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Line:
     metadata log."""
 
     def __init__(self, delayed: int) -> None:
-        """`delayed` is the broker whose metadata can be held up."""
-        self._delayed = f"-{delayed}".encode()
+        """`delayed` is the broker whose metadata can be held up, and whose requests can be lost."""
+        self._delayed = str(delayed).encode()
         self._may_pass = threading.Event()
         self._may_pass.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -41,6 +42,10 @@ class Line:
         """Where the controller truly listens."""
         self.held = 0
         """How many answers were held up."""
+        self.loses: int | None = None
+        """The API key of what the delayed broker asks in vain."""
+        self.lost = 0
+        """How many requests were lost."""
 
     @property
     def port(self) -> int:
@@ -81,7 +86,11 @@ class Line:
     def _pass_questions(self, near: socket.socket, far: socket.socket, questions: deque[bool]) -> None:
         """`questions` takes of each whether its answer is the delayed broker's metadata."""
         for frame in _frames(near):
-            questions.append(self._asks_for_metadata(frame))
+            key = self._key_of_the_delayed(frame)
+            if key is not None and key == self.loses:
+                self.lost += 1
+                continue
+            questions.append(key == FetchRequest.KEY)
             _send(far, frame)
         _hang_up(far)
 
@@ -94,12 +103,14 @@ class Line:
             _send(near, frame)
         _hang_up(near)
 
-    def _asks_for_metadata(self, frame: bytes) -> bool:
-        """Brokers say who they are by their client id, which ends with the node's."""
+    def _key_of_the_delayed(self, frame: bytes) -> int | None:
+        """What the delayed broker asks; None for a frame of another. Brokers say who they are by their client id, which is
+        the node's or ends with it."""
         (key,) = _KEY.unpack_from(frame)
         (length,) = _CLIENT_ID.unpack_from(frame, _CLIENT_ID_AT)
         start = _CLIENT_ID_AT + _CLIENT_ID.size
-        return key == FetchRequest.KEY and frame[start : start + max(0, length)].endswith(self._delayed)
+        name = frame[start : start + max(0, length)].rpartition(b"-")[2]
+        return key if name == self._delayed else None
 
 
 def _frames(end: socket.socket) -> Iterator[bytes]:

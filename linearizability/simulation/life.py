@@ -462,13 +462,25 @@ class Cluster:
         """How many lives the machines have had, and how often they lost power."""
         return sum(machine.lives for machine in self.machines), sum(machine.power_losses for machine in self.machines)
 
-    def on_sequence_lost(self, partition: str, who: str, code: int, restarted: bool, power_lost: bool) -> None:
-        """Whether a broker may have forgotten the sequence number that an idempotent producer's oldest batch follows.
+    def leads(self, number: int, key: tuple[str, int]) -> int | None:
+        """The epoch in which a node leads a partition by what the controllers decided; None where another one does."""
+        if self.witness is None:
+            return 0
+        ledger = self.witness.ledger(key)
+        return ledger.decided.leader_epoch if ledger is not None and ledger.decided.leader == number else None
 
-        It may when it was started again since the batch was first sent (a snapshot keeps each producer's last batch only),
-        and when power was lost since the producer got its id and not every append was flushed. Errors: Violation.
+    def on_sequence_lost(
+        self, partition: str, who: str, code: int, restarted: bool, power_lost: bool, deposed: bool
+    ) -> None:
+        """Whether a broker may not know the sequence number that an idempotent producer's oldest batch follows.
+
+        It may have forgotten it when it was started again since the batch was first sent (a snapshot keeps each producer's
+        last batch only), when power was lost since the producer got its id and not every append was flushed, and when an
+        unclean election may have taken committed records back. And it may never have heard of it when it was `deposed`
+        before it answered and did not know: produce requests name no leader epoch. Errors: Violation.
         """
-        if not restarted and (self.schedule.always_flushed or not power_lost):
+        forgotten = restarted or (power_lost and not self.schedule.always_flushed) or self.schedule.elects_uncleanly
+        if not forgotten and not deposed:
             self.world.broken(
                 "sequence-lost", f"{who}: {error_name(code)} for its oldest batch to {partition}, without a reason"
             )

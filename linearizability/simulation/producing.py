@@ -70,8 +70,12 @@ class Batch:
     """A broker refused it, to take it later."""
     in_doubt: bool = False
     """It was sent and may have been appended without our knowing."""
+    was_overtaken: bool = False
+    """A batch behind it was acknowledged first."""
     first_history: tuple[int, int] = (0, 0)
     """Lives and power losses of the cluster when it was first sent."""
+    led_in: int | None = None
+    """The epoch in which the node that it was sent to last led the partition then; None where another one did."""
 
     @property
     def name(self) -> str:
@@ -253,6 +257,7 @@ class SimulatedProducer(SimulatedClient):
             batch.first_history = self.cluster.history_so_far()
         batch.attempts += 1
         batch.under_way, batch.line = True, line
+        batch.led_in = self.cluster.leads(line.node, batch.key)
         data = self._bytes(batch)
         partition = ProduceRequest.PartitionProduceData(index=batch.key[1], records=data)
         topic = ProduceRequest.TopicProduceData(name=batch.key[0], partition_data=[partition])
@@ -318,7 +323,10 @@ class SimulatedProducer(SimulatedClient):
         self._pump()
 
     def _acknowledged(self, batch: Batch, base_offset: int) -> None:
-        self._pending[batch.key].remove(batch)
+        batches = self._pending[batch.key]
+        for earlier in batches[: batches.index(batch)]:
+            earlier.was_overtaken = True
+        batches.remove(batch)
         self.acknowledged += len(batch.values)
         known = base_offset >= 0
         if known:
@@ -340,12 +348,14 @@ class SimulatedProducer(SimulatedClient):
         self.world.counts["producer sessions given up"] += 1
         restarted = self.cluster.history_so_far()[0] > refused.first_history[0]
         power_lost = self.cluster.history_so_far()[1] > self._session_history[1]
-        if refused.was_refused and refused.sequence == 0:
+        line = refused.line
+        deposed = line is None or refused.led_in is None or refused.led_in != self.cluster.leads(line.node, refused.key)
+        if refused.sequence == 0 and (refused.was_refused or refused.was_overtaken):
             # A leader that knows nothing of a producer takes its first batch whatever the number is (as Kafka does): here it
-            # refused ours, and took the one behind it before it took ours again.
+            # took the one behind ours, which another node refused or never answered, before it was given ours.
             self.world.counts["first batches overtaken"] += 1
         else:
-            self.cluster.on_sequence_lost(refused.name, self.name, code, restarted, power_lost)
+            self.cluster.on_sequence_lost(refused.name, self.name, code, restarted, power_lost, deposed)
         for key, batches in self._pending.items():
             kept: list[Batch] = []
             for batch in batches:

@@ -8,7 +8,7 @@ what the clients saw is for `judging` to judge.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -45,6 +45,7 @@ from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
+from reference.controller.image import NO_LEADER, PartitionImage
 from reference.replication.partition import Partition
 
 Prompted = TypeVar("Prompted", bound=SimulatedClient)
@@ -175,10 +176,30 @@ class Cluster:
 
     def in_sync_everywhere(self, topic: str) -> bool:
         """Whether the active controller knows somebody in the ISR of each of the topic's partitions."""
+        partitions = self._decided(topic)
+        return bool(partitions) and all(each.isr for each in partitions.values())
+
+    def unelectable(self, topic: str) -> dict[int, dict[int, tuple[int, int]]]:
+        """The topic's partitions that have nobody who may lead without an unclean election, although all their replicas live:
+        for each replica how far its log reaches, by its last leader epoch and its end."""
+        return {
+            index: {replica: self._reach((topic, index), replica) for replica in each.replicas}
+            for index, each in self._decided(topic).items()
+            if each.leader == NO_LEADER and not (each.isr or each.eligible_leader_replicas or each.last_known_elr)
+            if self.are_unfenced(each.replicas)
+        }
+
+    def _reach(self, key: tuple[str, int], replica: int) -> tuple[int, int]:
+        node = self.machine(replica).node
+        partition = node.partitions.get(key) if node is not None else None
+        return (partition.log.leader_epoch, partition.log.log_end_offset) if partition is not None else (-1, -1)
+
+    def _decided(self, topic: str) -> Mapping[int, PartitionImage]:
+        """A topic's partitions as the active controller knows them; none where there is no such topic, or nobody active."""
         controller = self.active_controller()
         node = self.machine(controller).node if controller is not None else None
-        found = [each for each in node.image.topics.values() if each.name == topic] if node is not None else []
-        return bool(found) and all(partition.isr for partition in found[0].partitions.values())
+        known = node.image.topics.get(topic) if node is not None else None
+        return known.partitions if known is not None else {}
 
     def client_clock_ms(self) -> int:
         return EPOCH_MS + self.world.now_ms
@@ -213,13 +234,15 @@ class Cluster:
         world.run(max(world.now_us, self.heals_at_us))
         faults.heal_all(self)
         world.trace.note("healed")
+        if self.operator is not None:
+            self.operator.watch_leaders()
         members = [client for client in self.clients if isinstance(client, SimulatedMember)]
         others = [client for client in self.clients if not isinstance(client, SimulatedMember)]
         self._rest(others, self._transactional_bound_ms if self.schedule.transacts else REST_BOUND_MS)
         self._settle_groups(members)
+        self._wait_for_leaders()
         if self.operator is not None:
             self.operator.finish()
-        self._wait_for_leaders()
         self._wait_for_stable_ends()
         self._leave_evidence()
         self._wait_for_abdications()

@@ -4,11 +4,16 @@ What it asks may be refused or lost, as operators know; it tries a few times. It
 min.insync.replicas alone while a partition has nobody in its ISR: a change forgets the eligible leader replicas too (KIP-966,
 ClearElrRecord), and such a partition is never led again without an unclean election. Apache Kafka 4.3.1 does the same
 (seen with a topic of one replica, its broker killed, the configuration set, the broker started again).
+
+The ISR may empty while such a change is on its way all the same. Then, once all is healed, the operator has an unclean
+election held, of the replica whose log reaches farthest: that one has whatever was committed, and nothing is lost.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.client import SimulatedClient
@@ -20,6 +25,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.primitives import Epoch, NodeId, Offset, TopicName
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -27,11 +33,14 @@ if TYPE_CHECKING:
 
 ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_PARTITION_REASSIGNMENTS = 43, 44, 45
 VERSIONS = {ELECT_LEADERS: 2, INCREMENTAL_ALTER_CONFIGS: 1, ALTER_PARTITION_REASSIGNMENTS: 0}
-PREFERRED = 0
+PREFERRED, UNCLEAN = range(2)
 SET = 0
 TOPIC_RESOURCE = 2
+MIN_ISR = "min.insync.replicas"
 TRIES = 20
 TIMEOUT_MS = 1_000
+LOOK_EVERY_MS = 500
+"""How often the operator looks, once all is healed, for partitions that nobody may lead."""
 
 NOT_NOW = frozenset(
     {
@@ -42,39 +51,73 @@ NOT_NOW = frozenset(
 """Refusals that pass."""
 
 
+@dataclass(slots=True)
+class _Task:
+    """One thing to be asked, and how often it may be tried yet."""
+
+    name: str
+    key: int
+    body: Message
+    changes_min_isr_of: TopicName = ""
+    tries: int = TRIES
+
+
 class Operator(SimulatedClient):
     """Carries out, one after the other, the faults that are an operator's work."""
 
     def __init__(self, cluster: Cluster, number: int, notebook: Notebook) -> None:
         super().__init__(cluster, number, notebook)
-        self._work: deque[tuple[Fault, int]] = deque()
+        self._work: deque[_Task] = deque()
+        self._reconfigured: set[TopicName] = set()
+        """The topics whose min.insync.replicas it was to change."""
 
     def take(self, fault: Fault) -> None:
         """Do this, as soon as it can be done."""
-        self._work.append((fault, TRIES))
+        task = _Task(fault.kind, *_request(fault), fault.topic if MIN_ISR in fault.configs else "")
+        self._work.append(task)
         self._next()
+
+    def watch_leaders(self) -> None:
+        """All is healed: from now on, whatever partition its changes have left without anybody to lead it is led again."""
+        if self.finished:
+            return
+        if not self._work:
+            for topic in sorted(self._reconfigured):
+                for index, logs in self.cluster.unelectable(topic).items():
+                    self._elect_farthest(topic, index, logs)
+            self._next()
+        self.world.after(LOOK_EVERY_MS * MICROSECONDS_A_MS, self.watch_leaders)
+
+    def _elect_farthest(self, topic: TopicName, index: int, logs: Mapping[NodeId, tuple[Epoch, Offset]]) -> None:
+        """An unclean election takes the first replica that lives."""
+        reassign = Fault(at_ms=0, kind="reassign", topic=topic, partition=index, others=farthest_first(logs))
+        self._work.append(_Task("reassign", *_request(reassign)))
+        partitions = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[index])]
+        elect = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=partitions, timeout_ms=TIMEOUT_MS)
+        self._work.append(_Task("elect-unclean", ELECT_LEADERS, elect))
 
     def on_ready(self) -> None:
         self._next()
 
     def on_lost(self, line: Line) -> None:
-        if self._work and self._work[0][1] <= 0:
+        if self._work and self._work[0].tries <= 0:
             self._work.popleft()
 
     def _next(self) -> None:
         if not self._work or not self.is_ready or self.in_flight or self.finished:
             return
-        fault, tries = self._work[0]
-        self._work[0] = (fault, tries - 1)
-        if "min.insync.replicas" in fault.configs and not self.cluster.in_sync_everywhere(fault.topic):
-            self._again_or_never()
-            return
-        key, body = _request(fault)
-        self.ask(key, VERSIONS[key], body, self._answered, fault)
+        task = self._work[0]
+        task.tries -= 1
+        if task.changes_min_isr_of:
+            if not self.cluster.in_sync_everywhere(task.changes_min_isr_of):
+                self._again_or_never()
+                return
+            self._reconfigured.add(task.changes_min_isr_of)
+        self.ask(task.key, VERSIONS[task.key], task.body, self._answered, task)
 
-    def _answered(self, body: Any, fault: Fault) -> None:
+    def _answered(self, body: Any, task: _Task) -> None:
         code = _error_of(body)
-        self.count(f"operator {fault.kind}", code)
+        self.count(f"operator {task.name}", code)
         if code in NOT_NOW:
             self._again_or_never()
         else:
@@ -82,9 +125,17 @@ class Operator(SimulatedClient):
             self._next()
 
     def _again_or_never(self) -> None:
-        if self._work[0][1] <= 0:
+        if self._work[0].tries <= 0:
             self._work.popleft()
         self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._next)
+
+
+def farthest_first(logs: Mapping[NodeId, tuple[Epoch, Offset]]) -> tuple[NodeId, ...]:
+    """Replicas by the last leader epoch and the end of their logs: the first has whatever was committed.
+
+    Who has the last epoch of all has what was committed before it, and of two such logs the longer one begins as the other.
+    """
+    return tuple(sorted(logs, key=logs.__getitem__, reverse=True))
 
 
 def _request(fault: Fault) -> tuple[int, Message]:

@@ -1,0 +1,44 @@
+"""The operator changes min.insync.replicas and costs no promise: whom a change leaves without a leader it helps, and nobody else."""
+
+from pathlib import Path
+
+from linearizability.simulation.judging import live
+from linearizability.simulation.life import Cluster
+from linearizability.simulation.operating import farthest_first
+from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic, read_schedule
+
+FOUND = Path(__file__).parent / "found" / "min-isr-changed-while-the-isr-empties.json"
+TWO = {"min.insync.replicas": "2"}
+ORDERS, PAYMENTS = Topic(name="orders", configs=TWO), Topic(name="payments", configs=TWO)
+
+
+def test_the_last_epoch_counts_before_the_end_of_a_log():
+    assert farthest_first({1: (2, 9), 2: (3, 5), 3: (3, 7)}) == (3, 2, 1)
+
+
+def test_partitions_that_a_change_left_without_anybody_eligible_are_led_again():
+    schedule = read_schedule(FOUND)
+    outcome, _ = live(schedule)
+    assert outcome.counts["answer operator elect-unclean NONE"] == schedule.topics[0].partitions
+
+
+def test_only_topics_whose_min_isr_was_changed_are_looked_after(monkeypatch):
+    looked_at: set[str] = set()
+    unelectable = Cluster.unelectable
+
+    def look(cluster: Cluster, topic: str) -> dict[int, dict[int, tuple[int, int]]]:
+        looked_at.add(topic)
+        return unelectable(cluster, topic)
+
+    monkeypatch.setattr(Cluster, "unelectable", look)
+    faults = (
+        Fault(at_ms=100, kind="config", topic="orders", configs={"min.insync.replicas": "1"}),
+        Fault(at_ms=200, kind="config", topic="payments", configs={"internal.segment.bytes": "3000"}),
+    )
+    schedule = Schedule(
+        nodes=3, duration_ms=500, topics=(ORDERS, PAYMENTS), clients=(Producer(batches=10),), faults=faults
+    )
+    outcome, _ = live(schedule)
+    assert outcome.verdict == "valid" and outcome.counts["answer operator config NONE"] == len(faults)
+    assert looked_at == {"orders"}
+    assert not outcome.counts["answer operator elect-unclean NONE"]

@@ -38,8 +38,11 @@ RECORD = ("leader", "leaderEpoch", "partitionEpoch", "isr", "elr", "replicas", "
 
 
 def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
-    """The traces of all partitions that began, by name; a later topic of the same name has a number behind it."""
-    happened = [*without_lost_decisions(rows)]
+    """The traces of all partitions that began, by name; a later topic of the same name has a number behind it.
+
+    What coordinators told is no part of them (`shard_trace`).
+    """
+    happened = [row for row in without_lost_decisions(rows) if "shard" not in row]
     lives = Lives(happened)
     found: dict[str, list[Event]] = {}
     for place, row in enumerate(happened):

@@ -241,8 +241,9 @@ def test_what_is_no_trace_is_refused_with_its_line(lines: list[str]) -> None:
 
 
 @pytest.mark.java
-def test_the_command_checks_groups_beside_partitions(tmp_path: Path) -> None:
-    rows = next(rows for seed in range(20) if group_traces(rows := rows_of("groups", seed)))
+@pytest.mark.parametrize(("workload", "nodes"), [("groups", 1), ("transactions", 3)])
+def test_the_command_checks_coordinators_beside_partitions(workload: str, nodes: int, tmp_path: Path) -> None:
+    rows = next(rows for seed in range(20) if OF[workload](rows := rows_of(workload, seed, nodes)))
     write_rows(rows, tmp_path / "told")
     done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
     summary = json.loads(done.stdout.splitlines()[-1])

@@ -5,6 +5,9 @@ says so; then it is elected and put into ISRs. A controller that does not know i
 Source: KIP-500, KIP-631; org.apache.kafka.server.BrokerLifecycleManager.
 
     starting --registered--> recovering --caught up--> running --wants to stop--> leaving --allowed--> gone
+
+Who wants to stop while its registration is under way waits for the answer, for the epoch belongs into the note of its clean
+end: without it the next life would count as one that may have lost its tail (KIP-966).
 """
 
 from __future__ import annotations
@@ -85,7 +88,7 @@ class Membership:
 
     def tick(self, now: TimestampMs) -> None:
         """Send what is due."""
-        if self.state is State.LEAVING and self._leave_by is not None and now >= self._leave_by:
+        if self.state is not State.GONE and self._leave_by is not None and now >= self._leave_by:
             self._go("no leave to stop was given in time")
         self.metadata_applied(now)
         if self._asking or now < self._next or self.state is State.GONE:
@@ -99,8 +102,7 @@ class Membership:
     def next_deadline(self) -> TimestampMs | None:
         if self.state is State.GONE:
             return None
-        leaving_by = self._leave_by if self.state is State.LEAVING else None
-        times = [None if self._asking else self._next, leaving_by]
+        times = [None if self._asking else self._next, self._leave_by]
         return min((time for time in times if time is not None), default=None)
 
     def metadata_applied(self, now: TimestampMs) -> None:
@@ -118,6 +120,8 @@ class Membership:
             self.state = State.LEAVING
             self._next = self._heard_at = now
             self._leave_by = now + timeout_ms
+        elif self.state is State.STARTING and self._asking:
+            self._leave_by = now + min(timeout_ms, NOBODY_TO_ASK_MS)
         elif self.state is State.STARTING:
             self.state = State.GONE
 
@@ -132,11 +136,14 @@ class Membership:
             return
         if answer.error_code != ErrorCode.NONE:
             self._refused(answer.error_code)
+            if self._leave_by is not None and answer.error_code != ErrorCode.NOT_CONTROLLER:
+                self.state = State.GONE
             return
         self._refusal = ErrorCode.NONE
         self.broker_epoch = answer.broker_epoch
         if self.state is State.STARTING:
-            self.state = State.RECOVERING
+            # Who wants to stop is fenced still, and has nothing to hand over.
+            self.state = State.RECOVERING if self._leave_by is None else State.GONE
         self._log("info", f"registered with broker epoch {self.broker_epoch}")
         self._next = now
         self.metadata_applied(now)

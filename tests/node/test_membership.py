@@ -130,6 +130,37 @@ def test_who_never_registered_may_leave_at_once() -> None:
     assert broker.member.state is State.GONE
 
 
+def test_who_is_being_registered_waits_to_know_its_epoch() -> None:
+    broker = Broker()
+    broker.tick(0)
+    broker.member.leave(0, timeout_ms=1000)
+    assert broker.member.state is State.STARTING
+    broker.answer(BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER), 10)
+    broker.tick(10 + RETRY_MS)
+    broker.answer(None, 200)
+    assert isinstance(broker.tick(200 + RETRY_MS), BrokerRegistrationRequest)
+    broker.answer(BrokerRegistrationResponse(broker_epoch=7), 310)
+    assert (broker.member.state, broker.member.broker_epoch) == (State.GONE, 7)
+
+
+def test_who_is_being_registered_and_wants_to_stop_waits_neither_after_a_refusal_nor_for_ever() -> None:
+    refused = Broker()
+    refused.tick(0)
+    refused.member.leave(0, timeout_ms=1000)
+    refused.answer(BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION), 10)
+    assert (refused.member.state, refused.member.broker_epoch) == (State.GONE, -1)
+
+    for timeout_ms, limit in ((1000, 1000), (100_000, NOBODY_TO_ASK_MS)):
+        unheard = Broker()
+        unheard.tick(0)
+        unheard.member.leave(0, timeout_ms)
+        assert unheard.member.next_deadline() == limit
+        unheard.member.tick(limit - 1)
+        assert unheard.member.state is State.STARTING
+        unheard.member.tick(limit)
+        assert unheard.member.state is State.GONE
+
+
 def test_the_last_of_a_cluster_that_stops_finds_nobody_to_ask() -> None:
     broker = Broker()
     broker.run()
@@ -145,7 +176,6 @@ def test_the_last_of_a_cluster_that_stops_finds_nobody_to_ask() -> None:
 def test_who_is_to_stop_before_it_has_caught_up_has_not_caught_up() -> None:
     """Else it would act by what the metadata say of its earlier life (ServeBeforeReplay); found by a simulated trace."""
     starting = Broker()
-    starting.tick(0)
     starting.member.leave(0, 1_000)
     starting.applied = 100
     starting.member.metadata_applied(1)

@@ -1,29 +1,32 @@
 """A broker of the ELR is started and stopped cleanly before the controller has registered it: is it eligible still?
 
 Found by the simulation (tests/simulation/found/clean-end-before-registration.json). Replicas are on nodes 1, which leads,
-and 2; the controller is node 3, and what node 2 asks it in its second life to be registered is lost. The note of a clean end has the broker
-epoch that the controller compares with the one that it knows (KIP-966).
+and 2; the controller is node 3, and node 2's requests to be registered in its second life are lost on the way. The note of
+a clean end has the broker epoch that the controller compares with the one that it knows (KIP-966).
 `python -m pytest -m slow -s tests/targets/test_clean_end_before_registration.py` tells what was seen.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
 from conformance.batches import batch
-from conformance.broker import Broker, Subject
+from conformance.broker import Broker
 from conformance.cluster import Cluster
 from conformance.requirement import MUST, Requirement
-from conformance.runner import addresses
-from linearizability.targets.cluster import Cluster as Target
-from linearizability.targets.wire import Wire
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
-from tests.targets.late_metadata import CONTROLLER, KafkaWithOneController, Line, ReferenceWithOneController
+from tests.targets.controller_line import (
+    CONTROLLER,
+    KafkaWithOneController,
+    Line,
+    OneController,
+    ReferenceWithOneController,
+    judged,
+)
 
 LEADER, FOLLOWER = 1, 2
 NOBODY = -1
@@ -38,13 +41,17 @@ CONFIG = {
 RECORD = Requirement(id="ELE-00", level=MUST, sentence="Who is eligible stays so.", source="KIP-966", deadline_s=240)
 
 
-def noted_epoch(target: Target) -> int | None:
-    """The broker epoch in the follower's note of a clean end; None where there is no note."""
-    notes = [*target.member(FOLLOWER).data.rglob(".kafka_cleanshutdown")]
-    return int(json.loads(notes[0].read_text())["brokerEpoch"]) if notes else None
+def notes(target: OneController) -> list[Path]:
+    """The follower's note of a clean end, if there is one."""
+    return [*target.member(FOLLOWER).data.rglob(".kafka_cleanshutdown")]
 
 
-def play(broker: Broker, target: Target, line: Line) -> tuple[int | None, int | None, int]:
+def noted_epoch(target: OneController) -> int | None:
+    """The broker epoch in the follower's note; None where there is none."""
+    return next((int(json.loads(note.read_text())["brokerEpoch"]) for note in notes(target)), None)
+
+
+def play(broker: Broker, target: OneController) -> tuple[int | None, int | None, int]:
     """The epochs in the note after the first end and after the second, and who leads when only the follower is back."""
     nodes = Cluster(broker)
     topic = nodes.topic(LEADER, FOLLOWER, in_sync=2)
@@ -63,37 +70,25 @@ def play(broker: Broker, target: Target, line: Line) -> tuple[int | None, int | 
     target.stop(FOLLOWER)
     first = noted_epoch(target)
     broker.eventually(lambda: state() == (LEADER, [LEADER], [FOLLOWER]), f"node {FOLLOWER} in the ELR", within_s=20)
-    line.loses = BrokerRegistrationRequest.KEY
+    target.line.loses = BrokerRegistrationRequest.KEY
     target.restart(FOLLOWER, wait=False)
-    limit = time.monotonic() + 30
-    while noted_epoch(target) is not None and time.monotonic() < limit:
-        time.sleep(0.1)
-    assert noted_epoch(target) is None, "the broker did not read its note"
-    time.sleep(3)
-    in_order = target.member(FOLLOWER).process.stop(STOP_WITHIN_S)
+    broker.eventually(lambda: target.line.lost > 0 and not notes(target), "it asked and took its note", within_s=30)
+    assert target.member(FOLLOWER).process.stop(STOP_WITHIN_S), "SIGTERM did not end it"
     second = noted_epoch(target)
-    told(f"the second life ended {'in good order' if in_order else 'by SIGKILL, for SIGTERM did not end it'}")
     told(f"the note after a registered life: {first}; after one that the controller never heard of: {second}")
-    assert line.lost
-    line.loses = None
+    target.line.loses = None
     target.kill(LEADER)
     broker.eventually(lambda: state()[0] == NOBODY, "nobody leads", within_s=30)
     told(f"leader, ISR, ELR with both gone: {state()}")
     target.restart(FOLLOWER, wait=False)
-    limit = time.monotonic() + 30
-    while state()[0] == NOBODY and time.monotonic() < limit:
-        time.sleep(0.2)
+    broker.eventually(lambda: state() != (NOBODY, [], [LEADER, FOLLOWER]), "the controller knows of it", within_s=30)
     told(f"leader, ISR, ELR with node {FOLLOWER} back: {state()}")
     return first, second, state()[0]
 
 
-def played(target: Target, line: Line) -> tuple[int | None, int | None, int]:
-    with target:
-        with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
-            versions = wire.versions()
-        subject = Subject(addresses(target.bootstrap), "4.3.1", versions, target, nodes=3)
-        with Broker(subject, RECORD) as broker:
-            return play(broker, target, line)
+def played(target: OneController) -> tuple[int | None, int | None, int]:
+    with judged(target, RECORD) as broker:
+        return play(broker, target)
 
 
 @pytest.mark.slow
@@ -103,7 +98,7 @@ def test_kafka_forgets_that_it_was_eligible(version: str, tmp_path: Path) -> Non
     with Line(FOLLOWER) as line:
         target = KafkaWithOneController(f"kafka:{version}", version=version, nodes=3, folder=tmp_path, config=CONFIG)
         target.line = line
-        first, second, leader = played(target, line)
+        first, second, leader = played(target)
     assert first is not None and first >= 0
     assert (second, leader) == (None, NOBODY)
 
@@ -113,5 +108,5 @@ def test_the_reference_does_not(tmp_path: Path) -> None:
     with Line(FOLLOWER) as line:
         target = ReferenceWithOneController("reference", nodes=3, folder=tmp_path, config=CONFIG)
         target.line = line
-        first, second, leader = played(target, line)
+        first, second, leader = played(target)
     assert first == second and leader == FOLLOWER

@@ -13,15 +13,19 @@ from pathlib import Path
 import pytest
 
 from conformance.batches import batch, values
-from conformance.broker import Broker, Subject, error_name
+from conformance.broker import Broker, error_name
 from conformance.cluster import Cluster
 from conformance.requirement import MUST, Requirement
 from conformance.requirements.configs import alter_topic
-from conformance.runner import addresses
-from linearizability.targets.cluster import Cluster as Target
-from linearizability.targets.wire import Wire
 from reference.protocol.errors import ErrorCode
-from tests.targets.late_metadata import CONTROLLER, KafkaWithOneController, Line, ReferenceWithOneController
+from tests.targets.controller_line import (
+    CONTROLLER,
+    KafkaWithOneController,
+    Line,
+    OneController,
+    ReferenceWithOneController,
+    judged,
+)
 
 LEADER, FOLLOWER = 1, 2
 SET = 0
@@ -103,13 +107,9 @@ class Story:
         return answers, end, kept
 
 
-def played(target: Target, line: Line) -> tuple[list[int], int, list[bytes]]:
-    with target:
-        with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
-            versions = wire.versions()
-        subject = Subject(addresses(target.bootstrap), "4.3.1", versions, target, nodes=3)
-        with Broker(subject, RECORD) as broker:
-            return Story(broker, Cluster(broker), line).play()
+def played(target: OneController) -> tuple[list[int], int, list[bytes]]:
+    with judged(target, RECORD) as broker:
+        return Story(broker, Cluster(broker), target.line).play()
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_kafka_loses_what_it_acknowledged(version: str, tmp_path: Path) -> None:
     with Line(LEADER) as line:
         target = KafkaWithOneController(f"kafka:{version}", version=version, nodes=3, folder=tmp_path, config=CONFIG)
         target.line = line
-        answers, end, kept = played(target, line)
+        answers, end, kept = played(target)
     assert (answers, end) == ([ErrorCode.NONE, ErrorCode.NONE], 3)
     assert b"comes later" not in kept
 
@@ -129,6 +129,6 @@ def test_the_reference_does_not(tmp_path: Path) -> None:
     with Line(LEADER) as line:
         target = ReferenceWithOneController("reference", nodes=3, folder=tmp_path, config=CONFIG)
         target.line = line
-        answers, end, kept = played(target, line)
+        answers, end, kept = played(target)
     assert ErrorCode.NONE not in answers and end == 1
     assert kept[0] == b"base"

@@ -10,12 +10,16 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Self
 
+from conformance.broker import Broker, Subject
+from conformance.requirement import Requirement
+from conformance.runner import addresses
 from linearizability.targets.cluster import Cluster, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.reference import ReferenceCluster
+from linearizability.targets.wire import Wire
 from reference.protocol.messages.fetch import FetchRequest
 
 CONTROLLER = 3
@@ -160,3 +164,14 @@ class KafkaWithOneController(OneController, KafkaCluster):
 
 class ReferenceWithOneController(OneController, ReferenceCluster):
     pass
+
+
+@contextmanager
+def judged(target: OneController, record: Requirement) -> Iterator[Broker]:
+    """The cluster runs, as a requirement's code sees it; afterwards it is gone."""
+    with target:
+        with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
+            versions = wire.versions()
+        subject = Subject(addresses(target.bootstrap), "4.3.1", versions, target, nodes=target.size)
+        with Broker(subject, record) as broker:
+            yield broker

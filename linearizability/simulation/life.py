@@ -185,8 +185,9 @@ class Cluster:
         return {
             index: {replica: self._reach((topic, index), replica) for replica in each.replicas}
             for index, each in self._decided(topic).items()
-            if each.leader == NO_LEADER and not (each.isr or each.eligible_leader_replicas or each.last_known_elr)
-            if self.are_unfenced(each.replicas)
+            if each.leader == NO_LEADER
+            and not (each.isr or each.eligible_leader_replicas or each.last_known_elr)
+            and self.are_unfenced(each.replicas)
         }
 
     def _reach(self, key: tuple[str, int], replica: int) -> tuple[int, int]:

@@ -349,7 +349,8 @@ class SimulatedProducer(SimulatedClient):
         restarted = self.cluster.history_so_far()[0] > refused.first_history[0]
         power_lost = self.cluster.history_so_far()[1] > self._session_history[1]
         line = refused.line
-        deposed = line is None or refused.led_in is None or refused.led_in != self.cluster.leads(line.node, refused.key)
+        led_now = self.cluster.leads(line.node, refused.key) if line is not None else refused.led_in
+        deposed = refused.led_in is None or refused.led_in != led_now
         if refused.sequence == 0 and (refused.was_refused or refused.was_overtaken):
             # A leader that knows nothing of a producer takes its first batch whatever the number is (as Kafka does): here it
             # took the one behind ours, which another node refused or never answered, before it was given ours.

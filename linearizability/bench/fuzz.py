@@ -13,12 +13,18 @@ import json
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from linearizability.simulation.elsewhere import Elsewhere
+    from linearizability.simulation.judging import Outcome
 
 MOST_SCHEDULES = 5_000
 SEEDS = 10
@@ -60,6 +66,8 @@ class Trial:
     lived: int
     rule: str
     fingerprint: str
+    python: str = ""
+    """The interpreter that led the lives, where it was another (`elsewhere`)."""
 
 
 def fingerprint(mutant: str) -> str:
@@ -98,25 +106,40 @@ def tasks(mutants: Iterable[str], seeds: int) -> Iterator[Task]:
                 yield Task(name, HISTORY, trial)
 
 
-def run_trial(task: Task, most: int) -> Trial:
-    """Live from the trial's first seed on until the bug is found."""
+def run_trial(task: Task, most: int, leader: Elsewhere | None = None) -> Trial:
+    """Live from the trial's first seed on until the bug is found. Errors: CannotLive, of another interpreter that leads."""
     from linearizability.mutants.registry import MUTANTS, planted
-    from linearizability.simulation.drawing import draw
-    from linearizability.simulation.judging import live
 
     mutant = MUTANTS[task.mutant]
-    began = time.process_time()
-    with planted(task.mutant):
-        for count in range(1, most + 1):
-            schedule = draw(task.first_seed + count - 1, task.mutant, mutant.nodes, mutant.workload)
-            outcome, _ = live(schedule, by_history=task.by == HISTORY)
+    spent = 0.0
+    python = leader.name if leader is not None else ""
+    with planted(task.mutant) if leader is None else nullcontext():
+        for count, (outcome, seconds) in enumerate(_lives(task, most, leader), 1):
+            spent += seconds
             is_from_history = outcome.judgement is not None
             if outcome.verdict != "invalid" or not (is_from_history or task.by == EVERYTHING):
                 continue
             if mutant.is_found_by(outcome.rule):
-                seconds = time.process_time() - began
-                return Trial(count, round(seconds, 2), count, outcome.rule, fingerprint(task.mutant))
-    return Trial(None, round(time.process_time() - began, 2), most, "", fingerprint(task.mutant))
+                return Trial(count, round(spent, 2), count, outcome.rule, fingerprint(task.mutant), python)
+    return Trial(None, round(spent, 2), most, "", fingerprint(task.mutant), python)
+
+
+def _lives(task: Task, most: int, leader: Elsewhere | None) -> Iterator[tuple[Outcome, float]]:
+    """The outcomes of a trial's lives, and the CPU seconds of each."""
+    from linearizability.mutants.registry import MUTANTS
+    from linearizability.simulation.elsewhere import Task as Few
+    from linearizability.simulation.fuzzing import lives
+
+    mutant = MUTANTS[task.mutant]
+    for done in range(0, most, LIVES_AT_ONCE):
+        first, count = task.first_seed + done, min(LIVES_AT_ONCE, most - done)
+        few = Few(first, count, task.mutant, mutant.nodes, mutant.workload, task.by == HISTORY, with_rows=False)
+        for outcome, _, seconds in lives(few, leader):
+            yield outcome, seconds
+
+
+LIVES_AT_ONCE = 10
+"""So many another interpreter is asked for; those behind the last one of a trial are led in vain."""
 
 
 # ---- the store
@@ -132,9 +155,13 @@ def read_store(path: Path) -> dict[str, Trial]:
 def write_store(path: Path, trials: dict[str, Trial]) -> None:
     """Keep the trials; a reader never finds half a file."""
     partial = path.with_suffix(".part")
-    lines = [f" {json.dumps(name)}: {json.dumps(asdict(trials[name]))}" for name in sorted(trials)]
+    lines = [f" {json.dumps(name)}: {json.dumps(_told(trials[name]))}" for name in sorted(trials)]
     partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     partial.replace(path)
+
+
+def _told(trial: Trial) -> dict[str, Any]:
+    return {name: value for name, value in asdict(trial).items() if name != "python" or value}
 
 
 # ---- the table
@@ -162,6 +189,7 @@ class Row:
             "median_schedules": statistics.median(schedules) if schedules else None,
             "most_schedules": schedules[-1] if schedules else None,
             "median_seconds": round(statistics.median(each.seconds for each in self.found), 1) if schedules else None,
+            "led_by": dict(sorted(Counter(each.python for each in self.trials if each.python).items())),
             "rules": sorted({rule for each in self.found for rule in each.rule.split(", ")}),
         }
 
@@ -185,7 +213,9 @@ def table(found: Iterable[Row]) -> str:
         said = row.to_json()
         numbers = [said[name] for name in ("trials", "found", "median_schedules", "most_schedules", "median_seconds")]
         told = " | ".join("–" if number is None else f"{number:g}" for number in numbers)
-        lines.append(f"| `{row.mutant}` | {_lives_of(row.mutant)} | {row.by} | {told} | {', '.join(said['rules'])} |")
+        leaders = ", ".join(f"{count} by {python}" for python, count in said["led_by"].items())
+        by = f"{row.by} ({leaders})" if leaders else row.by
+        lines.append(f"| `{row.mutant}` | {_lives_of(row.mutant)} | {by} | {told} | {', '.join(said['rules'])} |")
     return "\n".join(lines)
 
 
@@ -220,6 +250,12 @@ def fuzz(
         list[str] | None,
         typer.Option(help="Only mutants that this workload finds; may repeat (groups, transactions, copy)."),
     ] = None,
+    python: Annotated[
+        str,
+        typer.Option(
+            help="Another interpreter that leads the lives: PyPy 3.11 is twice as fast. They are judged here."
+        ),
+    ] = "",
     store: Annotated[Path, typer.Option(help="Where trials are kept.")] = STORE,
     record: Annotated[
         bool, typer.Option("--record", help="Write the table into linearizability/mutants/README.md.")
@@ -228,6 +264,7 @@ def fuzz(
 ) -> None:
     """How many schedules and seconds the simulation needs to find each planted bug, over several seeds; resumable."""
     from linearizability.mutants.registry import MUTANTS
+    from linearizability.simulation.elsewhere import CannotLive, Elsewhere, check
 
     unknown = [name for name in mutant or () if name not in MUTANTS]
     if unknown:
@@ -239,7 +276,15 @@ def fuzz(
     ]
     kept = read_store(store) if resume else {}
     trials = {name: trial for name, trial in kept.items() if _still_counts(name, trial)}
-    interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store)
+    try:
+        leader = Elsewhere(python, check(python)) if python else None
+    except CannotLive as error:
+        raise typer.BadParameter(str(error), param_hint="--python") from error
+    try:
+        interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store, leader)
+    finally:
+        if leader is not None:
+            leader.close()
     text = table(rows(chosen, trials))
     if record:
         write_table(table(rows(MUTANTS, trials)))
@@ -260,8 +305,9 @@ def _still_counts(task: str, trial: Trial) -> bool:
 
 
 def _run_all(
-    chosen: Sequence[str], seeds: int, schedules: int, minutes: float | None, trials: dict[str, Trial], store: Path
-) -> bool:
+    chosen: Sequence[str], seeds: int, schedules: int, minutes: float | None, trials: dict[str, Trial], store: Path,
+    leader: Elsewhere | None,
+) -> bool:  # fmt: skip
     """Run what is missing; true where Ctrl-C or the time ended it."""
     until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
     try:
@@ -271,7 +317,7 @@ def _run_all(
                 continue
             if time.monotonic() >= until:
                 return True
-            trial = trials[task.name] = run_trial(task, schedules)
+            trial = trials[task.name] = run_trial(task, schedules, leader)
             write_store(store, trials)
             told = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
             print(f"{task.name}: {told}, {trial.seconds} s {trial.rule}", file=sys.stderr, flush=True)

@@ -3,21 +3,25 @@
 The nodes need little besides the standard library, so that another interpreter, PyPy for one, can lead their lives: the same
 traces there are a proof that no life depends on the interpreter. The history rules need Arrow, which PyPy lacks. So lives are
 led there and judged here: a child process
-(`python -m linearizability.simulation.elsewhere`) reads tasks and answers with one life a line, both as JSON.
+(`python -m linearizability.simulation.elsewhere`) reads tasks, one a line as JSON, and answers with lives as pickles of plain
+values: a life's notes are large, and PyPy takes three times as long to write them as JSON.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+from crc32c import crc32c as crc32c_of_bytes
 
 from linearizability.history.contract import Contract
 from linearizability.mutants.registry import planted
@@ -29,6 +33,14 @@ MODULES = ("pydantic", "crc32c", "cramjam")
 """What the other interpreter needs to have installed."""
 ROOT = Path(__file__).parents[2]
 CHECK_S = 60
+NURSERY = "128MB"
+"""Where PyPy puts what is new: a life fits, and what dies with it is never copied."""
+JIT = {
+    "decay": 0, "loop_longevity": 1_000_000, "threshold": 520, "function_threshold": 800, "trace_eagerness": 50,
+    "trace_limit": 2_500,
+}  # fmt: skip
+"""PyPy's compiler for lives, which are wide: no place is hot soon, so nothing that was counted or compiled is forgotten; and
+short pieces, for one that follows a whole step of a node is left again before its end. Measured: README, "Speed"."""
 NUMBERS = ("steps", "virtual_ms", "acknowledged", "acknowledged_by_all", "leader_changes", "consumed")
 
 
@@ -51,7 +63,7 @@ class Told(NamedTuple):
     rows: list[dict[str, Any]]
     """The steps of the specification, where they were asked for."""
     seconds: float
-    """CPU seconds that it took there."""
+    """CPU seconds that it took there, and to tell of the one before."""
 
 
 class CannotLive(Exception):
@@ -78,17 +90,19 @@ def check(python: str) -> str:
 def _environment() -> dict[str, str]:
     """Where the child finds this package: beside what it has installed itself."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    nursery = os.environ.get("PYPY_GC_NURSERY", NURSERY)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYPY_GC_NURSERY": nursery}
 
 
 class Elsewhere:
     """A child process that leads lives, for as long as this process wants them."""
 
-    def __init__(self, python: str) -> None:
-        """Errors: OSError."""
+    def __init__(self, python: str, name: str = "") -> None:
+        """`name` is what the interpreter calls itself, from `check`. Errors: OSError."""
+        self.name = name or python
         self._python = python
         self._child = subprocess.Popen(
-            [python, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment()
+            [python, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
         )
 
     def lead(self, task: Task) -> Iterator[Told]:
@@ -96,20 +110,25 @@ class Elsewhere:
         tasks, answers = self._child.stdin, self._child.stdout
         assert tasks is not None and answers is not None
         try:
-            tasks.write(json.dumps(task) + "\n")
+            tasks.write(json.dumps(task).encode() + b"\n")
             tasks.flush()
         except OSError:
             raise self._gone() from None
         seeds = iter(range(task.first_seed, task.first_seed + task.count))
         try:
             for seed in seeds:
-                line = answers.readline()
-                if not line.endswith("\n"):
-                    raise self._gone()
-                yield _read(json.loads(line), seed, task)
+                yield _read(self._next(answers), seed, task)
         finally:
-            for _ in seeds:
-                answers.readline()  # nobody wants to hear of them
+            with suppress(CannotLive):
+                for _ in seeds:
+                    self._next(answers)  # nobody wants to hear of them
+
+    def _next(self, answers: IO[bytes]) -> dict[str, Any]:
+        """One life, as `_written` told it. Errors: CannotLive."""
+        try:
+            return pickle.load(answers)
+        except (EOFError, pickle.UnpicklingError):
+            raise self._gone() from None
 
     def _gone(self) -> CannotLive:
         return CannotLive(f"{self._python} ended with {self._child.wait()} in the middle of its lives")
@@ -118,6 +137,23 @@ class Elsewhere:
         """End the child."""
         self._child.kill()
         self._child.wait()
+
+
+def tune() -> None:
+    """Make PyPy fit for many lives; nothing, where this is another interpreter."""
+    if sys.implementation.name != "pypy":
+        return
+    from pypyjit import set_param  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    set_param(",".join(f"{name}={value}" for name, value in JIT.items()))
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("reference.") and getattr(module, "crc32c", None) is crc32c_of_bytes:
+            vars(module)["crc32c"] = _crc32c_of_a_copy
+
+
+def _crc32c_of_a_copy(data: bytes | bytearray | memoryview) -> int:
+    """PyPy 7.3.19 never gives a view back that a C extension was handed: 1.3 KB a call, 5 MB a life."""
+    return crc32c_of_bytes(bytes(data))
 
 
 def _written(lived: Lived, rows: list[dict[str, Any]] | None, seconds: float) -> dict[str, Any]:
@@ -137,18 +173,20 @@ def _read(told: dict[str, Any], seed: int, task: Task) -> Told:
     return Told(lived, told["rows"], told["seconds"])
 
 
-def serve(tasks: IO[str], answers: IO[str]) -> None:
+def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
     """Lead the lives of all tasks that come, until no more do."""
+    began = time.process_time()
     for line in tasks:
         task = Task(*json.loads(line))
         with planted(task.mutant) if task.mutant else nullcontext():
             for seed in range(task.first_seed, task.first_seed + task.count):
                 rows: list[dict[str, Any]] | None = [] if task.with_rows else None
-                began = time.process_time()
                 lived, _ = lead(draw(seed, task.mutant, task.nodes, task.workload), False, task.by_history, rows)
-                answers.write(json.dumps(_written(lived, rows, time.process_time() - began)) + "\n")
+                before, began = began, time.process_time()
+                pickle.dump(_written(lived, rows, began - before), answers)
                 answers.flush()
 
 
 if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)
+    tune()
+    serve(sys.stdin.buffer, sys.stdout.buffer)

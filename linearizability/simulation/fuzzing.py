@@ -127,6 +127,14 @@ class Summary:
             return INVALID
         return VALID if self.verdicts[VALID] else UNKNOWN
 
+    @property
+    def speeds(self) -> list[int]:
+        """Messages a CPU second of each full hundred of lives: an interpreter that compiles gains as it warms up."""
+        hundreds = [self.lives[end - 100 : end] for end in range(100, len(self.lives) + 1, 100)]
+        return [
+            round(sum(life.messages for life in few) / (sum(life.seconds for life in few) or 1e-9)) for few in hundreds
+        ]
+
     def to_json(self) -> dict[str, Any]:
         cpu = sum(life.seconds for life in self.lives) or 1e-9
         messages = sum(life.messages for life in self.lives)
@@ -147,6 +155,7 @@ class Summary:
             "messages": messages,
             "messages_per_second": round(messages / wall),
             "messages_per_second_and_core": round(messages / cpu),
+            "messages_per_second_and_core_by_hundred_lives": self.speeds,
             "median_messages": _median(life.messages for life in self.lives),
             "median_acknowledged": _median(life.acknowledged for life in self.lives),
             "median_acknowledged_by_all": _median(life.safe for life in self.lives),
@@ -310,15 +319,16 @@ def _prepare(mutant: str | None, python: str) -> None:
 
 
 def _live_many(seeds: range, plan: Plan) -> list[Small]:
-    lives: list[Small] = []
-    for outcome, rows, seconds in _lives(seeds, plan):
+    lived: list[Small] = []
+    task = Task(seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.by_history, plan.traces)
+    for outcome, rows, seconds in lives(task, _elsewhere):
         if plan.traces:
             write_rows(rows, plan.folder / "traces" / f"seed-{outcome.schedule.seed}")
         permitted: Counter[str] = Counter()
         if outcome.judgement is not None:
             for rule, reasons in outcome.judgement.permitted.items():
                 permitted[rule] += sum(reasons.values())
-        lives.append(
+        lived.append(
             Small(
                 outcome.schedule.seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
                 outcome.acknowledged_by_all, outcome.leader_changes, seconds, outcome.counts, dict(permitted),
@@ -326,23 +336,26 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
         )  # fmt: skip
         if plan.until_found and is_find(plan, outcome):
             break
-    return lives
+    return lived
 
 
-def _lives(seeds: range, plan: Plan) -> Iterator[tuple[Outcome, list[dict[str, Any]], float]]:
-    """Each life's outcome, its steps where they are asked for, and its CPU seconds, here and elsewhere."""
-    if _elsewhere is not None:
-        task = Task(seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.by_history, plan.traces)
-        for told in _elsewhere.lead(task):
-            began = time.process_time()
+def lives(task: Task, leader: Elsewhere | None) -> Iterator[tuple[Outcome, list[dict[str, Any]], float]]:
+    """Each life's outcome, its steps where they are asked for, and its CPU seconds, here and elsewhere.
+
+    Without a leader they are led here, where the mutant is planted already. Errors: CannotLive.
+    """
+    if leader is not None:
+        began = time.process_time()
+        for told in leader.lead(task):
             outcome = judge(told.lived)
             yield outcome, told.rows, told.seconds + time.process_time() - began
+            began = time.process_time()
         return
-    for seed in seeds:
+    for seed in range(task.first_seed, task.first_seed + task.count):
         began = time.process_time()
         rows: list[dict[str, Any]] = []
-        schedule = draw(seed, plan.mutant, plan.nodes, plan.workload)
-        outcome, _ = live(schedule, by_history=plan.by_history, rows=rows if plan.traces else None)
+        schedule = draw(seed, task.mutant, task.nodes, task.workload)
+        outcome, _ = live(schedule, by_history=task.by_history, rows=rows if task.with_rows else None)
         yield outcome, rows, time.process_time() - began
 
 

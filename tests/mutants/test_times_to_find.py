@@ -1,6 +1,8 @@
 """`tidegauge bench fuzz`: trials, what is kept of them, and the table."""
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,45 @@ from linearizability.bench import fuzz as bench
 from linearizability.bench.commands import app
 from linearizability.bench.fuzz import EVERYTHING, HISTORY, Task, Trial, read_store, rows, run_trial, table, tasks
 from linearizability.mutants.registry import MUTANTS
+from linearizability.simulation.elsewhere import Elsewhere
 
 
 def test_a_trial_counts_the_lives_until_the_bug_is_found():
     trial = run_trial(Task("acknowledged-before-commit", EVERYTHING, 0), most=10)
     assert trial.schedules is not None and trial.schedules == trial.lived <= 10
     assert trial.rule == "acknowledged-before-commit" and trial.seconds > 0
+
+
+def test_another_interpreter_finds_the_same():
+    leader = Elsewhere(sys.executable, "PyPy 3.11")
+    try:
+        for name, by in (("acknowledged-before-commit", EVERYTHING), ("acks-all-as-one", HISTORY)):
+            task = Task(name, by, 0)
+            here, there = run_trial(task, most=20), run_trial(task, most=20, leader=leader)
+            assert here.schedules is not None and there.seconds > 0
+            assert there == replace(here, seconds=there.seconds, python="PyPy 3.11")
+        unseen = Task("acknowledged-before-commit", HISTORY, 9)
+        assert run_trial(unseen, 1, leader).lived == 1
+    finally:
+        leader.close()
+
+
+def test_the_table_names_another_interpreter(tmp_path: Path):
+    store = tmp_path / "fuzz.json"
+    trials = {
+        "kip-279/history/0": Trial(1336, 749.6, 1336, "leader-epoch-regression", "x"),
+        "kip-279/history/1": Trial(2000, 300.0, 2000, "leader-epoch-regression", "x", "PyPy 3.11"),
+    }
+    bench.write_store(store, trials)
+    assert store.read_text().count("python") == 1 and read_store(store) == trials
+    assert "| records, 3 nodes | history (1 by PyPy 3.11) | 2 |" in table(rows(["kip-279"], trials))
+
+
+def test_an_interpreter_that_cannot_lead_lives_is_wrong_usage(tmp_path: Path):
+    ended = CliRunner().invoke(
+        app, ["fuzz", "--python", str(tmp_path / "none"), "--store", str(tmp_path / "fuzz.json")]
+    )
+    assert ended.exit_code == 2 and "does not run" in ended.output
 
 
 def test_a_bug_that_is_not_found_in_time_is_said_so(monkeypatch):
@@ -49,7 +84,7 @@ def test_what_only_histories_show_has_no_trial_with_a_look_into_nodes(tmp_path: 
 def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch):
     ran: list[str] = []
 
-    def trial(task: Task, most: int) -> Trial:
+    def trial(task: Task, most: int, leader: Elsewhere | None) -> Trial:
         ran.append(task.name)
         return Trial(3, 0.5, 3, "logs-differ", bench.fingerprint(task.mutant))
 
@@ -73,7 +108,7 @@ def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch
 def test_what_was_not_found_is_looked_for_again_in_more_lives(tmp_path, monkeypatch):
     lived: list[int] = []
 
-    def trial(task: Task, most: int) -> Trial:
+    def trial(task: Task, most: int, leader: Elsewhere | None) -> Trial:
         lived.append(most)
         return Trial(None, 0.5, most, "", bench.fingerprint(task.mutant))
 

@@ -1,16 +1,20 @@
 """Lives that another interpreter leads: here the same one, in another process."""
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from crc32c import crc32c
 
 import tidegauge
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.elsewhere import CannotLive, Elsewhere, Task, check
-from linearizability.simulation.fuzzing import Plan, Small, fuzz
+from linearizability.simulation.elsewhere import CannotLive, Elsewhere, Task, check, tune
+from linearizability.simulation.fuzzing import Plan, Small, Summary, fuzz
 from linearizability.simulation.life import lead
+from reference.protocol.records import batch, validate
 
 TASK = Task(5, 3, None, 1, "records", by_history=False, with_rows=False)
 
@@ -73,6 +77,43 @@ def test_an_interpreter_that_dies_is_named() -> None:
     elsewhere.close()
     with pytest.raises(CannotLive, match="ended with"):
         next(elsewhere.lead(TASK))
+
+
+def test_one_that_dies_in_the_middle_of_a_life_is_named(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!{sys.executable}\nimport pickle, sys\nsys.stdout.buffer.write(pickle.dumps({{'rule': ''}})[:-4])\n"
+    )
+    python.chmod(0o755)
+    elsewhere = Elsewhere(str(python))
+    try:
+        with pytest.raises(CannotLive, match="ended with 0 in the middle"):
+            next(elsewhere.lead(TASK))
+    finally:
+        elsewhere.close()
+
+
+def test_pypy_is_set_for_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    monkeypatch.setitem(sys.modules, "pypyjit", SimpleNamespace(set_param=heard.append))
+    tune()
+    assert not heard, "CPython has no such compiler"
+    monkeypatch.setattr(sys, "implementation", SimpleNamespace(name="pypy"))
+    checking = [each for name, each in sys.modules.items() if name.startswith("reference.") and hasattr(each, "crc32c")]
+    assert batch in checking and validate in checking
+    for module in checking:
+        monkeypatch.setattr(module, "crc32c", crc32c)  # put back at the end
+    tune()
+    (setting,) = heard
+    assert {"decay=0", "trace_limit=2500"} <= {*setting.split(",")}
+    for module in checking:
+        assert module.crc32c is not crc32c
+        assert module.crc32c(memoryview(b"123456789")) == 0xE3069283
+
+
+def test_speed_is_told_by_hundred_lives(tmp_path: Path) -> None:
+    lives = [Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}) for n in range(250)]
+    assert Summary(Plan(tmp_path), lives).speeds == [3_000, 6_000]
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def fetch_without_fencing(
     "kip-497",
     "reference.replication.leader:Leading._counted_ends",
     "The high watermark waits for the committed ISR only, not for the proposed one.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
     return (progress.end for follower, progress in leader.followers.items() if follower in leader.reign.isr)
@@ -96,7 +96,7 @@ def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
     "leaver-counted-out",
     "reference.replication.leader:Leading.is_in_maximal_isr",
     "A member that is proposed to leave does not count any more, before the controller has agreed.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def leaver_counted_out(original: Any, leader: Any, broker: int) -> bool:
     return broker in (leader.pending.isr if leader.pending is not None else leader.reign.isr)
@@ -106,7 +106,7 @@ def leaver_counted_out(original: Any, leader: Any, broker: int) -> bool:
     "stale-proposal-rolled-back",
     "reference.replication.proposal:fate_of",
     "INVALID_UPDATE_VERSION undoes a proposal of which an earlier copy was accepted.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def stale_proposal_rolled_back(original: Any, error: Any) -> Fate:
     return Fate.ROLLED_BACK if error == ErrorCode.INVALID_UPDATE_VERSION else original(error)
@@ -126,7 +126,7 @@ def epoch_start_unasked(original: Any, end: int, high_watermark: int, epoch_star
     "committed-under-min-isr",
     "reference.replication.leader:Leading.advance_high_watermark",
     "The high watermark moves on while the ISR is smaller than min.insync.replicas.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def committed_under_min_isr(original: Any, leader: Any, now: int) -> bool:
     min_isr, leader.min_isr = leader.min_isr, 1
@@ -151,7 +151,7 @@ def commit_before_min_isr(original: Any, leader: Any, isr: tuple[int, ...]) -> f
     "acknowledged-under-min-isr",
     "reference.replication.leader:Leading.answer_to_produce",
     "Acks=all is answered as soon as all of the ISR have the record, however few they have become since the append.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def acknowledged_under_min_isr(original: Any, leader: Any, end: int) -> Any:
     code = original(leader, end)
@@ -197,7 +197,7 @@ def acks_all_as_one(original: Any, node: Any, request: Any, body: Any, verdicts:
     "follower-serves-ahead",
     "reference.replication.reading:Readable.read",
     "A follower serves consumers up to the end of its log.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def follower_serves_ahead(original: Any, replica: Any, offset: int, **more: Any) -> Any:
     if replica.role is not Role.FOLLOWER:
@@ -336,7 +336,7 @@ def producers_forgotten_by_new_leaders(original: Any, leader: Any, reign: Any, n
     "high-watermark-restored-wrongly",
     "reference.replication.partition:Partition.restart",
     "After a restart all that the log holds counts as committed.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: int) -> None:
     original(partition, partition.log.log_end_offset)
@@ -346,7 +346,7 @@ def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: i
     "replay-skipped",
     "reference.node.node:Node.is_serving",
     "A broker serves by the metadata of its earlier life, before it has replayed what came after.",
-    fuzz=True, nodes=3,
+    fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def replay_skipped(original: Any, node: Any) -> bool:
     return True

@@ -31,6 +31,7 @@ from linearizability.simulation.notebook import Notes
 
 MODULES = ("pydantic", "crc32c", "cramjam")
 """What the other interpreter needs to have installed."""
+LEAST_VERSION = (3, 11)
 ROOT = Path(__file__).parents[2]
 CHECK_S = 60
 NURSERY = "128MB"
@@ -84,7 +85,12 @@ def check(python: str) -> str:
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
         raise CannotLive(f"{python} cannot lead lives: {reason}")
-    return done.stdout.strip()
+    name = done.stdout.strip()
+    version = tuple(int(part) for part in name.rpartition(" ")[2].split(".")[:2] if part.isdecimal())
+    if version < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        raise CannotLive(f"{python} cannot lead lives: it is {name or 'nameless'}, and they need Python {least}")
+    return name
 
 
 def _environment() -> dict[str, str]:

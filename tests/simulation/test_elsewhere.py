@@ -113,7 +113,11 @@ def test_pypy_is_set_for_lives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_speed_is_told_by_hundred_lives(tmp_path: Path) -> None:
     lives = [Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}) for n in range(250)]
-    assert Summary(Plan(tmp_path), lives).speeds == [3_000, 6_000]
+    summary = Summary(Plan(tmp_path), lives)
+    assert summary.speeds == [3_000, 6_000]
+    said = summary.to_json()
+    assert said["messages_per_second_and_core_by_hundred_lives"] == summary.speeds
+    assert said["schedules_per_minute_and_core"] == 600 and said["messages_per_minute_and_core"] == 288_000
 
 
 @pytest.mark.parametrize(
@@ -122,6 +126,8 @@ def test_speed_is_told_by_hundred_lives(tmp_path: Path) -> None:
         (None, "does not run"),
         ("#!/bin/sh\nexit 7\n", "it says nothing"),
         ("#!/bin/sh\necho No module >&2; exit 1\n", "No module"),
+        ("#!/bin/sh\necho PyPy 3.9.16\n", "it is PyPy 3.9.16, and they need Python 3.11"),
+        ("#!/bin/sh\n", "it is nameless"),
     ],
 )
 def test_an_interpreter_that_cannot_live_is_refused(tmp_path: Path, text: str | None, reason: str) -> None:

@@ -54,16 +54,16 @@ def test_an_interpreter_that_cannot_lead_lives_is_wrong_usage(tmp_path: Path):
 
 
 def test_a_bug_that_is_not_found_in_time_is_said_so(monkeypatch):
-    monkeypatch.setitem(MUTANTS, "kip-497", MUTANTS["unknown-tags-refused"])
-    assert run_trial(Task("kip-497", EVERYTHING, 0), most=1).schedules is None
+    monkeypatch.setitem(MUTANTS, "fencing-unnoticed", MUTANTS["unknown-tags-refused"])
+    assert run_trial(Task("fencing-unnoticed", EVERYTHING, 0), most=1).schedules is None
 
 
 def test_one_trial_of_each_comes_before_the_second_of_any():
-    drawn = [*tasks(["kip-101-loss", "kip-497"], 2)]
+    drawn = [*tasks(["kip-101-loss", "fencing-unnoticed"], 2)]
     assert [(task.mutant, task.by, task.trial) for task in drawn] == [
         (name, by, trial)
         for trial in range(2)
-        for name, by in (("kip-101-loss", EVERYTHING), ("kip-497", EVERYTHING), ("kip-101-loss", HISTORY))
+        for name, by in (("kip-101-loss", EVERYTHING), ("fencing-unnoticed", EVERYTHING), ("kip-101-loss", HISTORY))
     ]
     assert len({task.first_seed for task in drawn}) == 2
 
@@ -90,19 +90,29 @@ def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(bench, "run_trial", trial)
     store = tmp_path / "fuzz.json"
-    arguments = ["fuzz", "--mutant", "kip-497", "--seeds", "2", "--store", str(store), "--resume", "--json"]
+    arguments = ["fuzz", "--mutant", "fencing-unnoticed", "--seeds", "2", "--store", str(store), "--resume", "--json"]
     first = CliRunner().invoke(app, arguments)
     assert first.exit_code == 0, first.output
-    assert ran == ["kip-497/everything/0", "kip-497/everything/1"]
+    assert ran == ["fencing-unnoticed/everything/0", "fencing-unnoticed/everything/1"]
     said = json.loads(first.stdout.splitlines()[-1])["rows"]
     assert said[0]["found"] == 2 and said[0]["median_schedules"] == 3
     CliRunner().invoke(app, arguments)
     assert len(ran) == 2, "all of it was kept"
     kept = json.loads(store.read_text())
-    kept["kip-497/everything/1"]["fingerprint"] = "another"
+    kept["fencing-unnoticed/everything/1"]["fingerprint"] = "another"
     store.write_text(json.dumps(kept))
     CliRunner().invoke(app, arguments)
-    assert ran[2:] == ["kip-497/everything/1"]
+    assert ran[2:] == ["fencing-unnoticed/everything/1"]
+
+
+def test_who_has_to_find_a_bug_does_not_make_its_trials_stale(monkeypatch):
+    kept = bench.fingerprint("fencing-unnoticed")
+    monkeypatch.setitem(
+        MUTANTS, "fencing-unnoticed", replace(MUTANTS["fencing-unnoticed"], in_history=False, caught_by=("REP-01",))
+    )
+    assert bench.fingerprint("fencing-unnoticed") == kept
+    body = bench._body(MUTANTS["fencing-unnoticed"].replacement)
+    assert body.startswith("def fencing_unnoticed(") and "in_history" not in body
 
 
 def test_what_was_not_found_is_looked_for_again_in_more_lives(tmp_path, monkeypatch):
@@ -113,17 +123,29 @@ def test_what_was_not_found_is_looked_for_again_in_more_lives(tmp_path, monkeypa
         return Trial(None, 0.5, most, "", bench.fingerprint(task.mutant))
 
     monkeypatch.setattr(bench, "run_trial", trial)
-    arguments = ["fuzz", "--mutant", "kip-497", "--seeds", "1", "--store", str(tmp_path / "fuzz.json"), "--resume"]
+    arguments = [
+        "fuzz",
+        "--mutant",
+        "fencing-unnoticed",
+        "--seeds",
+        "1",
+        "--store",
+        str(tmp_path / "fuzz.json"),
+        "--resume",
+    ]
     for most in ("5", "5", "3", "9"):
         assert CliRunner().invoke(app, [*arguments, "--schedules", most]).exit_code == 0
     assert lived == [5, 9]
 
 
 def test_the_table_names_median_and_worst():
-    trials = {f"kip-497/everything/{index}": Trial(n, 1.0, n, "logs-differ", "x") for index, n in enumerate((1, 9, 2))}
-    trials["kip-497/everything/3"] = Trial(None, 8.0, 50, "", "x")
-    assert "| `kip-497` | records, 3 nodes | everything | 4 | 3 | 2 | 9 | 1 | logs-differ |" in table(
-        rows(["kip-497"], trials)
+    trials = {
+        f"fencing-unnoticed/everything/{index}": Trial(n, 1.0, n, "logs-differ", "x")
+        for index, n in enumerate((1, 9, 2))
+    }
+    trials["fencing-unnoticed/everything/3"] = Trial(None, 8.0, 50, "", "x")
+    assert "| `fencing-unnoticed` | records, 3 nodes | everything | 4 | 3 | 2 | 9 | 1 | logs-differ |" in table(
+        rows(["fencing-unnoticed"], trials)
     )
 
 

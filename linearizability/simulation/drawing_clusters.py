@@ -29,8 +29,8 @@ KINDS = (
     "there and back", "there and back", "deaf leader", "deaf leader", "last one standing", "last one standing",
     "dies as it commits", "dies as it commits", "troubled return", "troubled return",
     "contested election", "contested election", "late word", "late word", "hold", "hold", "lose",
-    "words held up", "words held up", "words held up", "words held up", "words held up", "words held up",
-    "words held up", "words held up",
+    "words held up", "words held up", "words held up", "words held up", "words held up", "late succession",
+    "late succession", "late succession",
 )  # fmt: skip
 """Misfortunes, by their share; the first is the simplest."""
 

@@ -290,17 +290,8 @@ class Plots:
         one of them, or the controller, is struck meanwhile: words of before arrive when they are no longer true."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
-        away_ms = at_ms + SETTLED_MS
-        back_ms = away_ms + choices.one_of((600, 500, 900))
-        away = {
-            "at_ms": away_ms,
-            "kind": choices.one_of(("cut", "cut", "pause", "isolate", "crash")),
-            "node": replicas[-1],
-            "others": (replicas[0],),
-            "topic": place[0],
-            "partition": place[1],
-            "for_ms": back_ms - away_ms,
-        }
+        back_ms = at_ms + SETTLED_MS + choices.one_of((600, 500, 900))
+        away = self._away(place, replicas[-1], replicas[0], at_ms + SETTLED_MS, back_ms)
         role = choices.one_of(("bystander", ""))
         step = choices.one_of(
             ("ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "CommitIsr", "ShrinkIsr", "BecomeLeader")
@@ -312,7 +303,7 @@ class Plots:
         some = tuple(choices.one_of(FOLLOWERS_WORDS) for _ in range(choices.integer(1, 2)))
         faults = [
             self._lead(at_ms, place, replicas).model_copy(update={"role": role}),
-            Fault.model_validate(away | ({"role": role, "others": ()} if role else {})),
+            away.model_copy(update={"role": role, "others": ()}) if role else away,
             *self._held_up("actor", LEADERS_WORDS, armed_ms, step, common_ms),
             *self._held_up("other", some, armed_ms, step, common_ms),
             self._trap(armed_ms, (step,), strikes, (20, 1, 300, 1_000), struck),
@@ -321,6 +312,57 @@ class Plots:
             faults.append(self._lead(armed_ms + choices.integer(0, 1_000), place, self._in_some_order()))
         return faults
 
+    def late_succession(self, at_ms: int) -> list[Fault]:
+        """A follower that is next in line returns to the ISR; as its leader says so, words of both are held up, and often the
+        follower is struck; then the leader goes, and stays away until somebody else has been elected."""
+        choices = self._choices
+        place, replicas = self._partition(), self._in_some_order()
+        leader, heir = replicas[:2]
+        back_ms = at_ms + SETTLED_MS + choices.one_of((500, 450))
+        away = self._away(place, heir, leader, at_ms + SETTLED_MS, back_ms)
+        role = choices.one_of(("bystander", "bystander", ""))
+        armed_ms, step = back_ms - choices.one_of((1, 40, 100)), "ExpandIsr"
+        held_ms = choices.one_of((1_000, 1_500, 1_200))
+        kind, messages = choices.one_of((("hold", "proposal"), ("lose", "proposal-answer"), ("hold", "proposal")))
+        faults = [
+            self._lead(at_ms, place, replicas).model_copy(update={"role": role}),
+            away.model_copy(update={"role": role, "others": ()}) if role else away,
+            self._gate(kind, messages, armed_ms, step, "actor", leader, held_ms),
+        ]
+        if choices.integer(0, 1):
+            faults.append(self._gate("hold", "metadata", armed_ms, step, "actor", leader, held_ms))
+        for messages_of_heir in ("fetch", "fetch-answer"):
+            if choices.integer(0, 3):
+                faults.append(self._gate("hold", messages_of_heir, armed_ms, step, "other", heir, held_ms + 300))
+        if kind == "hold" or not choices.integer(0, 2):
+            strikes = ("power-loss", "crash", "power-loss", "pause")
+            faults.append(self._trap(armed_ms, (step,), strikes, (20, 1, 300), "other"))
+        goes_at = choices.one_of(("CommitIsr", "CommitIsr", step) if kind == "hold" else (step, step, "CommitIsr"))
+        goes = {
+            "at_ms": armed_ms,
+            "after": goes_at,
+            "wait_ms": choices.integer(held_ms * 2 // 3, held_ms) if goes_at == step else choices.one_of((0, 0, 1, 20)),
+            "kind": choices.one_of(("crash", "power-loss", "isolate", "pause")),
+            "role": "actor",
+            "node": leader,
+            "for_ms": choices.one_of((900, 1_200)),
+        }
+        return [*faults, Fault.model_validate(goes)]
+
+    def _away(self, place: tuple[str, int], node: int, leader: int, at_ms: int, back_ms: int) -> Fault:
+        """A follower cannot reach its leader for so long that it leaves the ISR."""
+        return Fault.model_validate(
+            {
+                "at_ms": at_ms,
+                "kind": self._choices.one_of(("cut", "cut", "pause", "isolate", "crash")),
+                "node": node,
+                "others": (leader,),
+                "topic": place[0],
+                "partition": place[1],
+                "for_ms": back_ms - at_ms,
+            }
+        )
+
     def _held_up(self, role: str, words: tuple[str, ...], at_ms: int, step: str, common_ms: int) -> list[Fault]:
         """What becomes, from a step on, of some kinds of messages of one role: most are over after a common while."""
         choices = self._choices
@@ -328,10 +370,13 @@ class Plots:
         for messages in words:
             kind = choices.one_of(("hold", "", "lose", "hold"))
             for_ms = choices.one_of((common_ms, common_ms, common_ms, *HELD_MS))
-            said = {"at_ms": at_ms, "after": step, "kind": kind, "role": role, "messages": messages, "for_ms": for_ms}
             if kind:
-                faults.append(Fault.model_validate(said | {"node": choices.one_of(self._nodes)}))
+                faults.append(self._gate(kind, messages, at_ms, step, role, choices.one_of(self._nodes), for_ms))
         return faults
+
+    def _gate(self, kind: str, messages: str, at_ms: int, step: str, role: str, node: int, for_ms: int) -> Fault:
+        said = {"at_ms": at_ms, "after": step, "kind": kind, "role": role, "messages": messages, "for_ms": for_ms}
+        return Fault.model_validate(said | {"node": node})
 
     def _down_ms(self) -> int:
         return self._choices.one_of((1_000, 20, 300, LONGEST_MS))
@@ -349,5 +394,6 @@ PLOTS: dict[str, Callable[[Plots, int], list[Fault]]] = {
     "contested election": Plots.contested_election,
     "late word": Plots.late_word,
     "words held up": Plots.words_held_up,
+    "late succession": Plots.late_succession,
 }
 """What is played, by name."""

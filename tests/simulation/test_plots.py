@@ -7,7 +7,7 @@ import pytest
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.choices import SeededChoices
 from linearizability.simulation.drawing_plots import PLOTS, Plots
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import Outcome, live
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 
 ORDERS = Topic(name="orders", configs={"min.insync.replicas": "2"})
@@ -54,15 +54,30 @@ FOUND_BY = {
 MOST_LIVES = 60
 
 
+CONVICTED_BY = {
+    "kip-903": ("late succession", 109),
+    "stale-proposal-rolled-back": ("late succession", 146),
+}
+"""Mutant -> the plot that leads on to what clients see of it, and a seed as above."""
+
+
 @pytest.mark.parametrize("mutant", FOUND_BY)
 def test_a_bug_is_found_by_the_plot_that_leads_to_it(mutant: str):
-    plot, first = FOUND_BY[mutant]
+    assert MUTANTS[mutant].is_found_by(_found(mutant, *FOUND_BY[mutant], by_history=False).rule)
+
+
+@pytest.mark.parametrize("mutant", CONVICTED_BY)
+def test_a_bug_is_convicted_by_histories_alone_where_a_plot_goes_on_to_the_loss(mutant: str):
+    convicted = _found(mutant, *CONVICTED_BY[mutant], by_history=True)
+    assert convicted.judgement is not None and "lost-write" in convicted.rule
+
+
+def _found(mutant: str, plot: str, first: int, by_history: bool) -> Outcome:
     with planted(mutant):
         for seed in range(first, first + MOST_LIVES):
-            outcome, _ = live(played(plot, seed))
+            outcome, _ = live(played(plot, seed), by_history=by_history)
             if outcome.verdict == "invalid":
-                assert MUTANTS[mutant].is_found_by(outcome.rule)
-                return
+                return outcome
     pytest.fail(f"not found in {MOST_LIVES} lives")
 
 

@@ -223,10 +223,13 @@ class Ledger:
     def hear(self, number: int, partition: Partition, follower: int, end: int) -> None:
         """A leader learns how far a follower is, right now: in the newest reign the two logs agree up to there.
 
-        Else it counts what the follower has lost meanwhile, or never had. Errors: Violation.
+        Else it counts what the follower has lost meanwhile, or never had. Nobody can tell what the leader has deleted: whom its
+        epochs do not reach back to is cut to its log's start, and there begins anew with the answer. Errors: Violation.
         """
         view, own = self.views.get(follower), self.views.get(number)
         if view is None or own is None or partition.reign.leader_epoch < self.decided.leader_epoch:
+            return
+        if end <= partition.log.log_start_offset:
             return
         ours = own.batch_up_to(end)
         if ours is None or view.start >= end or follower in self.lost_tails:

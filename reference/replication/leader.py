@@ -124,6 +124,8 @@ class Leading(Readable):
         earlier life), OFFSET_OUT_OF_RANGE; StorageError.
         """
         read = self.read_as_follower(follower, fetch_offset, last_fetched_epoch, asked_epoch, max_bytes, minimum_one)
+        if self.trace is not None and self._has_deleted(last_fetched_epoch):
+            self.tell("AnswerFromLogStart", leader=self.node, follower=follower)
         if read.diverging is not None:
             return read
         self._require_present_life(follower, broker_epoch)
@@ -159,6 +161,12 @@ class Leading(Readable):
         if read.diverging is None and fetch_offset < self.log.log_end_offset:
             read.records = self.log.read(fetch_offset, max_bytes, None, minimum_one).records
         return read
+
+    def _has_deleted(self, epoch: Epoch) -> bool:
+        """Whether nothing is left of an epoch, and of all before it: where it ended cannot be known, and the log's start is
+        answered instead, as by Kafka. No step of the specification, which knows no retention."""
+        start = self.log.log_start_offset
+        return 0 <= epoch < self.reign.leader_epoch and start > 0 and epoch < self.log.epoch_at(start)
 
     def _require_present_life(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
         peer = self.brokers(follower)

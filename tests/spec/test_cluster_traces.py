@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from linearizability.simulation.fuzzing import write_rows
-from linearizability.simulation.schedule import Fault, Producer, Schedule
+from linearizability.simulation.schedule import Fault, Producer, Schedule, read_schedule
 from spec.actions import ACTIONS
 from spec.checker import Verdict
 from spec.cluster_trace import METADATA, partition_traces, without_lost_decisions
@@ -19,6 +19,7 @@ from spec.merging import merged
 from spec.trace import Trace, check_traces, cluster_traces, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
 
+FOUND = Path(__file__).parents[1] / "simulation" / "found"
 LIVES = range(115)
 SELDOM = {"ElectUncleanLeader", "ElectLeader", "Retry", "RollBackIsr", "Truncate", "ShrinkIsr", "Consume"}
 SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr"}
@@ -125,6 +126,23 @@ def test_traces_go_on_through_reassignments_and_changed_settings() -> None:
     order = merged(split(as_read(rows), 10))
     traces += [trace_of(events, f"merged {name}") for name, events in partition_traces(order).items()]
     done = check_traces(traces)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
+
+
+# ---- what the specification does not know
+
+
+@pytest.mark.java
+def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> None:
+    """Retention took the end of the former reign: where the two logs part cannot be told, and nothing later is judged."""
+    outcome, rows = rows_of(read_schedule(FOUND / "follower-cut-to-what-its-leader-has-deleted.json"))
+    assert outcome.verdict == "valid", outcome.text
+    told = [row["action"] for row in rows if row.get("partition") == "orders0-0"]
+    assert "Truncate" in told[told.index("AnswerFromLogStart") :]
+    trace = trace_of(partition_traces(as_read(rows))["orders0-0"], "orders0-0")
+    assert len(trace.events) > 100 and "Truncate" not in [event["action"] for event in trace.events[-20:]]
+    done = check_traces([trace])
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
 

@@ -62,8 +62,8 @@ class Watch:
     source="UnifiedLog.deleteRetentionMsBreachedSegments; retention.ms",
     sentence="A segment whose largest timestamp is older than retention.ms is removed and the log starts after it; the active "
     "segment is rolled for that. A segment with a younger record stays whole.",
-    accepted="of three segments the two old ones go; a log of old records goes up to its end, and offsets go on from there; an "
-    "old record beside a young one stays",
+    accepted="of three segments the two old ones go; a log of old records goes up to its end, and offsets go on from there; old "
+    "records beside a young one stay",
     configs=LOOKS_OFTEN,
     deadline_s=40,
 )
@@ -72,7 +72,10 @@ def old_segments_go(broker: Broker) -> None:
     segments, active, mixed = (broker.topic(configs=hour | more) for more in (ROLLS, {}, {}))
     aged(broker, segments, 4 * HOUR_MS, 3 * HOUR_MS, 0)
     aged(broker, active, 4 * HOUR_MS, 3 * HOUR_MS)
-    aged(broker, mixed, 4 * HOUR_MS, 0)
+    now = now_ms()
+    ages = 4 * HOUR_MS, 0  # in one batch: by itself the old record would expire before the young one comes
+    broker.append(mixed, batch(*(Record(b"mixed", timestamp=now - age) for age in ages)))
+    aged(broker, mixed, 4 * HOUR_MS)
     expect_start(broker, segments, 2, "three segments, one of them young")
     broker.expect_equal("the offsets that are left", offsets(broker, segments, 2), [2])
     early = broker.fetch(segments, 1)
@@ -82,7 +85,7 @@ def old_segments_go(broker: Broker) -> None:
     broker.expect_equal("the next offset", broker.append(active, batch(b"next")), 2)
     Watch(broker).wait()
     broker.expect_equal("the start of the segment of both", broker.start_offset(mixed), 0)
-    broker.expect_equal("the offsets in it", offsets(broker, mixed, 0), [0, 1])
+    broker.expect_equal("the offsets in it", offsets(broker, mixed, 0), [0, 1, 2])
     broker.expect_equal("the young record's log still starts at", broker.start_offset(segments), 2)
     broker.expect_equal("what came last", values(broker.log(active, offset=2)), [b"next"])
 
@@ -150,25 +153,30 @@ def switched_off(broker: Broker) -> None:
     source="log.retention.check.interval.ms; LogManager.cleanupLogs",
     sentence="The broker looks for expired segments again and again, and looks at every topic with the retention.ms that is "
     "then in force.",
-    accepted="three times a record that comes expired goes; one that is kept goes once retention.ms is lowered",
+    accepted="three times a record that comes expired goes; one that is kept goes once retention.ms is lowered, and one before a "
+    "young record stays",
     configs=LOOKS_OFTEN,
     apis={"IncrementalAlterConfigs": 0},
     deadline_s=40,
 )
 def looks_again(broker: Broker) -> None:
-    topic = broker.topic(configs={"retention.ms": str(10 * HOUR_MS)})
+    mixed, topic = (broker.topic(configs={"retention.ms": str(10 * HOUR_MS)}) for _ in range(2))
+    aged(broker, mixed, 5 * HOUR_MS, 0)
     aged(broker, topic, 5 * HOUR_MS)
-    Watch(broker).wait()
+    watch = Watch(broker)
+    watch.wait()
     broker.saw("three times a record that came expired went")
     broker.expect_equal("the start of the log within its retention", broker.start_offset(topic), 0)
     change = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", value=str(HOUR_MS))
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic.name, configs=[change]
-    )
-    answer = broker.call(IncrementalAlterConfigsRequest(resources=[resource]))
-    result = only(answer.responses, "result")
-    broker.expect_error(result.error_code, ErrorCode.NONE, what="retention.ms lowered")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    asked = [
+        resource(resource_type=TOPIC_RESOURCE, resource_name=each.name, configs=[change]) for each in (mixed, topic)
+    ]
+    for result in broker.call(IncrementalAlterConfigsRequest(resources=asked)).responses:
+        broker.expect_error(result.error_code, ErrorCode.NONE, what=f"retention.ms of {result.resource_name} lowered")
     expect_start(broker, topic, 1, "retention.ms lowered")
+    watch.wait()
+    broker.expect_equal("the start of the log with a young record", broker.start_offset(mixed), 0)
 
 
 @requirement(

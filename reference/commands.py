@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,6 +61,10 @@ def serve(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Overrides one line of the file; may repeat."),
     ] = None,
+    stop_with_stdin: Annotated[
+        bool,
+        typer.Option(help="Stop when standard input, a pipe, is closed: when the process that holds it has ended."),
+    ] = False,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C. A wrong configuration is named in one line, and the exit code is 3.
 
@@ -83,7 +88,7 @@ def serve(
             if not equals:
                 raise ConfigurationError(f"--set {pair}: NAME=VALUE is needed")
             properties[name.strip()] = value.strip()
-        run_broker(check_configuration(properties, str(config)))
+        run_broker(check_configuration(properties, str(config)), stop_with_stdin=stop_with_stdin)
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     except NodeBroken as error:
@@ -104,7 +109,10 @@ def cluster(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a change, and one at the end.")] = False,
 ) -> None:
-    """Start a cluster on this machine, show who leads what whenever that changes, and stop it cleanly."""
+    """Start a cluster on this machine, show who leads what whenever that changes, and stop it cleanly.
+
+    SIGTERM, SIGHUP and Ctrl-C stop it; a second one kills its nodes. They stop as well when this process is killed.
+    """
     from reference.runtime.cluster import Cluster, lay_out
     from reference.runtime.configuration import ConfigurationError
 
@@ -114,10 +122,12 @@ def cluster(
         if not equals:
             raise _fail(f"--set {pair}: NAME=VALUE is needed")
         settings[name.strip()] = value.strip()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         with Cluster(lay_out(folder.resolve(), nodes, port, settings)) as running:
-            running.await_ready(lambda text: typer.echo(text, err=True))
             try:
+                running.await_ready(lambda text: typer.echo(text, err=True))
                 _watch(running, seconds, as_json)
             except KeyboardInterrupt:
                 typer.echo("stopping", err=True)

@@ -1,13 +1,14 @@
 """A cluster on this machine: several `serve` processes on loopback, for trying things out.
 
 A folder holds it: a `server.properties`, a data folder and a log for each node. Starting it again in the same folder goes on
-with the same cluster. It ends with the process that started it.
+with the same cluster. It ends with the process that started it, however that ends: each node's standard input is a pipe that
+only this process holds open, and a node stops when it is closed. (Not the kernel's parent-death signal: it fires when the
+starting thread ends, and exists on Linux alone.)
 """
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import subprocess
 import sys
@@ -118,24 +119,26 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop all nodes cleanly; what does not stop in time is killed."""
-        for process in self._processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+        """Stop all nodes cleanly. What does not stop in time is killed, and all that is left if this is interrupted."""
         until = time.monotonic() + STOP_WITHIN_S
-        for process in self._processes.values():
-            try:
-                process.wait(max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
+        try:
+            for process in self._processes.values():
+                process.terminate()
+            for process in self._processes.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.1, until - time.monotonic()))
+        finally:
+            for process in self._processes.values():
                 process.kill()
-                process.wait()
+            for process in self._processes.values():
+                process.communicate()  # closes its standard input, too
 
     def start(self, member: Member) -> None:
         """Start a node's process."""
         with member.log.open("ab") as log:
             self._processes[member.id] = subprocess.Popen(
-                [sys.executable, "-m", "tidegauge", "serve", str(member.properties_file)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                [sys.executable, "-m", "tidegauge", "serve", "--stop-with-stdin", str(member.properties_file)],
+                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
     def kill(self, member: Member) -> None:

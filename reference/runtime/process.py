@@ -1,7 +1,8 @@
 """One broker process, from its configuration file to its end.
 
 Start: configuration, data folder (formatted if it is new and the cluster has one voter), lock, listeners, node. End: SIGTERM
-and SIGINT stop cleanly; a second one ends the process at once, as SIGKILL would.
+and SIGINT stop cleanly; a second one ends the process at once, as SIGKILL would. The end of standard input stops cleanly, too,
+where that was asked for.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ def locked(folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def run_broker(configuration: ServerConfiguration) -> None:
-    """Serve until a signal ends it.
+def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = False) -> None:
+    """Serve until a signal ends it, or the end of standard input.
 
     Errors: ConfigurationError for what stands in the way: address in use, folder locked, damaged or another node's.
     """
@@ -156,7 +157,7 @@ def run_broker(configuration: ServerConfiguration) -> None:
             )
         except (CorruptFile, CodecError, RecordsError, LogError, KafkaError, OSError) as error:
             raise ConfigurationError(f"{configuration.folder} cannot be served: {error}") from error
-        asyncio.run(_serve(configuration, node, listeners, clock, logger))
+        asyncio.run(_serve(configuration, node, listeners, clock, logger, stop_with_stdin))
 
 
 def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
@@ -178,7 +179,12 @@ def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
 
 
 async def _serve(
-    configuration: ServerConfiguration, node: Node, listeners: list[Any], clock: Clock, logger: logging.Logger
+    configuration: ServerConfiguration,
+    node: Node,
+    listeners: list[Any],
+    clock: Clock,
+    logger: logging.Logger,
+    stop_with_stdin: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
     server = Server(node, listeners, Metrics(), speaker(logger), clock)
@@ -191,6 +197,8 @@ async def _serve(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    if stop_with_stdin:
+        _at_end_of_stdin(loop, lambda: on_signal(signal.SIGTERM))
     metrics = None
     if configuration.metrics_listener:
         host, _, port = configuration.metrics_listener.rpartition(":")
@@ -206,6 +214,21 @@ async def _serve(
         if metrics is not None:
             metrics.close()
     logger.info("stopped")
+
+
+def _at_end_of_stdin(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    """Errors: ConfigurationError when standard input is a file, whose end is no sign of anything."""
+    descriptor = sys.stdin.fileno()
+
+    def on_readable() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            act()
+
+    try:
+        loop.add_reader(descriptor, on_readable)
+    except PermissionError:
+        raise ConfigurationError("--stop-with-stdin: standard input is a file; a pipe is needed") from None
 
 
 def gauges(node: Node) -> Iterator[tuple[str, str, float]]:

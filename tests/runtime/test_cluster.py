@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -108,7 +109,7 @@ def test_no_acknowledged_record_is_lost_while_leaders_are_killed_and_the_cluster
 
 
 @pytest.mark.timeout(300)
-def test_the_command_shows_the_cluster_and_stops_at_ctrl_c(tmp_path: Path) -> None:
+def test_the_command_shows_the_cluster_and_stops_at_sigterm(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tidegauge", "cluster", "--nodes", "3", "--port", str(base_port()), "--json"]
     process = subprocess.Popen(
         [*command, "--folder", str(tmp_path / "c")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -117,12 +118,40 @@ def test_the_command_shows_the_cluster_and_stops_at_ctrl_c(tmp_path: Path) -> No
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
     assert first == {"alive": [1, 2, 3], "ended": [], "partitions": []}
-    os.kill(process.pid, signal.SIGINT)
+    process.terminate()  # as Ctrl-C: one handler for both
     out, _ = process.communicate(timeout=WITHIN_S)
     assert json.loads(out.splitlines()[-1])["stopped"] is True
     assert process.returncode == 0
     for number in (1, 2, 3):
         assert (tmp_path / "c" / f"node-{number}" / "node.log").read_text().rstrip().endswith("stopped")
+
+
+def serving(folder: Path) -> set[int]:
+    """The processes that serve a node of this folder, ended ones that nobody waited for left out."""
+    found: set[int] = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{folder}/node-".encode() in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_nodes_stop_when_the_command_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tidegauge", "cluster", "--nodes", "2", "--port", str(base_port())]
+    process = subprocess.Popen([*command, "--folder", str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert process.stdout is not None and b"alive" in process.stdout.readline()
+        assert len(serving(tmp_path)) == 2
+        process.kill()
+        await_true(lambda: not serving(tmp_path))
+    finally:
+        for pid in (process.pid, *serving(tmp_path)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()
+    for number in (1, 2):
+        assert (tmp_path / f"node-{number}" / "node.log").read_text().rstrip().endswith("stopped")
 
 
 def test_what_cannot_be_is_named(tmp_path: Path) -> None:

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from conformance.requirement import Entry, Level
+    from conformance.requirement import Entry
     from conformance.results import Run
     from conformance.runner import Plan
 
 PASS, FAIL, UNKNOWN, BROKEN, WRONG_USAGE = 0, 1, 2, 3, 64
 SEVERITY = (PASS, UNKNOWN, BROKEN, FAIL)
 """Of several runs the worst counts."""
+
+Kinds = TypeVar("Kinds", bound=StrEnum)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -37,8 +40,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on st
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID|AREA|FROM..TO]...", help="PRD-05, PRD, PRD-05..PRD-09; default: all.")
 ]
-LevelOption = Annotated[
-    list[str] | None, typer.Option("--level", help="Only must, should or optional ones; may be repeated.")
+LevelOption = Annotated[list[str] | None, typer.Option("--level", help="Only must, should or may; may be repeated.")]
+ProfileOption = Annotated[
+    list[str] | None, typer.Option("--profile", help="Only core, groups, transactions ...; may be repeated.")
 ]
 KafkaVersion = Annotated[
     str, typer.Option("--version", help="Judge as this Kafka version (as 4.3.1); default: found out from the target.")
@@ -55,6 +59,7 @@ def run(
         str, typer.Option(help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES] or exec:PATH.")
     ] = "reference:1",
     level: LevelOption = None,
+    profile: ProfileOption = None,
     version: KafkaVersion = "",
     expected_failures: Annotated[
         Path | None,
@@ -93,7 +98,7 @@ def run(
     from linearizability.faults.networked import open_networked
     from linearizability.results import new_run_folder
 
-    entries = _select(ids, level)
+    entries = _select(ids, level, profile)
     expected = _expected(expected_failures)
     if confirm and not target.startswith("kafka:"):
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
@@ -208,18 +213,27 @@ def _confirm(runs: list[Run]) -> None:
     name="list",
     epilog="Examples:  tidegauge list   ·   tidegauge list PRD --level must   ·   tidegauge list --version 3.9 --json",
 )
-def list_(ids: Ids = None, level: LevelOption = None, version: KafkaVersion = "", as_json: Json = False) -> None:
+def list_(
+    ids: Ids = None, level: LevelOption = None, profile: ProfileOption = None, version: KafkaVersion = "",
+    as_json: Json = False,
+) -> None:  # fmt: skip
     """List the requirements."""
     from rich.table import Table
 
     from conformance.requirement import record_as_json
 
-    entries = _select(ids, level, version)
+    entries = _select(ids, level, profile, version)
     if as_json:
         for entry in entries:
             _line(record_as_json(entry.requirement))
-        untestable = sum(entry.test is None for entry in entries)
-        _line({"requirements": len(entries), "untestable": untestable, "areas": _area_counts(entries)})
+        records = [entry.requirement for entry in entries]
+        _line({
+            "requirements": len(entries),
+            "untestable": sum(entry.test is None for entry in entries),
+            "levels": Counter(str(record.level) for record in records),
+            "profiles": Counter(str(record.profile) for record in records),
+            "areas": Counter(record.area for record in records),
+        })  # fmt: skip
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("id", "level", "confirmed", "sentence"):
@@ -345,21 +359,28 @@ def _wrong(sentence: str) -> None:
     raise typer.BadParameter(sentence)
 
 
-def _select(ids: list[str] | None, level: list[str] | None, version: str = "") -> list[Entry]:
-    from conformance.requirement import Level, select
+def _select(
+    ids: list[str] | None, level: list[str] | None, profile: list[str] | None = None, version: str = ""
+) -> list[Entry]:
+    from conformance.levels import Level
+    from conformance.profiles import ConformanceProfile
+    from conformance.requirement import select
 
-    levels: list[Level] = []
-    for name in level or []:
-        if name not in list(Level):
-            _wrong(f"--level {name}: there are must, should and optional")
-        levels.append(Level(name))
+    levels = [_named(Level, name, "--level") for name in level or []]
+    profiles = [_named(ConformanceProfile, name, "--profile") for name in profile or []]
     try:
-        chosen = select(ids or [], levels=levels, version=version)
+        chosen = select(ids or [], levels=levels, profiles=profiles, version=version)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if not chosen:
         _wrong("this selection leaves no requirement")
     return chosen
+
+
+def _named(kinds: type[Kinds], name: str, option: str) -> Kinds:
+    if name not in list(kinds):
+        _wrong(f"{option} {name}: there are {', '.join(kinds)}")
+    return kinds(name)
 
 
 def _expected(path: Path | None) -> list[str]:
@@ -414,7 +435,7 @@ def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
         "reason": worst.reason,
         "target": worst.target.spec,
         "kafka_version": worst.target.kafka_version,
-        **{name: getattr(worst, name).model_dump(by_alias=True) for name in ("must", "should", "optional")},
+        **{name: getattr(worst, name).model_dump(by_alias=True) for name in ("must", "should", "may")},
         "untestable": worst.untestable,
         "engine_errors": worst.engine_errors,
         "demonstrations": {each.command: each.verdict for each in worst.demonstrations},
@@ -424,10 +445,3 @@ def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
     if len(runs) > 1:
         summary |= {"runs": len(runs), "flakes": flakes, "folders": [one.folder for one in runs]}
     return summary
-
-
-def _area_counts(entries: list[Entry]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for entry in entries:
-        counts[entry.requirement.area] = counts.get(entry.requirement.area, 0) + 1
-    return counts

@@ -11,32 +11,26 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from conformance.levels import LEVEL_OF, Level, kind_of
+from conformance.levels import MAY as MAY
+from conformance.levels import MUST as MUST
+from conformance.levels import SHOULD as SHOULD
+from conformance.profiles import ConformanceProfile, profile_of
 
 if TYPE_CHECKING:
     from conformance.broker import Broker
 
+OPTIONAL = MAY
+
 CONFIRMATIONS = Path(__file__).parent / "requirements" / "confirmed.json"
 """Kafka version -> ids that passed on it; written by `tidegauge run --confirm`, never by hand."""
 
-
-class Level(StrEnum):
-    """How much a broker owes it."""
-
-    MUST = "must"
-    """A Kafka client breaks, or data is unsafe, without it."""
-    SHOULD = "should"
-    """Kafka does it; clients put up with otherwise."""
-    OPTIONAL = "optional"
-    """A feature that a broker may leave out: judged where it is there."""
-
-
-MUST, SHOULD, OPTIONAL = Level.MUST, Level.SHOULD, Level.OPTIONAL
 
 AREAS = {
     "FRM": "Framing, headers, malformed input",
@@ -87,9 +81,6 @@ class Needs(BaseModel):
     apis: dict[str, int] = Field(
         default_factory=dict, description="API name -> lowest version that the target must advertise"
     )
-    profile: str = Field(
-        default="", description="a compatibility profile that the target declares, such as transactions v2"
-    )
 
 
 class Requirement(BaseModel):
@@ -99,6 +90,7 @@ class Requirement(BaseModel):
 
     id: str = Field(pattern=r"^[A-Z]{3}-\d{2,3}$", description="its address, as in `tidegauge run FRM-04`")
     level: Level
+    notices: str = Field(default="", description="kind, colon, and who notices where it does not hold (`levels.Kind`)")
     sentence: str = Field(min_length=10, description="condition and required observable behaviour, in one sentence")
     source: str = Field(min_length=2, description="KIP, documentation, or the place in Kafka's sources")
     accepted: str = Field(default="", description="what passes")
@@ -117,6 +109,17 @@ class Requirement(BaseModel):
         if value[:3] not in AREAS:
             raise ValueError(f"{value}: no such area; known are {', '.join(AREAS)}")
         return value
+
+    @model_validator(mode="after")
+    def _level_follows(self) -> Requirement:
+        if self.notices and LEVEL_OF[kind_of(self.notices)] is not self.level:
+            raise ValueError(f"{self.id}: {self.notices!r} makes no {self.level}")
+        return self
+
+    @property
+    def profile(self) -> ConformanceProfile:
+        """The vendor's profile that it belongs to."""
+        return profile_of(self.id)
 
     @property
     def area(self) -> str:
@@ -152,7 +155,8 @@ _entries: dict[str, Entry] = {}
 def requirement(
     id: str,
     *,
-    level: Level,
+    level: Level | None = None,
+    notices: str = "",
     sentence: str,
     source: str,
     accepted: str,
@@ -164,15 +168,15 @@ def requirement(
     alone: bool = False,
     hooks: Iterable[str] = (),
     apis: dict[str, int] | None = None,
-    profile: str = "",
     deadline_s: float = 20.0,
     draft: str = "",
 ) -> Callable[[Test], Test]:
     """Register the function below as the test of this requirement. The fields are those of `Requirement` and `Needs`."""
-    needs = Needs(nodes=nodes, configs=configs or {}, alone=alone, hooks=tuple(hooks), apis=apis or {}, profile=profile)
+    needs = Needs(nodes=nodes, configs=configs or {}, alone=alone, hooks=tuple(hooks), apis=apis or {})
     record = Requirement(
-        id=id, level=level, sentence=sentence, source=source, accepted=accepted, tolerated=tolerated, since=since,
-        until=until, needs=needs, deadline_s=deadline_s, draft=draft, confirmed=confirmed_on(id),
+        id=id, level=level or LEVEL_OF[kind_of(notices)], notices=notices, sentence=sentence, source=source,
+        accepted=accepted, tolerated=tolerated, since=since, until=until, needs=needs, deadline_s=deadline_s,
+        draft=draft, confirmed=confirmed_on(id),
     )  # fmt: skip
 
     def register(test: Test) -> Test:
@@ -183,14 +187,24 @@ def requirement(
 
 
 def untestable(
-    id: str, *, level: Level, sentence: str, source: str, reason: str, since: str = "", until: str = "", draft: str = ""
+    id: str,
+    *,
+    level: Level | None = None,
+    notices: str = "",
+    sentence: str,
+    source: str,
+    reason: str,
+    since: str = "",
+    until: str = "",
+    draft: str = "",
 ) -> None:
     """Register a requirement that nothing can test from outside of a broker, and say why."""
     _register(
         Entry(
             requirement=Requirement(
                 id=id,
-                level=level,
+                level=level or LEVEL_OF[kind_of(notices)],
+                notices=notices,
                 sentence=sentence,
                 source=source,
                 since=since,
@@ -239,8 +253,11 @@ def catalogue() -> dict[str, Entry]:
     return dict(sorted(_entries.items(), key=lambda item: item[1].requirement.order))
 
 
-def select(patterns: Iterable[str] = (), *, levels: Iterable[Level] = (), version: str = "") -> list[Entry]:
-    """Requirements by ids (`PRD-05`), areas (`PRD`) and ranges (`PRD-05..PRD-09`), by level, and by Kafka version.
+def select(
+    patterns: Iterable[str] = (), *, levels: Iterable[Level] = (), profiles: Iterable[ConformanceProfile] = (),
+    version: str = "",
+) -> list[Entry]:  # fmt: skip
+    """Requirements by ids (`PRD-05`), areas (`PRD`), ranges (`PRD-05..PRD-09`), level, profile and Kafka version.
 
     Errors: ValueError when a pattern names nothing, with what was meant perhaps.
     """
@@ -254,8 +271,9 @@ def select(patterns: Iterable[str] = (), *, levels: Iterable[Level] = (), versio
             )
         chosen.update((id, entries[id]) for id in found)
     picked = list((chosen or entries).values())
-    wanted = set(levels)
+    wanted, parts = set(levels), set(profiles)
     picked = [entry for entry in picked if not wanted or entry.requirement.level in wanted]
+    picked = [entry for entry in picked if not parts or entry.requirement.profile in parts]
     picked = [entry for entry in picked if not version or owed_by(entry.requirement, version)]
     return sorted(picked, key=lambda entry: entry.requirement.order)
 
@@ -282,4 +300,4 @@ def version_key(version: str) -> tuple[int, ...]:
 
 def record_as_json(record: Requirement) -> dict[str, Any]:
     """The record as `list --json` prints it."""
-    return {"area": record.area, **record.model_dump(mode="json")}
+    return {"area": record.area, "profile": record.profile, **record.model_dump(mode="json")}

@@ -10,7 +10,9 @@ from enum import StrEnum
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from conformance.requirement import Level, Requirement
+from conformance.levels import Level
+from conformance.profiles import ConformanceProfile
+from conformance.requirement import Requirement, owed_by
 
 FORMAT = 1
 """Version of the report's form; grows when a reader of an older one would misread it."""
@@ -33,6 +35,10 @@ class Verdict(StrEnum):
 
 WORST_FIRST = (Verdict.ENGINE_ERROR, Verdict.FAIL, Verdict.TOLERATED, Verdict.PASS, Verdict.SKIPPED, Verdict.UNTESTABLE)
 """Of several cases the worst counts; a skipped case among judged ones does not hide them."""
+
+
+JUDGED = (Verdict.PASS, Verdict.TOLERATED, Verdict.FAIL)
+"""The verdicts that say something of the target."""
 
 
 class RunVerdict(StrEnum):
@@ -139,7 +145,7 @@ class Run(Form):
     reason: str = Field(default="", description="why the verdict is unknown")
     must: Tally = Field(default_factory=Tally)
     should: Tally = Field(default_factory=Tally)
-    optional: Tally = Field(default_factory=Tally)
+    may: Tally = Field(default_factory=Tally)
     untestable: int = 0
     engine_errors: int = 0
     unexpected_passes: list[str] = Field(
@@ -169,7 +175,7 @@ class Run(Form):
                     self.untestable += 1
                 case Verdict.ENGINE_ERROR:
                     self.engine_errors += 1
-        self.must, self.should, self.optional = (tallies[level] for level in Level)
+        self.must, self.should, self.may = (tallies[level] for level in Level)
         self.verdict, self.reason = self._overall(target_broke)
 
     def _overall(self, target_broke: str) -> tuple[RunVerdict, str]:
@@ -195,7 +201,7 @@ class Run(Form):
             return RunVerdict.UNKNOWN, f"without a verdict: {', '.join(unclear)}"
         if self.engine_errors:
             return RunVerdict.UNKNOWN, f"{self.engine_errors} engine errors"
-        if not any(j.verdict in (Verdict.PASS, Verdict.TOLERATED, Verdict.FAIL) for j in self.judgements):
+        if not any(j.verdict in JUDGED for j in self.judgements):
             return RunVerdict.UNKNOWN, "nothing was judged"
         return RunVerdict.PASS, ""
 
@@ -209,3 +215,42 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that counts among several cases; skipped where there is none."""
     seen = set(verdicts)
     return next((verdict for verdict in WORST_FIRST if verdict in seen), Verdict.SKIPPED)
+
+
+class ProfileTally(Form):
+    """What a run says of one profile: its musts, as far as the target owes them and anything outside can judge them."""
+
+    profile: ConformanceProfile
+    musts: int
+    judged: int = Field(description="of these, passed, tolerated or failed")
+    failed: list[str] = Field(description="ids of the failed ones, expected failures among them")
+
+    @property
+    def line(self) -> str:
+        """The line to quote."""
+        failed = len(self.failed)
+        return (
+            f"{self.profile}: {self.judged} of {self.musts} musts judged, {failed} {'fails' if failed == 1 else 'fail'}"
+        )
+
+
+def profile_tallies(judgements: Iterable[Judgement], kafka_version: str = "") -> list[ProfileTally]:
+    """One tally for each profile of which the judgements hold a must, in the order of the profiles.
+
+    `kafka_version` is the one that was asked of the target: what it does not owe is not counted.
+    """
+    counted = [
+        judgement
+        for judgement in judgements
+        if judgement.requirement.level is Level.MUST
+        and judgement.verdict is not Verdict.UNTESTABLE
+        and (not kafka_version or owed_by(judgement.requirement, kafka_version))
+    ]
+    tallies: list[ProfileTally] = []
+    for profile in ConformanceProfile:
+        own = [judgement for judgement in counted if judgement.requirement.profile is profile]
+        judged = [judgement for judgement in own if judgement.verdict in JUDGED]
+        failed = [judgement.requirement.id for judgement in judged if judgement.verdict is Verdict.FAIL]
+        if own:
+            tallies.append(ProfileTally(profile=profile, musts=len(own), judged=len(judged), failed=failed))
+    return tallies

@@ -34,7 +34,7 @@ def run_page(run: Run) -> str:
         for judgement in run.judgements
         for number, exchange in enumerate(judgement.exchanges)
     }
-    levels = [(name, getattr(run, name).model_dump(by_alias=True)) for name in ("must", "should", "optional")]
+    levels = [(name, getattr(run, name).model_dump(by_alias=True)) for name in ("must", "should", "may")]
     return _render(
         "run.html.j2", run=run, levels=levels, verdicts=[str(v) for v in Verdict if counts[v]], by_verdict=counts,
         areas=_by_area(run.judgements, lambda judgement: judgement.requirement), exchanges=_embedded(exchanges),

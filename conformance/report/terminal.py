@@ -134,10 +134,13 @@ def _skips(run: Run, console: Console) -> None:
 
 def show_requirement(record: Requirement, console: Console) -> None:
     """All that is known of one requirement, as `explain` prints it."""
-    console.print(Text.assemble((record.id, "bold"), f"  {AREAS[record.area]}  ({record.level})"))
+    console.print(
+        Text.assemble((record.id, "bold"), f"  {AREAS[record.area]}  ({record.level}, profile {record.profile})")
+    )
     console.print(Text(f"\n  {record.sentence}\n"))
     needs = record.needs.model_dump(exclude_defaults=True)
     rows = {
+        "notices": record.notices,
         "accepted": record.accepted,
         "tolerated": record.tolerated,
         "source": record.source,

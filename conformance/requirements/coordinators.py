@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.batches import records
 from conformance.broker import GROUP, TRANSACTION, Broker, Topic, error_name, only
-from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement
+from conformance.requirement import MAY, MUST, SHOULD, requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.metadata import MetadataRequest
@@ -245,7 +245,7 @@ def commit_one(broker: Broker, group: str, topic: Topic) -> None:
 
 @requirement(
     "COO-09",
-    level=OPTIONAL,
+    level=MAY,
     source="KIP-98; KafkaApis.getCoordinator",
     sentence="From v1 on, a transactional id has a coordinator, in every version the same.",
     accepted="NONE(0) and the same node, host and port in every version from 1 on",

@@ -18,7 +18,7 @@ from conformance.cluster import (
     Writes,
     cluster,
 )  # fmt: skip
-from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement
+from conformance.requirement import MAY, MUST, SHOULD, requirement
 from conformance.wire import Connection, Failed
 from reference.protocol.errors import RETRIABLE, ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -420,7 +420,7 @@ def the_controller_dies(broker: Broker) -> None:
 
 @requirement(
     "ELE-17",
-    level=OPTIONAL,
+    level=MAY,
     since="4.1",
     source="KIP-966; PartitionChangeBuilder.maybePopulateTargetElr",
     sentence="A replica that leaves the ISR while fewer than min.insync.replicas stay in it is an eligible leader replica, as "

@@ -7,7 +7,7 @@ from conformance.classic_groups import CONSUMER, Group, share_of, subscription
 from conformance.cluster import STATE_WITHIN_S, cluster
 from conformance.committed_offsets import NOTHING, await_offset, expect_committed
 from conformance.consumers import DESCRIBE, HEARTBEAT, described, joined, unused_group
-from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement
+from conformance.requirement import MAY, MUST, SHOULD, requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from reference.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -370,7 +370,7 @@ def broker_starts_again(broker: Broker) -> None:
 
 @requirement(
     "GAD-14",
-    level=OPTIONAL,
+    level=MAY,
     source="KIP-848; ConsumerGroupDescribeRequest schema",
     sentence="ConsumerGroupDescribe tells the authorized operations only to who asks for them.",
     accepted="-2147483648 unless asked; at least read, describe and delete when asked",

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from conformance.batches import batch
 from conformance.broker import Broker, delete_topics_request, only
-from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement
+from conformance.requirement import MAY, MUST, SHOULD, requirement
 from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -317,7 +317,7 @@ def describe_cluster(broker: Broker) -> None:
 
 @requirement(
     "MET-15",
-    level=OPTIONAL,
+    level=MAY,
     source="KIP-966; DescribeTopicPartitionsRequestHandler",
     sentence="DescribeTopicPartitions gives pages with a cursor; walked to the end they hold the partitions that Metadata gives.",
     accepted="with a limit of 2 partitions a page: no page is larger, none is missing, none comes twice",

@@ -2,7 +2,7 @@
 
 from conformance.broker import Broker, error_name
 from conformance.minimal import CORE, errors_in, minimal_request
-from conformance.requirement import MUST, OPTIONAL, SHOULD, requirement, version_key
+from conformance.requirement import MAY, MUST, SHOULD, requirement, version_key
 from conformance.wire import frame as framed
 from conformance.wire import request_header
 from reference.protocol.apis import APIS
@@ -207,7 +207,7 @@ def finalized_features(broker: Broker) -> None:
 
 @requirement(
     "API-10",
-    level=OPTIONAL,
+    level=MAY,
     source="KIP-1022; KafkaApis.handleApiVersionsRequest",
     sentence="ApiVersions v4+ lists supported features whose lowest level is 0; below v4 they are left out.",
     accepted="v3 lists no feature with lowest level 0, and v4 lists at least those of v3",

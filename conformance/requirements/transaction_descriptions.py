@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.batches import CONTROL, batches
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic, only
-from conformance.requirement import OPTIONAL, SHOULD, requirement, untestable
+from conformance.requirement import MAY, SHOULD, requirement, untestable
 from conformance.transaction_client import (
     CLASSIC,
     COMPLETE_ABORT,
@@ -236,7 +236,7 @@ def listed_by_pattern(broker: Broker) -> None:
 
 @requirement(
     "TXN-43",
-    level=OPTIONAL,
+    level=MAY,
     source="KIP-890; AddPartitionsToTxnRequest v4; TransactionCoordinator.handleVerifyPartitionsInTransaction",
     sentence="AddPartitionsToTxn from v4 on, by which brokers ask each other, verifies or adds the partitions of several "
     "transactions.",
@@ -308,7 +308,7 @@ def add_for_others(
 
 @requirement(
     "TXN-44",
-    level=OPTIONAL,
+    level=MAY,
     source="KIP-98; KafkaApis.handleWriteTxnMarkersRequest; ProducerAppendInfo.appendEndTxnMarker",
     sentence="WriteTxnMarkers, by which coordinators end a transaction in its partitions, writes one control batch for each "
     "marker, and refuses one of an older epoch or of no producer.",
@@ -363,7 +363,7 @@ def write_markers(broker: Broker, topic: Topic, identity: tuple[int, int], versi
 
 untestable(
     "TXN-45",
-    level=OPTIONAL,
+    level=MAY,
     source="KIP-939 (two-phase commit); InitProducerId v6",
     sentence="InitProducerId with keep_prepared_txn gives the open transaction back to who must still end it.",
     reason="Kafka 4.3.1 does not advertise InitProducerId v6, and where unstable versions are enabled answers "

@@ -10,7 +10,7 @@ import pytest
 import conformance.cluster
 from conformance.broker import Broker, Skipped, Subject, Topic
 from conformance.cluster import ATTEMPTS, Cluster, Moment, Writes, cluster, in_time
-from conformance.requirement import OPTIONAL, Requirement
+from conformance.requirement import MAY, Requirement
 from conformance.runner import addresses
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode
@@ -39,7 +39,7 @@ def flock() -> Iterator[Flock]:
 
 @pytest.fixture
 def broker(flock: Flock) -> Iterator[Broker]:
-    record = Requirement(id="REP-99", level=OPTIONAL, sentence="A sentence.", source="a test", deadline_s=5)
+    record = Requirement(id="REP-99", level=MAY, sentence="A sentence.", source="a test", deadline_s=5)
     subject = Subject(addresses(flock.bootstrap) * 3, "4.3.1", flock.ranges(), Hooks(), nodes=3)
     with Broker(subject, record) as held:
         yield held

@@ -20,7 +20,7 @@ from conformance.committed_offsets import (
     fetch_request,
 )
 from conformance.consumers import Consumer, expect_apart, joined, listed, partitions_of, settle
-from conformance.requirement import OPTIONAL, Requirement
+from conformance.requirement import MAY, Requirement
 from conformance.runner import addresses
 from conformance.wire import Failed
 from reference.protocol.codec import decode_from
@@ -41,7 +41,7 @@ def coordinator() -> Iterator[Agreeable]:
 
 @pytest.fixture
 def broker(coordinator: Agreeable) -> Iterator[Broker]:
-    record = Requirement(id="GRP-99", level=OPTIONAL, sentence="A sentence.", source="a test", deadline_s=5)
+    record = Requirement(id="GRP-99", level=MAY, sentence="A sentence.", source="a test", deadline_s=5)
     subject = Subject(addresses(coordinator.bootstrap), "4.3.1", coordinator.ranges())
     with Broker(subject, record) as held:
         yield held

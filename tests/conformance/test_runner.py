@@ -10,7 +10,7 @@ import pytest
 
 from conformance.broker import Broker, Subject
 from conformance.plan import BASE_CONFIGS, plan
-from conformance.requirement import MUST, OPTIONAL, SHOULD, Entry, Level, Needs, Requirement, select
+from conformance.requirement import MAY, MUST, SHOULD, Entry, Level, Needs, Requirement, select
 from conformance.results import Judgement, Run, RunVerdict, TargetRecord, Verdict
 from conformance.runner import Plan, guess_kafka_version, judge, missing, run
 from conformance.wire import Failed
@@ -219,7 +219,7 @@ def summed(*judgements: tuple[Level, Verdict]) -> Run:
 
 
 def test_only_must_requirements_fail_a_run() -> None:
-    assert summed((MUST, Verdict.PASS), (SHOULD, Verdict.FAIL), (OPTIONAL, Verdict.FAIL)).verdict is RunVerdict.PASS
+    assert summed((MUST, Verdict.PASS), (SHOULD, Verdict.FAIL), (MAY, Verdict.FAIL)).verdict is RunVerdict.PASS
     assert summed((MUST, Verdict.FAIL), (MUST, Verdict.ENGINE_ERROR)).verdict is RunVerdict.FAIL
 
 

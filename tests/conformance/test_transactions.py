@@ -11,7 +11,7 @@ import pytest
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches, patched
 from conformance.broker import Broker, Subject, Topic
 from conformance.read_committed import ABORT, COMMIT, committed_values, counting_records, marker_of, markers
-from conformance.requirement import OPTIONAL, Requirement
+from conformance.requirement import MAY, Requirement
 from conformance.runner import addresses
 from conformance.transaction_client import CLASSIC, IMPLICIT, NOBODY, TransactionalClient, raise_epoch
 from conformance.wire import Failed
@@ -104,7 +104,7 @@ def client_of(coordinator: Coordinator, flock: list[Parrot], protocol: Any = CLA
     }
     bird = Parrot(answers)
     flock.append(bird)
-    record = Requirement(id="TXN-99", level=OPTIONAL, sentence="A sentence.", source="a test", deadline_s=5)
+    record = Requirement(id="TXN-99", level=MAY, sentence="A sentence.", source="a test", deadline_s=5)
     broker = Broker(Subject(addresses(bird.bootstrap), "4.3.1", bird.ranges()), record)
     bird.answers["FindCoordinator"] = lambda _, response, __: located(response, bird)
     return TransactionalClient(broker, protocol, "txn")
@@ -257,7 +257,7 @@ def test_pieces_are_fetched_from_the_offset_after_the_last() -> None:
         )  # fmt: skip
         response.responses = [table.FetchableTopicResponse(topic_id=request.topics[0].topic_id, partitions=[part])]
 
-    record = Requirement(id="TXV-99", level=OPTIONAL, sentence="A sentence.", source="a test", deadline_s=5)
+    record = Requirement(id="TXV-99", level=MAY, sentence="A sentence.", source="a test", deadline_s=5)
     with (
         parrot({"Fetch": fetch}) as bird,
         Broker(Subject(addresses(bird.bootstrap), "4.3.1", bird.ranges()), record) as broker,

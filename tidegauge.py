@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("conformance.commands", "Write the report of a stored run again."),
     "compare": ("conformance.commands", "Set several stored runs side by side in one matrix."),
     "doctor": ("conformance.commands", "Say what this machine has, and what is missing."),
+    "targets": ("linearizability.commands", "List and add the releases of Apache Kafka that can be a target."),
     "fuzz": ("linearizability.commands", "Hurt simulated brokers, in virtual time."),
     "hunt": ("linearizability.commands", "Hurt a real broker and judge what its clients saw."),
     "replay": ("linearizability.commands", "Run a stored schedule again, or judge its history again."),

@@ -1,4 +1,4 @@
-"""`tidegauge hunt | replay | history | fuzz | bench`."""
+"""`tidegauge hunt | replay | history | fuzz | bench | targets`."""
 
 import importlib
 import json
@@ -35,6 +35,7 @@ MOUNTED = {
     "history": "linearizability.history.commands",
     "fuzz": "linearizability.simulation.commands",
     "bench": "linearizability.bench.commands",
+    "targets": "linearizability.targets.commands",
 }
 """Commands that other packages hold, imported when they are called."""
 

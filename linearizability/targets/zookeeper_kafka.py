@@ -15,8 +15,8 @@ from linearizability.targets.kafka_start import class_path
 from linearizability.targets.process import Process
 from linearizability.targets.target import TargetError
 
-FIRST_WITHOUT = (3, 0)
-"""From this release on a node is started in KRaft mode."""
+FIRST_WITHOUT = (3, 3)
+"""From this release on a node is started in KRaft mode: the first that Kafka calls fit for use (KIP-833)."""
 TICK_MS = 500
 """ZooKeeper's unit: sessions may last from 2 to 20 of it."""
 SESSION_TIMEOUT_MS = 3_000

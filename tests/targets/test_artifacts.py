@@ -1,15 +1,18 @@
 """Artifacts are what was pinned, or an error that says why not."""
 
 import hashlib
+import json
 import multiprocessing
 import subprocess
 import time
 import zipfile
+from functools import cache as cached
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from linearizability.targets import artifacts
+from linearizability.targets import artifacts, commands
 from linearizability.targets.artifacts import ArtifactError
 from linearizability.targets.ivy import IvyError, Module
 
@@ -78,7 +81,10 @@ def test_no_network_is_one_sentence(cache, monkeypatch):
 
 
 def test_an_unknown_release_lists_the_pinned(cache):
-    with pytest.raises(ArtifactError, match=r"kafka-9\.9 is not among the pinned artifacts: example"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"kafka-9\.9 is not among the pinned artifacts: example; `tidegauge targets add 9\.9` pins it",
+    ):
         artifacts.kafka_jars("9.9")
 
 
@@ -100,12 +106,68 @@ def test_processes_that_ask_at_once_fetch_once(cache, monkeypatch):
     assert (cache / "fetches").read_text() == "x"
 
 
-def test_the_lock_file_pins_every_set_that_is_resolved():
+def test_the_lock_file_pins_every_set_with_its_roots():
     lock = artifacts.read_lock()
-    assert set(lock) == set(artifacts.ROOTS)
-    for name, roots in artifacts.ROOTS.items():
-        assert {Module.parse(root) for root in roots.modules} <= set(lock[name])
-        assert all(len(digest) == 64 for digest in lock[name].values())
+    assert set(artifacts.OTHER_ROOTS) <= set(lock)
+    for name, pins in lock.items():
+        assert {Module.parse(root) for root in artifacts.roots_of(name).modules} <= set(pins)
+        assert all(len(digest) == 64 for digest in pins.values())
+    assert artifacts.kafka_versions()[0].startswith("0.")
+
+
+@pytest.mark.parametrize(
+    ("version", "scala", "others"),
+    [
+        ("0.8.2.2", "2.11", {artifacts.LOGGING_LOG4J, artifacts.JAXB}),
+        ("0.10.2.0", "2.12", {artifacts.LOGGING_LOG4J, artifacts.JAXB}),
+        ("1.0.0", "2.12", {artifacts.LOGGING_LOG4J}),
+        ("2.4.0", "2.13", {artifacts.LOGGING_LOG4J}),
+        ("3.10.0", "2.13", {artifacts.LOGGING_RELOAD4J}),
+        ("4.0.0", "2.13", {artifacts.LOGGING}),
+    ],
+)
+def test_any_release_has_roots(version, scala, others):
+    assert set(artifacts.kafka_roots(version).modules) == {f"org.apache.kafka:kafka_{scala}:{version}", *others}
+
+
+def test_no_version_is_refused():
+    for text in ("4.3", "4.3.1:3", "latest"):
+        with pytest.raises(ArtifactError, match="is no version of Kafka"):
+            artifacts.roots_of(f"kafka-{text}")
+    with pytest.raises(ArtifactError, match="other is no set"):
+        artifacts.roots_of("other")
+
+
+def test_a_release_that_is_added_is_shown_pinned_and_fetched(tmp_path, monkeypatch):
+    lock = tmp_path / "artifacts.lock.json"
+    artifacts.write_lock({"tlc": PINS}, lock)
+    monkeypatch.setenv("TIDEGAUGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(artifacts, "LOCK_FILE", lock)
+    read = artifacts.read_lock.__wrapped__
+    monkeypatch.setattr(artifacts, "read_lock", cached(lambda: read(lock)))
+    monkeypatch.setattr(artifacts, "retrieve", pretend_to_retrieve)
+    monkeypatch.setattr(artifacts, "ensure_java", lambda: None)
+
+    def found(roots, excluded, overridden, folder, work):
+        assert str(roots[0]) == "org.apache.kafka:kafka_2.12:1.0.0"
+        pretend_to_retrieve(JARS, folder, work)
+        return {module: folder / module.file_name for module in JARS}
+
+    monkeypatch.setattr(artifacts, "resolve", found)
+    done = CliRunner().invoke(commands.app, ["add", "1.0.0", "--json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["added"] == {"1.0.0": {str(module): digest for module, digest in PINS.items()}}
+    assert set(json.loads(lock.read_text())["sets"]) == {"tlc", "kafka-1.0.0"}
+    assert (tmp_path / "artifacts" / "kafka-1.0.0" / "one-1.0.jar").read_bytes() == b"first"
+
+    listed = json.loads(CliRunner().invoke(commands.app, ["list", "--json"]).stdout)
+    assert listed["releases"] == [{"version": "1.0.0", "jars": 2, "cached": True, "zookeeper": True}]
+
+    monkeypatch.setattr(artifacts, "resolve", unreachable)
+    refused = CliRunner().invoke(commands.app, ["add", "1.0.1"])
+    assert refused.exit_code == 3 and "could not be resolved: no route to host" in refused.stderr
+    assert CliRunner().invoke(commands.app, ["add", "1.0.0"]).exit_code == 0, "what is pinned is not resolved again"
 
 
 def test_a_broken_lock_file_is_named(tmp_path):

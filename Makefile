@@ -47,7 +47,7 @@ image: setup ## a container image named tidegauge, from BASE_IMAGE (any with thi
 	@test -n "$(BASE_IMAGE)" || { echo "make image BASE_IMAGE=python:3.11-slim, or any other image with Python and pip"; exit 1; }
 	rm -rf build/wheels && mkdir -p build
 	grep -oE '^[A-Za-z0-9_.-]+(\[[^]]*\])?==[^ ;]+' requirements.lock > build/constraints.txt
-	$(BIN)/python -m pip wheel --quiet --wheel-dir build/wheels -c build/constraints.txt pydantic typer rich cramjam crc32c pyroute2
+	$(BIN)/python -m pip wheel --quiet --wheel-dir build/wheels -c build/constraints.txt pydantic typer rich cramjam crc32c prometheus-client pyroute2
 	docker build --network none --build-arg BASE_IMAGE=$(BASE_IMAGE) -f linearizability/targets/container/Dockerfile -t tidegauge .
 
 lock: ## resolve the dependencies anew (uv makes the lock; it is not needed otherwise)

@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,7 +31,7 @@ from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
-from reference.runtime.metrics import Metrics, serve_metrics
+from reference.runtime.metrics import Metrics
 from reference.runtime.server import Server, advertised_endpoints, bind_listeners
 from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
 from reference.storage.disk import PosixDisk
@@ -201,8 +201,10 @@ async def _serve(
         _at_end_of_stdin(loop, lambda: on_signal(signal.SIGTERM))
     metrics = None
     if configuration.metrics_listener:
+        from reference.runtime.exposition import serve_metrics
+
         host, _, port = configuration.metrics_listener.rpartition(":")
-        metrics = await serve_metrics(host or "127.0.0.1", int(port), server.metrics, lambda: gauges(node))
+        metrics = await serve_metrics(host or "127.0.0.1", int(port), server.metrics, node)
         bound = metrics.sockets[0].getsockname()
         logger.info("metrics at http://%s:%d/metrics", bound[0], bound[1])
     for listener in listeners:
@@ -229,19 +231,6 @@ def _at_end_of_stdin(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -
         loop.add_reader(descriptor, on_readable)
     except PermissionError:
         raise ConfigurationError("--stop-with-stdin: standard input is a file; a pipe is needed") from None
-
-
-def gauges(node: Node) -> Iterator[tuple[str, str, float]]:
-    """The node's state as Prometheus gauges."""
-    yield "tidegauge_partitions", "", len(node.partitions)
-    yield "tidegauge_parked_fetches", "", len(node.fetches)
-    yield "tidegauge_parked_produces", "", len(node.produces)
-    yield "tidegauge_fetch_sessions", "", len(node.fetch_sessions.sessions)
-    for (topic, index), partition in sorted(node.partitions.items()):
-        labels = f'{{topic="{topic}",partition="{index}"}}'
-        yield "tidegauge_high_watermark", labels, partition.high_watermark
-        yield "tidegauge_log_end_offset", labels, partition.log.log_end_offset
-        yield "tidegauge_log_size_bytes", labels, partition.log.size_bytes
 
 
 def speaker(logger: logging.Logger) -> Callable[[str, str], None]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from linearizability.bench.load import Connection
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -133,7 +134,8 @@ def test_metrics_are_served_when_asked_for(tmp_path: Path, brokers: list[Broker]
     url = line[line.index("http://") :].split('"')[0].strip()
     with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
         text = answer.read().decode()
-    assert "tidegauge_requests_total" in text and "tidegauge_connections 0" in text
+    samples = {each.name: each.value for family in text_string_to_metric_families(text) for each in family.samples}
+    assert samples["tidegauge_requests_total"] == samples["tidegauge_connections"] == 0
 
 
 def test_format_gives_the_cluster_its_id_once(tmp_path: Path) -> None:

@@ -56,7 +56,11 @@ KafkaVersion = Annotated[
 def run(
     ids: Ids = None,
     target: Annotated[
-        str, typer.Option(help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES] or exec:PATH.")
+        str,
+        typer.Option(
+            help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], exec:PATH, kfake[:NODES], tansu or "
+            "rdkafka-mock[:NODES]."
+        ),
     ] = "reference:1",
     level: LevelOption = None,
     profile: ProfileOption = None,

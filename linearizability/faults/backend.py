@@ -34,7 +34,10 @@ def open_on_backend(
     if plan.backend == "plain":
         target = planned_target(plan, folder)
         interpose(target, plan, schedules, say)
-        return stack.enter_context(target), None
+        stack.enter_context(target)
+        if target.unknown_config:  # what a hunt may conclude depends on them
+            raise TargetError(f"{plan.target} does not take broker properties; wanted are {', '.join(plan.config)}")
+        return target, None
     sketch = planned_target(plan, folder)
     if not isinstance(sketch, Cluster):
         raise TargetError(f"{plan.target} brings its own processes: they cannot be put on a network of ours")

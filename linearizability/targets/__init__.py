@@ -9,17 +9,23 @@
 | `addr:HOST:PORT` | a broker that runs already; no hooks |
 | `reference[:NODES]` | this project's broker |
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
+| `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
 """
+
+from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linearizability.targets.hosts import Host
 from linearizability.targets.target import HOOKS, HookMissing, Node, Target, TargetError, WrongTarget
+
+if TYPE_CHECKING:
+    from linearizability.targets.strangers.server import Server
 
 __all__ = ["HOOKS", "HookMissing", "Node", "Target", "TargetError", "WrongTarget", "open_target"]
 
@@ -44,15 +50,15 @@ def open_target(
         case "addr":
             from linearizability.targets.address import Address
 
-            if config:
-                raise WrongTarget(f"{spec}: the configuration of a broker that runs already cannot be chosen")
-            return Address(spec, rest)
+            return Address(spec, rest, config=config)
         case "reference":
             from linearizability.targets.reference import ReferenceCluster
 
             return ReferenceCluster(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts)
         case "kafka":
             return _kafka(spec, rest, folder=folder, config=config, hosts=hosts, nodes=nodes)
+        case "kfake" | "tansu" | "rdkafka-mock":
+            return _stranger(kind)(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config)
         case "exec":
             from linearizability.targets.adapter import Adapter
 
@@ -62,7 +68,8 @@ def open_target(
             return Adapter(spec, command, folder=folder, config=config, nodes=nodes)
         case _:
             raise WrongTarget(
-                f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES] or exec:PATH"
+                f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], kfake[:NODES], "
+                "tansu, rdkafka-mock[:NODES] or exec:PATH"
             )
 
 
@@ -75,6 +82,17 @@ def _kafka(spec: str, rest: str, *, nodes: int | None, **more: Any) -> Target:
         raise WrongTarget(f"{spec!r}: a version is needed, as kafka:4.3.1 or kafka:4.3.1:3")
     kind = ZooKeeperKafkaCluster if needs_zookeeper(version) else KafkaCluster
     return kind(spec, version=version, nodes=_count(spec, count, nodes), **more)
+
+
+def _stranger(kind: str) -> type[Server]:
+    match kind:
+        case "kfake":
+            from linearizability.targets.strangers.kfake import Kfake as stranger
+        case "tansu":
+            from linearizability.targets.strangers.tansu import Tansu as stranger
+        case _:
+            from linearizability.targets.strangers.rdkafka_mock import RdkafkaMock as stranger
+    return stranger
 
 
 def _count(spec: str, text: str, otherwise: int | None) -> int:

@@ -55,7 +55,7 @@ class Adapter(Target):
         leash.remove_leftovers()
         self.folder.mkdir(parents=True, exist_ok=True)
         home = new_folder(self.folder)
-        self._log = home / "adapter.log"
+        self._log, self._unread = home / "adapter.log", b""
         try:
             with self._log.open("ab") as log:
                 self._child = leash.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
@@ -67,11 +67,10 @@ class Adapter(Target):
         wanted = self.wanted_nodes or min(described.max_nodes, USUAL_NODES)
         if wanted > described.max_nodes:
             raise TargetError(f"{self.spec} offers {described.max_nodes} nodes; {wanted} are wanted")
-        if self.given and not described.config:
-            raise TargetError(f"{self.spec} does not take broker properties; wanted are {', '.join(self.given)}")
+        self.unknown_config = () if described.config else tuple(self.given)
         data = home / "adapter"
         data.mkdir()
-        start = contract.Start(id=0, nodes=wanted, folder=str(data), config=self.given)
+        start = contract.Start(id=0, nodes=wanted, folder=str(data), config=self.given if described.config else {})
         started = self._ask(start, contract.Started)
         self._nodes = [Node(node.id, node.host, node.port) for node in started.nodes]
 

@@ -1,19 +1,23 @@
 """A broker that somebody else started: only its address is known, and nothing can be done to it."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 from linearizability.targets.target import Node, Target, TargetError, WrongTarget
-from linearizability.targets.wire import Wire, WireError
-from reference.protocol.messages.metadata import MetadataRequest
+from linearizability.targets.wire import WireError, answers, listed_brokers
 
 TIMEOUT_S = 15.0
+REVIVED_WITHIN_S = 60.0
+"""How long whoever runs the broker may take to start it again."""
+POLL_S = 0.2
 
 
 class Address(Target):
     """`addr:HOST:PORT[,HOST:PORT…]`."""
 
-    def __init__(self, spec: str, addresses: str) -> None:
+    def __init__(self, spec: str, addresses: str, *, config: Mapping[str, str] | None = None) -> None:
         self.spec = spec
+        self.unknown_config = tuple(config or {})
         self.addresses = [parse_address(text) for text in addresses.split(",")]
         self._nodes: list[Node] = []
 
@@ -30,14 +34,24 @@ class Address(Target):
         failures: list[str] = []
         for host, port in self.addresses:
             try:
-                with Wire.connect(host, port, timeout_s=TIMEOUT_S) as wire:
-                    answer = wire.call(MetadataRequest(topics=[]), wire.version_of(MetadataRequest))
+                brokers = listed_brokers(host, port, timeout_s=TIMEOUT_S)
             except (WireError, ValueError) as error:
                 failures.append(f"{host}:{port}: {error}")
                 continue
-            self._nodes = [Node(broker.node_id, broker.host, broker.port) for broker in answer.brokers]
+            self._nodes = [Node(broker.node_id, broker.host, broker.port) for broker in brokers]
             return
         raise TargetError(f"{self.spec} does not answer: {'; '.join(failures)}")
+
+    def revive(self) -> None:
+        """Wait until each node answers again: only its owner can start it. Errors: TargetError."""
+        until = time.monotonic() + REVIVED_WITHIN_S
+        for node in self._nodes:
+            while not answers(node.host, node.port):
+                if time.monotonic() > until:
+                    raise TargetError(
+                        f"{self.spec}: {node.address} did not answer again within {REVIVED_WITHIN_S:.0f} s"
+                    )
+                time.sleep(POLL_S)
 
     def close(self) -> None:
         """Nothing of it is ours."""

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from linearizability.targets.wire import answers
+
 DiskError = Literal["full", "broken"]
 """What writes to a disk end with: ENOSPC, or EIO."""
 
@@ -67,6 +69,9 @@ class Target(ABC):
     """The text that named it, as `kafka:4.3.1:3`."""
     hooks: Collection[str] = ()
     """The hooks that it offers."""
+    unknown_config: Collection[str] = ()
+    """Broker properties that were given and that the target does not promise to honour: whether they are in force can
+    only be seen (DescribeConfigs, or their effect)."""
     keep_data: bool = False
     """Whether the nodes' data stays in the run's folder when it is closed; their logs and properties always do."""
 
@@ -95,6 +100,7 @@ class Target(ABC):
             "bootstrap": self.bootstrap,
             "nodes": [node.id for node in self.nodes],
             "hooks": sorted(self.hooks),
+            "unknown_config": sorted(self.unknown_config),
         }
 
     def running(self, node: int) -> bool:
@@ -154,6 +160,20 @@ class Target(ABC):
     def logs(self, node: int) -> list[Path]:
         """The files that the node logs into."""
         raise HookMissing(self.spec, "logs")
+
+    def revive(self) -> None:
+        """Bring back what died by itself, so that a run can go on; returns when every node answers.
+
+        Nodes are started again where the target can do that, else all of it is, without its data. Addresses may be new:
+        read `nodes` again. Errors: TargetError where it does not come back.
+        """
+        if "restart" not in self.hooks:
+            self.close()
+            self.open()
+            return
+        for node in self.nodes:
+            if not self.running(node.id) or not answers(node.host, node.port):
+                self.restart(node.id)
 
     def require(self, *hooks: str) -> None:
         """Errors: HookMissing for the first that it does not offer."""

@@ -126,9 +126,19 @@ def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:
 def known_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> set[int]:
     """The ids of the brokers that this one lists in Metadata; empty where it does not answer."""
     try:
-        with Wire.connect(host, port, timeout_s=timeout_s) as wire:
-            request = MetadataRequest(topics=[])
-            version = wire.version_of(MetadataRequest)
-            return {broker.node_id for broker in wire.call(request, version).brokers}
+        return {broker.node_id for broker in listed_brokers(host, port, timeout_s=timeout_s)}
     except (WireError, ValueError):
         return set()
+
+
+def listed_brokers(host: str, port: int, *, timeout_s: float = 10.0) -> list[Any]:
+    """The brokers that this one lists in Metadata. Errors: WireError; ValueError where no version is known to both.
+
+    In the lowest version that can ask for no topics: strangers get the newer ones wrong.
+    """
+    with Wire.connect(host, port, timeout_s=timeout_s) as wire:
+        lowest, highest = wire.versions().get(MetadataRequest.KEY, (0, -1))
+        version = max(lowest, 1)
+        if version > min(highest, MetadataRequest.VERSIONS.highest):
+            raise ValueError(f"the broker serves Metadata {lowest} to {highest}: none that is known here")
+        return wire.call(MetadataRequest(topics=[]), version).brokers

@@ -61,12 +61,24 @@ def test_the_example_does_what_it_lists(example, tmp_path):
             target.pause(1)
 
 
-def test_the_example_does_not_take_properties_for_other_brokers(example, tmp_path):
-    with (
-        pytest.raises(TargetError, match=r"does not take broker properties; wanted are log\.retention\.ms"),
-        open_target(example, folder=tmp_path, config={"log.retention.ms": "1"}),
-    ):
-        pass
+def test_properties_that_an_adapter_does_not_take_are_unknown(example, tmp_path):
+    with open_target(example, folder=tmp_path, config={"log.retention.ms": "1"}) as target:
+        assert list(target.unknown_config) == ["log.retention.ms"]
+        assert target.describe()["unknown_config"] == ["log.retention.ms"]
+
+
+def test_what_died_is_brought_back(example, tmp_path):
+    with open_target(example, folder=tmp_path) as target:
+        target.kill(1)
+        target.revive()
+        assert target.logs(1)[0].read_text().count("listens") == 2
+
+
+def test_an_adapter_without_restart_is_started_anew(tmp_path):
+    with open_target(adapter(tmp_path, ORDERLY), folder=tmp_path) as target:
+        target.revive()
+        assert target.bootstrap == "127.0.0.1:9"
+        assert (tmp_path / "target-2" / "adapter.log").exists()
 
 
 ORDERLY = (

@@ -20,6 +20,8 @@ from linearizability.targets.target import TargetError
         ("addr:localhost", "is no address"),
         ("addr:localhost:99999", "is no address"),
         ("exec:", "a path is needed"),
+        ("tansu:2", "at most 1 nodes"),
+        ("kfake:0", "the number of nodes"),
     ],
 )
 def test_wrong_targets_are_refused_with_the_reason(spec, reason, tmp_path):
@@ -34,9 +36,9 @@ def test_numbers_of_nodes(tmp_path):
     assert open_target("kafka:4.3.1:1", folder=tmp_path, nodes=3).size == 1
 
 
-def test_an_address_takes_no_configuration(tmp_path):
-    with pytest.raises(WrongTarget, match="cannot be chosen"):
-        open_target("addr:127.0.0.1:9092", folder=tmp_path, config={"log.retention.ms": "1"})
+def test_the_configuration_of_an_address_is_unknown(tmp_path):
+    target = open_target("addr:127.0.0.1:9092", folder=tmp_path, config={"log.retention.ms": "1"})
+    assert list(target.unknown_config) == ["log.retention.ms"]
 
 
 def test_nobody_at_the_address(tmp_path):

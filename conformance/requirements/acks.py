@@ -5,7 +5,7 @@ import time
 from conformance.batches import CODECS, GZIP, LOG_APPEND_TIME, NONE, Record, batch, batches, records, stored_as, values
 from conformance.broker import EARLIEST, Broker, Topic, only, produce_request
 from conformance.cluster import LAG_MS, QUICK, cluster, in_time
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.produce import ProduceRequest
@@ -33,7 +33,7 @@ def contents(read: list[Record]) -> list[tuple[object, ...]]:
 
 @requirement(
     "ACK-01",
-    level=MUST,
+    notices="misread: producers report this offset to the application, which stores it or waits for it",
     source="UnifiedLog.append; ProduceResponse schema",
     sentence="An acknowledged batch has its first record at the base offset of the response, its records follow without a gap, "
     "and the next batch begins right after.",
@@ -52,7 +52,7 @@ def consecutive_offsets(broker: Broker) -> None:
 
 @requirement(
     "ACK-02",
-    level=MUST,
+    notices="stuck: clients with acks=0 take an answer to it as the answer to the next request, and close the connection",
     source="KafkaApis.handleProduceRequest (acks=0)",
     sentence="Produce with acks=0 is stored and never answered: the next thing on the connection is the next request's answer.",
     accepted="no bytes for the produce; the answer to the request after it; the record in the log",
@@ -71,7 +71,7 @@ def no_answer_to_acks_0(broker: Broker) -> None:
 
 @requirement(
     "ACK-03",
-    level=MUST,
+    notices="data: the close makes clients with acks=0 look for the new leader; without it they send into nothing for ever",
     source="KafkaApis.handleProduceRequest (closeConnection)",
     sentence="Produce with acks=0 that is refused for any partition closes the connection: there is no other way to say so.",
     accepted="closed without an answer, for an unknown partition and for a damaged batch",
@@ -91,7 +91,7 @@ def close_for_acks_0(broker: Broker) -> None:
 
 @requirement(
     "ACK-10",
-    level=MUST,
+    notices="misread: Java's RecordMetadata and every consumer report these timestamps; Streams windows by them",
     source="KIP-32; LogValidator; message.timestamp.type",
     sentence="A CreateTime topic stores the timestamps that were sent and answers log_append_time -1; a LogAppendTime topic "
     "gives the batch the time of its append, sets the type bit and answers that time.",
@@ -120,7 +120,7 @@ def timestamp_types(broker: Broker) -> None:
 
 @requirement(
     "ACK-11",
-    level=MUST,
+    notices="operator: the topic's codec decides what a disk holds, and which consumers can read it",
     source="compression.type; LogValidator",
     sentence="compression.type=producer keeps the batch's codec; another one rewrites batches to that codec; consumers see the "
     "same records each time.",
@@ -146,7 +146,7 @@ def topic_compression(broker: Broker) -> None:
 
 @requirement(
     "ACK-12",
-    level=MUST,
+    notices="data: what consumers get is not what producers sent",
     source="KIP-98 message format; KIP-82 headers; KIP-110 zstd",
     sentence="Batches of every codec bring back keys, values, headers, their order and timestamps as they were sent.",
     accepted="equal records for none, gzip, snappy, lz4 and zstd, one record a batch and many",
@@ -169,7 +169,7 @@ def every_codec_comes_back(broker: Broker) -> None:
 
 @requirement(
     "ACK-13",
-    level=SHOULD,
+    notices="client: Java compares it on UNKNOWN_PRODUCER_ID, to tell removed records from lost ones",
     source="ProduceResponse schema (LogStartOffset, v5+); KIP-107",
     sentence="From v5 on the response carries the partition's log start offset.",
     accepted="0 at first, the new log start after DeleteRecords; equal to ListOffsets of the earliest",
@@ -189,7 +189,7 @@ def log_start_in_the_response(broker: Broker) -> None:
 
 @requirement(
     "ACK-14",
-    level=MUST,
+    notices="misread: a null value deletes its key in compacted topics, Streams and Connect; an empty one does not",
     source="DefaultRecord.writeTo",
     sentence="A null value, an empty value, a null key and an empty key are four different things, and stay so.",
     accepted="each of the nine pairs comes back as it was sent, compressed and not",
@@ -205,7 +205,7 @@ def null_is_not_empty(broker: Broker) -> None:
 
 @requirement(
     "ACK-15",
-    level=MUST,
+    notices="stuck: kafka-go uses v2, v3 and v7, librdkafka up to v10, franz-go v13: each needs the version that is told",
     source="KafkaApis.handleProduceRequest; ProduceRequest schema",
     sentence="Every served version of Produce stores the batch and answers its base offset, by topic name below "
     "v13 and by topic id from it on.",
@@ -229,7 +229,7 @@ def every_version_stores(broker: Broker) -> None:
 
 @requirement(
     "ACK-04",
-    level=MUST,
+    notices="data: acknowledged before all in-sync replicas have it, a record is lost with the leader",
     source="Partition.checkEnoughReplicasReachOffset; DelayedProduce",
     sentence="Produce with acks=-1 is answered once the high watermark is past the batch: a fetch right after it gets the batch.",
     accepted="each of thirty batches from a fetch that does not wait, at the leader of three replicas",
@@ -249,7 +249,7 @@ def shown_once_acknowledged(broker: Broker) -> None:
 
 @requirement(
     "ACK-05",
-    level=MUST,
+    notices="data: the promise of min.insync.replicas; librdkafka sends again, so what was appended is doubled",
     source="Partition.appendRecordsToLeader; min.insync.replicas",
     sentence="Produce with acks=-1 to a partition with fewer than min.insync.replicas in sync is NOT_ENOUGH_REPLICAS, and "
     "nothing is appended.",
@@ -272,7 +272,7 @@ def not_enough_replicas(broker: Broker) -> None:
 
 @requirement(
     "ACK-06",
-    level=MUST,
+    notices="data: an acknowledgement from fewer than min.insync.replicas is lost with one more broker",
     source="Partition.checkEnoughReplicasReachOffset; Partition.isUnderMinIsr; DelayedProduce",
     sentence="Produce with acks=-1 that is appended, and of whose replicas fewer than min.insync.replicas stay in sync, is never "
     "acknowledged; whether it stays is open.",
@@ -310,7 +310,7 @@ def not_enough_replicas_any_more(broker: Broker) -> None:
 
 @requirement(
     "ACK-07",
-    level=MUST,
+    notices="stuck: producers with acks=1 stop with the second broker, though Kafka serves them",
     source="Partition.appendRecordsToLeader; documentation, design 4.7",
     sentence="Produce with acks=1 and with acks=0 is not held to min.insync.replicas.",
     accepted="NONE(0) and the next base offset with one of two replicas in sync; every record once the other one is back",
@@ -334,7 +334,7 @@ def fewer_for_less(broker: Broker) -> None:
 
 @requirement(
     "ACK-08",
-    level=MUST,
+    notices="data: acknowledged early, a record is lost with the leader; never answered, the producer waits for its own timeout",
     source="DelayedProduce; ProduceRequest schema (TimeoutMs)",
     sentence="Produce with acks=-1 that a replica in sync does not copy is REQUEST_TIMED_OUT after the request's timeout; "
     "whether the record stays is open.",
@@ -365,7 +365,7 @@ def timed_out(broker: Broker) -> None:
 
 @requirement(
     "ACK-09",
-    level=SHOULD,
+    notices="client: a topic with fewer replicas than the broker's min.insync.replicas takes no writes with acks=all",
     source="Partition.effectiveMinIsr",
     sentence="A topic with fewer replicas than min.insync.replicas takes writes with acks=-1 once all its replicas are in sync.",
     accepted="NONE(0) and the record in the log, with one replica and min.insync.replicas=2",
@@ -379,7 +379,7 @@ def fewer_replicas_than_the_minimum(broker: Broker) -> None:
 
 @requirement(
     "ACK-16",
-    level=MUST,
+    notices="data: clients put all partitions of a broker into one request; one stale leader would lose the others' records",
     source="KafkaApis.handleProduceRequest; ReplicaManager.appendRecords",
     sentence="Of a produce with acks=0 the partitions that are not refused are stored, although the connection is closed for the "
     "one that is.",

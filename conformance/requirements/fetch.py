@@ -20,7 +20,7 @@ from conformance.broker import (
     fetch_request,
     only,
 )
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
 from conformance.wire import Connection
 from reference.protocol.errors import ErrorCode
@@ -68,7 +68,7 @@ def somebody_waits(broker: Broker) -> Iterator[Connection]:
 
 @requirement(
     "FET-01",
-    level=MUST,
+    notices="data: a consumer passes over records, or reads what a new leader does not have",
     source="FetchIsolation; Partition.readRecords",
     sentence="A consumer is given acknowledged records, only records below the high watermark that the same answer names, and "
     "at its end nothing, for both isolation levels.",
@@ -93,7 +93,7 @@ def below_the_high_watermark(broker: Broker) -> None:
 
 @requirement(
     "FET-02",
-    level=MUST,
+    notices="stuck: all consumers reset their position on this code alone; without it they wait at that offset for ever",
     source="UnifiedLog.read; ReplicaManager.readFromLog (LogReadResult of an error)",
     sentence="A fetch below the log start offset or above the log end offset is OFFSET_OUT_OF_RANGE, without records.",
     accepted="OFFSET_OUT_OF_RANGE(1) in every version, for the offsets -1, log start - 1, log end + 1; NONE(0) at both ends",
@@ -120,7 +120,7 @@ def out_of_range(broker: Broker) -> None:
 
 @requirement(
     "FET-04",
-    level=MUST,
+    notices="client: answered early consumers ask in a busy loop; answered late they see a closed partition late",
     source="ReplicaManager.fetchMessages; DelayedFetch",
     sentence="A fetch at the log end waits up to max_wait_ms, and is then answered with no records and no error.",
     accepted="empty with NONE(0), not before max_wait_ms; a shorter wait ends before a longer one that was asked earlier",
@@ -140,7 +140,7 @@ def waits_at_the_end(broker: Broker) -> None:
 
 @requirement(
     "FET-05",
-    level=MUST,
+    notices="client: each record reaches consumers up to fetch.max.wait.ms late",
     source="ReplicaManager.fetchMessages; FetchRequest schema (MinBytes)",
     sentence="A fetch is answered at once when max_wait_ms is 0, when min_bytes are there (or min_bytes is 0), or when it names "
     "no partition; otherwise it waits, and is answered with what there is after max_wait_ms.",
@@ -171,7 +171,7 @@ def min_bytes_or_max_wait(broker: Broker) -> None:
 
 @requirement(
     "FET-06",
-    level=MUST,
+    notices="client: each record reaches consumers up to fetch.max.wait.ms late",
     source="DelayedFetch.tryComplete (case G)",
     sentence="A waiting fetch is answered by the append that makes up min_bytes, and not by one before it.",
     accepted="one batch where it is enough; both batches where two are needed, also over two partitions; long before max_wait_ms",
@@ -202,7 +202,7 @@ def woken_by_an_append(broker: Broker) -> None:
 
 @requirement(
     "FET-07",
-    level=MUST,
+    notices="client: consumers learn of a new leader or a reset up to fetch.max.wait.ms late",
     source="ReplicaManager.fetchMessages (errorReadingData)",
     sentence="A fetch of which a partition cannot be read is answered at once, whatever max_wait_ms and min_bytes are.",
     accepted="at once while an older fetch still waits: for an offset out of range, an unknown leader epoch, and where no "
@@ -227,7 +227,7 @@ def errors_do_not_wait(broker: Broker) -> None:
 
 @requirement(
     "FET-08",
-    level=MUST,
+    notices="stuck: a consumer whose limit is below the next batch gets nothing, for ever (KIP-74)",
     source="KIP-74; ReplicaManager.readFromLog (minOneMessage)",
     sentence="The first partition that has records gives at least one whole batch, even one larger than partition_max_bytes and "
     "max_bytes: a consumer always gets on.",
@@ -252,7 +252,7 @@ def one_batch_at_least(broker: Broker) -> None:
 
 @requirement(
     "FET-09",
-    level=MUST,
+    notices="stuck: librdkafka closes the connection on an answer above receive.message.max.bytes, and asks the same again",
     source="KIP-74; ReplicaManager.readFromLog; FetchRequest schema (MaxBytes)",
     sentence="Partitions are served in the order of the request, none with more than partition_max_bytes and all together with "
     "no more than max_bytes, once the first batch is out.",
@@ -293,7 +293,7 @@ def limits_hold(broker: Broker) -> None:
 
 @requirement(
     "FET-10",
-    level=MUST,
+    notices="data: clients skip within the first batch to their offset; a later batch is records lost",
     source="LogSegment.read; FileRecords.slice",
     sentence="A fetch at an offset within a batch gives that whole batch; what is given are whole batches with right CRCs and "
     "perhaps the beginning of the next one.",
@@ -318,7 +318,7 @@ def whole_batches(broker: Broker) -> None:
 
 @requirement(
     "FET-11",
-    level=MUST,
+    notices="misread: Java and librdkafka renew metadata on these codes; else they read another topic of the same name",
     source="KafkaApis.handleFetchRequest; KIP-516",
     sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; from v13 on an unknown topic id is UNKNOWN_TOPIC_ID, "
     "also that of a deleted topic whose name lives on. The other partitions are served.",
@@ -369,7 +369,7 @@ def recreated(broker: Broker) -> Topic:
 
 @requirement(
     "FET-13",
-    level=MUST,
+    notices="client: a consumer without zstd gets batches that it cannot read instead of an error that says so",
     source="KIP-110; KafkaApis.maybeConvertFetchedData (gone in 4.0, with down-conversion: KIP-724)",
     sentence="A topic with compression.type=zstd is served from v10 on; below, Kafka 3.9 and older refuse it with "
     "UNSUPPORTED_COMPRESSION_TYPE, and 4.0 and newer serve it too.",
@@ -391,7 +391,7 @@ def zstd_too_early(broker: Broker) -> None:
 
 @requirement(
     "FET-14",
-    level=SHOULD,
+    notices="data: consumers drop by this list alone; what is missing shows aborted records, what is too much hides others",
     source="UnifiedLog.read (addAbortedTransactions); KIP-98",
     sentence="A read_committed answer lists the aborted transactions that reach into the returned range, by producer id and "
     "first offset, and no others; a read_uncommitted answer has null instead.",
@@ -426,7 +426,7 @@ def aborted_transactions(broker: Broker) -> None:
 
 @requirement(
     "FET-15",
-    level=MUST,
+    notices="none seen: clients decode the records, and ACK-12, ACK-14 and PRD-15 hold what is in them",
     source="LogValidator.assignOffsetsNonCompressed; DefaultRecordBatch.setLastOffset, setPartitionLeaderEpoch",
     sentence="A batch comes back byte for byte as it was sent, apart from base offset and leader epoch (and, under "
     "LogAppendTime, the type bit, the maximum timestamp and the CRC).",
@@ -454,7 +454,7 @@ def byte_for_byte(broker: Broker) -> None:
 
 @requirement(
     "FET-16",
-    level=MUST,
+    notices="misread: Java, franz-go and librdkafka check their position by this epoch after a change of leader",
     source="DefaultRecordBatch.setPartitionLeaderEpoch; KIP-101",
     sentence="The partition leader epoch of a batch is that in which its leader appended it, whatever the client wrote there.",
     accepted="the epoch of Metadata at the time of each append, before and after restarts of the leader",
@@ -475,7 +475,7 @@ def epoch_of_the_append(broker: Broker) -> None:
 
 @requirement(
     "FET-18",
-    level=MUST,
+    notices="data: a consumer loses or doubles records",
     source="LocalLog.read; KIP-74",
     sentence="A scan of a partition gives every record once, in the order of its offset, whatever the limits of the fetches.",
     accepted="offsets 0, 1, 2 ... and the values in the order of sending, with limits of 1, 300, 1000 and 5000 bytes",
@@ -506,7 +506,7 @@ def scan(broker: Broker, topic: Topic, limit: int) -> Iterable[Record]:
 
 @requirement(
     "FET-19",
-    level=MUST,
+    notices="data: read_committed consumers get records that are aborted later, or pass over some",
     source="UnifiedLog.lastStableOffset; FetchIsolation.TXN_COMMITTED",
     sentence="While a transaction is open, read_committed gives nothing from its first record on, and names that offset as the "
     "last stable one; read_uncommitted gives everything up to the high watermark. Another isolation level gives nothing.",
@@ -544,7 +544,7 @@ def below_the_last_stable_offset(broker: Broker) -> None:
 
 @requirement(
     "FET-20",
-    level=MUST,
+    notices="client: read_committed consumers, Streams among them, get each transaction up to fetch.max.wait.ms late",
     source="DelayedFetch.tryComplete; Partition.maybeIncrementLeaderHW",
     sentence="A read_committed fetch that waits at the last stable offset is answered when the transaction ends.",
     accepted="the transaction's records, long before max_wait_ms; an append in between does not answer it",
@@ -569,7 +569,7 @@ def woken_by_a_commit(broker: Broker) -> None:
 
 @requirement(
     "FET-21",
-    level=SHOULD,
+    notices="none seen: clients take an answer that comes early as any other",
     source="KafkaApis.handleFetchRequest (erroneous and interesting partitions)",
     sentence="An unknown partition does not end the wait of the others: it is answered with them, after max_wait_ms or when "
     "min_bytes are there.",
@@ -594,7 +594,7 @@ def unknown_partitions_wait(broker: Broker) -> None:
 
 @requirement(
     "FET-22",
-    level=SHOULD,
+    notices="none seen: clients take an answer that comes late as any other",
     source="DelayedFetch.tryComplete (case F)",
     sentence="A read_committed fetch from behind the batch at which the last stable offset stands does not wait: it is answered "
     "at once, with no records and no error. One at the last stable offset waits.",

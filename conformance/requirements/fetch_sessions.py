@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.batches import batch, values
 from conformance.broker import Broker, Topic, fetch_request
-from conformance.requirement import MUST, SHOULD, requirement, untestable
+from conformance.requirement import requirement, untestable
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 
@@ -94,7 +94,7 @@ def everything(topic: Topic, offset: int = 0) -> dict[tuple[Topic, int], int]:
 
 @requirement(
     "FSS-01",
-    level=MUST,
+    notices="stuck: librdkafka and sarama always fetch like this, Java and franz-go where they get no session",
     source="KIP-227; FetchManager.newContext (SessionlessFetchContext)",
     sentence="Session id 0 with epoch -1 is a fetch without a session: all partitions are answered, and the session id is 0.",
     accepted="session id 0 and every partition, also those without news, each time, in v7 and later",
@@ -113,7 +113,7 @@ def without_a_session(broker: Broker) -> None:
 
 @requirement(
     "FSS-02",
-    level=SHOULD,
+    notices="client: Java and franz-go send and get all partitions in each fetch where they get no session",
     source="KIP-227; FetchSession.FullFetchContext",
     sentence="Session id 0 with epoch 0 makes a new session: the answer has all partitions and an id that no other session has.",
     accepted="ids above 0, all different, in v7 and later",
@@ -137,7 +137,7 @@ def new_session(broker: Broker) -> None:
 
 @requirement(
     "FSS-03",
-    level=MUST,
+    notices="client: Java and franz-go make a new session on this code; a stale request would change theirs unseen",
     source="KIP-227; FetchManager.newContext",
     sentence="Each request of a session must carry the epoch after the last one's, beginning with 1; any other is "
     "INVALID_FETCH_SESSION_EPOCH without partitions, and the session goes on as if it had not been asked.",
@@ -159,7 +159,7 @@ def epochs_count_up(broker: Broker) -> None:
 
 @requirement(
     "FSS-04",
-    level=MUST,
+    notices="stuck: after a restart Java sends only what changed; without this code it is given nothing any more",
     source="KIP-227; FetchManager.newContext",
     sentence="A session id that the broker does not know is FETCH_SESSION_ID_NOT_FOUND, without partitions.",
     accepted="FETCH_SESSION_ID_NOT_FOUND(70) for an id that nobody was given, for id 0, and for a closed session",
@@ -181,7 +181,7 @@ def unknown_session(broker: Broker) -> None:
 
 @requirement(
     "FSS-05",
-    level=MUST,
+    notices="stuck: Java and franz-go name only what changed; a partition that is dropped gets no records any more",
     source="KIP-227; FetchSession.update",
     sentence="A request of a session names what changed: partitions that it does not name stay as they were and are served, "
     "named ones take the new offset and limits or join.",
@@ -206,7 +206,7 @@ def unnamed_partitions_stay(broker: Broker) -> None:
 
 @requirement(
     "FSS-06",
-    level=MUST,
+    notices="client: Java takes what did not change too; it is bytes for nothing with thousands of partitions",
     source="KIP-227; FetchSession.PartitionIterator, CachedPartition.maybeUpdateResponseData",
     sentence="The answer to a session's request leaves out partitions without news: no records, and the same high watermark and "
     "log start offset as were last told. Partitions with an error are always in it.",
@@ -239,7 +239,7 @@ def only_news(broker: Broker) -> None:
 
 @requirement(
     "FSS-07",
-    level=MUST,
+    notices="client: Java throws away a whole answer that has a partition which it forgot, and makes a new session",
     source="KIP-227; FetchSession.update (toForget)",
     sentence="Forgotten partitions leave the session; with the last of them the session ends, and the answer is one without a "
     "session.",
@@ -264,7 +264,7 @@ def forgotten_partitions(broker: Broker) -> None:
 
 @requirement(
     "FSS-08",
-    level=MUST,
+    notices="none seen: Java and franz-go forget the old id; a broker that keeps it wastes memory",
     source="KIP-227; FetchManager.newContext",
     sentence="A full request (epoch 0 or -1) that names a session closes it; with epoch 0 a new one takes its place.",
     accepted="the old id is unknown afterwards; epoch -1 is answered in full with session id 0, epoch 0 with another id",
@@ -289,7 +289,7 @@ def full_request_closes(broker: Broker) -> None:
 
 @requirement(
     "FSS-09",
-    level=SHOULD,
+    notices="client: Java renews its metadata on this code, and makes a new session on others",
     source="KIP-516; FetchManager.newContext",
     sentence="A session that was made with topic names and is used in a version with topic ids, or the reverse, is "
     "FETCH_SESSION_TOPIC_ID_ERROR; it goes on in versions of its own kind.",
@@ -313,7 +313,7 @@ def names_and_ids_do_not_mix(broker: Broker) -> None:
 
 @requirement(
     "FSS-10",
-    level=SHOULD,
+    notices="client: partitions behind a busy one in a session get their records late",
     source="KIP-227; FetchSession.PartitionIterator (partitions with data move to the end)",
     sentence="Partitions that were given records move to the end of the session's order, so that none starves when max_bytes "
     "lets only one through.",
@@ -335,7 +335,7 @@ def nobody_starves(broker: Broker) -> None:
 
 @requirement(
     "FSS-11",
-    level=MUST,
+    notices="misread: a consumer whose session another one changes is given other partitions than it reads",
     source="KIP-227; FetchManager.newContext",
     sentence="A session is the broker's, not the connection's: another connection goes on with it, and two sessions do not touch "
     "each other.",
@@ -358,7 +358,7 @@ def sessions_stand_alone(broker: Broker) -> None:
 
 untestable(
     "FSS-12",
-    level=MUST,
+    notices="none seen: Java makes a new session on any error, once in two thousand million fetches",
     source="KIP-227; FetchMetadata.nextEpoch",
     sentence="After session epoch 2147483647 comes 1.",
     reason="a session has to be asked 2147483647 times first: weeks, and no request can set the epoch",

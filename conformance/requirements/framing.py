@@ -4,7 +4,7 @@ import socket
 import struct
 
 from conformance.broker import Broker, fetch_request
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.wire import Connection, frame, request_header, tagged_fields
 from reference.protocol.apis import APIS
 from reference.protocol.codec import encode
@@ -33,7 +33,7 @@ def expect_rejected(broker: Broker, data: bytes, what: str) -> None:
 
 @requirement(
     "FRM-01",
-    level=MUST,
+    notices="stuck: Java, franz-go, sarama and aiokafka take another correlation id for a broken connection, and close it",
     source="Protocol guide, Common Request and Response Structure",
     sentence="Every response is a 32-bit size and that many bytes, and carries the request's correlation id unchanged.",
     accepted="the response ends where its size says, and bears correlation ids 0, 1, -1, 2147483647, -2147483648",
@@ -49,7 +49,7 @@ def correlation_id_returns(broker: Broker) -> None:
 
 @requirement(
     "FRM-02",
-    level=MUST,
+    notices="stuck: Java, franz-go, sarama and aiokafka match answers by order, and close the connection on any other one",
     source="Protocol guide, Network; SocketServer.processCompletedReceives",
     sentence="Requests pipelined on one connection are answered in the order in which they were sent.",
     accepted="20 answers in the order of their requests, a slow one (a waiting fetch) among them",
@@ -67,7 +67,7 @@ def pipelined_in_order(broker: Broker) -> None:
 
 @requirement(
     "FRM-03",
-    level=MUST,
+    notices="stuck: TCP cuts requests where it likes; every client's requests arrive in pieces on a slow or busy network",
     source="NetworkReceive.readFrom",
     sentence="A request that arrives in many segments, even of one byte each, is answered as if it came whole.",
     accepted="an answer to a request sent byte by byte, and to one cut in the middle of its size field",
@@ -83,7 +83,7 @@ def request_in_pieces(broker: Broker) -> None:
 
 @requirement(
     "FRM-04",
-    level=MUST,
+    notices="security: whoever can connect holds a connection and its memory for ever, or ends a broker that reads this size",
     source="NetworkReceive.readFrom (InvalidReceiveException)",
     sentence="A frame that announces a negative size closes the connection without an answer.",
     accepted="closed without an answer, for sizes -1 and -2147483648; other connections are served",
@@ -95,7 +95,7 @@ def negative_size(broker: Broker) -> None:
 
 @requirement(
     "FRM-05",
-    level=MUST,
+    notices="security: whoever can connect makes the broker keep 2 GiB for a frame (kfake waits for all of it)",
     source="NetworkReceive.readFrom; socket.request.max.bytes, default 104857600",
     sentence="A frame larger than socket.request.max.bytes closes the connection without an answer; others are served.",
     accepted="closed without an answer, for 104857601 and for 2147483647 announced bytes",
@@ -107,7 +107,7 @@ def too_large(broker: Broker) -> None:
 
 @requirement(
     "FRM-06",
-    level=MUST,
+    notices="client: one newer than the broker waits for its request timeout where the close is an answer at once",
     source="RequestHeader.parse (InvalidRequestException); SocketServer",
     sentence="A request with an unknown API key closes the connection without an answer.",
     accepted="closed without an answer, for API keys 999, 32767 and -1",
@@ -120,7 +120,7 @@ def unknown_api_key(broker: Broker) -> None:
 
 @requirement(
     "FRM-07",
-    level=MUST,
+    notices="client: a client without ApiVersions learns by the close, not by its timeout, that the version is too new",
     source="SocketServer.processCompletedReceives (UnsupportedVersionException)",
     sentence="A known API in a version that is not advertised closes the connection: there is no layout for the refusal.",
     accepted="closed without an answer, for Metadata one version and 1000 versions above the highest",
@@ -146,7 +146,7 @@ def unreadable_bodies() -> dict[str, bytes]:
 
 @requirement(
     "FRM-08",
-    level=MUST,
+    notices="client: one whose request is damaged waits for its timeout, or reads an answer to what it did not ask",
     source="RequestContext.parseRequest (InvalidRequestException)",
     sentence="A body that cannot be parsed closes the connection without an answer, and the next connection works.",
     accepted="closed without an answer, for five damaged Metadata v1 bodies",
@@ -160,7 +160,7 @@ def unreadable_body(broker: Broker) -> None:
 
 @requirement(
     "FRM-09",
-    level=SHOULD,
+    notices="none seen: generated encoders of all clients refuse to write such a null",
     source="Message schemas, nullableVersions; generated readers throw on null",
     sentence="A null where the schema knows none is refused like a body that cannot be parsed.",
     accepted="closed without an answer, for a null topic name in Metadata v1 and a null topic array in v0",
@@ -179,7 +179,7 @@ def null_where_not_nullable(broker: Broker) -> None:
 
 @requirement(
     "FRM-10",
-    level=MUST,
+    notices="stuck: clients may send tagged fields that the broker does not know yet (KIP-482), and would get no answer",
     source="KIP-482; message schemas, flexibleVersions",
     sentence="In flexible versions an unknown tagged field in the header or in the body is ignored: the request succeeds.",
     accepted="the same answer as without the field",
@@ -200,7 +200,7 @@ def unknown_tagged_fields(broker: Broker) -> None:
 
 @requirement(
     "FRM-11",
-    level=MUST,
+    notices="stuck: rskafka 0.3 sends null and could not talk to Redpanda (redpanda issue 6570); KIP-1313 makes it common",
     source="RequestHeader schema, ClientId nullable",
     sentence="A null client id in the request header is accepted.",
     accepted="an answer, in a flexible version and in one that is not; the same for an empty client id",
@@ -217,7 +217,7 @@ def null_client_id(broker: Broker) -> None:
 
 @requirement(
     "FRM-12",
-    level=MUST,
+    notices="misread: every client takes the header's length from the API and version, and reads the body at a wrong byte",
     source="KIP-482; KIP-511; ApiVersionsResponse (header v0 in every version)",
     sentence="The response header has tagged fields exactly in flexible versions, except for ApiVersions, which never has them.",
     accepted="Metadata below and from v9 on, and ApiVersions v3, are read to their last byte with these headers",
@@ -238,7 +238,7 @@ def response_header_versions(broker: Broker) -> None:
 
 @requirement(
     "FRM-13",
-    level=SHOULD,
+    notices="operator: connections that clients forgot add up until the broker has no file descriptors left",
     source="connections.max.idle.ms, default 600000",
     sentence="A connection on which nothing is said for connections.max.idle.ms is closed; one in use is not.",
     accepted="with 1500 ms configured: the idle connection is closed within 8 s, the busy one is served all the time",
@@ -259,7 +259,7 @@ def idle_connection(broker: Broker) -> None:
 
 @requirement(
     "FRM-14",
-    level=MUST,
+    notices="security: a port scanner or one broken client stops the service for all others",
     source="SocketServer (a bad connection is closed alone)",
     sentence="Garbage on a connection (random bytes, a TLS hello, HTTP, half a frame) never keeps others from being served.",
     accepted="a well-formed client on another connection is served after each, and while half frames lie open",
@@ -289,7 +289,7 @@ def garbage_is_contained(broker: Broker) -> None:
 
 @requirement(
     "FRM-15",
-    level=SHOULD,
+    notices="none seen: all clients give up a connection's requests when it closes, and send them again on another",
     source="SocketServer.processCompletedReceives (one request in flight on a connection)",
     sentence="What follows a request that closes the connection is not executed; what came before it is answered first.",
     accepted="the first answer, then the close; the produce that follows is not appended",

@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.batches import TRANSACTIONAL, idempotent, patched, values
 from conformance.broker import EARLIEST, TRANSACTION, Broker, Topic, error_name, only
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
@@ -94,7 +94,7 @@ def active_producers(broker: Broker, topic: Topic, partition: int = 0) -> dict[i
 
 @requirement(
     "IDM-01",
-    level=MUST,
+    notices="data: two producers with one id are taken for one: the batches of one are dropped as copies",
     source="KIP-98; TransactionCoordinator.handleInitProducerId",
     sentence="InitProducerId without a transactional id gives a fresh producer id with epoch 0; no id comes twice.",
     accepted="in every version NONE(0), an id of 0 or more that was not given before, epoch 0",
@@ -115,7 +115,7 @@ def fresh_producer_ids(broker: Broker) -> None:
 
 @requirement(
     "IDM-02",
-    level=MUST,
+    notices="none seen: clients send both or neither",
     source="KIP-360; KafkaApis.handleInitProducerIdRequest",
     sentence="From v3 on, a producer id without an epoch, or an epoch without an id, is refused with INVALID_REQUEST.",
     accepted="INVALID_REQUEST(42) and no producer id",
@@ -134,7 +134,7 @@ def half_an_identity(broker: Broker) -> None:
 
 @requirement(
     "IDM-03",
-    level=MUST,
+    notices="stuck: every idempotent producer counts like this, and fails for good when the numbers begin again",
     source="ProducerAppendInfo.inSequence; DefaultRecordBatch.incrementSequence",
     sentence="A batch of n records with first sequence s is followed by one with s + n; after 2147483647 comes 0, between "
     "batches and within one.",
@@ -158,7 +158,7 @@ def sequences_count_records(broker: Broker) -> None:
 
 @requirement(
     "IDM-04",
-    level=MUST,
+    notices="data: a lost batch goes unnoticed and later ones are stored before it; clients send again in order on this code",
     source="ProducerAppendInfo.checkSequence",
     sentence="A sequence that leaves a gap, or goes back to where no batch began, is refused with "
     "OUT_OF_ORDER_SEQUENCE_NUMBER.",
@@ -176,7 +176,7 @@ def out_of_order(broker: Broker) -> None:
 
 @requirement(
     "IDM-05",
-    level=MUST,
+    notices="data: every idempotent producer sends again after a lost answer, with up to five in flight, and doubles records",
     source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN; UnifiedLog.analyzeAndValidateProducerState",
     sentence="A batch sent again, while it is one of the producer's last five in the partition, succeeds with its first "
     "offset and is not stored again.",
@@ -200,7 +200,7 @@ def sent_again(broker: Broker) -> None:
 
 @requirement(
     "IDM-06",
-    level=MUST,
+    notices="data: stored again, records are doubled, though the producer was promised that they are not",
     source="ProducerAppendInfo.checkSequence",
     sentence="A batch sent again that is older than the producer's last five in the partition is refused, and not stored "
     "again.",
@@ -219,7 +219,7 @@ def forgotten_batch(broker: Broker) -> None:
 
 @requirement(
     "IDM-07",
-    level=MUST,
+    notices="data: taken for a copy, records that were never stored are acknowledged",
     source="ProducerStateEntry.batchWithSequenceRange",
     sentence="A batch that begins or ends with a known batch's sequence but has another length is no copy of it, and is "
     "refused.",
@@ -235,7 +235,7 @@ def other_length(broker: Broker) -> None:
 
 @requirement(
     "IDM-08",
-    level=MUST,
+    notices="data: a batch that was delayed in the network comes in after the producer began again, and is doubled",
     source="ProducerAppendInfo.checkProducerEpoch; KIP-360",
     sentence="An epoch lower than the last one seen of the producer in the partition is refused with INVALID_PRODUCER_EPOCH.",
     accepted="INVALID_PRODUCER_EPOCH(47), for a new sequence and for a copy of a batch of that old epoch",
@@ -252,7 +252,7 @@ def old_epoch(broker: Broker) -> None:
 
 @requirement(
     "IDM-09",
-    level=MUST,
+    notices="data: a lost first batch of the new epoch goes unnoticed",
     source="ProducerAppendInfo.checkSequence",
     sentence="The first batch of a higher epoch has sequence 0; with another one it is refused.",
     accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45) for the sequences that the old epoch would go on with; NONE(0) for 0",
@@ -269,7 +269,7 @@ def higher_epoch(broker: Broker) -> None:
 
 @requirement(
     "IDM-10",
-    level=MUST,
+    notices="stuck: after retention or DeleteRecords removed a producer's state it goes on where it was (KIP-360)",
     source="ProducerAppendInfo.checkSequence (NO_PRODUCER_EPOCH); KIP-360",
     sentence="Of a producer that a partition does not know, the first batch may have any sequence; from then on they count.",
     accepted="NONE(0) for first sequences 0, 17 and 2147483647 and for epoch 3; what does not follow is refused",
@@ -286,7 +286,7 @@ def unknown_producer(broker: Broker) -> None:
 
 @requirement(
     "IDM-11",
-    level=MUST,
+    notices="stuck: every producer counts by partition, from 0 on",
     source="KIP-98 (sequence numbers per producer id and partition)",
     sentence="Sequences are counted for each partition apart, and for each producer in it.",
     accepted="each of two producers begins at 0 in each of two partitions; what one stored is no copy for the others",
@@ -324,7 +324,7 @@ def known_producer(broker: Broker) -> Producer:
 
 @requirement(
     "IDM-13",
-    level=SHOULD,
+    notices="operator: a broker keeps every producer that ever wrote in memory",
     source="producer.id.expiration.ms (default 86400000); ProducerStateManager.removeExpiredProducers",
     sentence="A partition forgets a producer that has not written for producer.id.expiration.ms.",
     accepted="a sequence with a gap, refused at first, is stored once the time is over",
@@ -344,7 +344,7 @@ def producers_expire(broker: Broker) -> None:
 
 @requirement(
     "IDM-14",
-    level=SHOULD,
+    notices="tool: kafka-transactions describe-producers, with which hanging transactions are found",
     source="KIP-664; Partition.activeProducerState",
     sentence="DescribeProducers gives each producer that the partition knows, with its epoch and last sequence; an unknown "
     "partition is UNKNOWN_TOPIC_OR_PARTITION, and of a name that no topic can have INVALID_TOPIC_EXCEPTION.",
@@ -382,7 +382,7 @@ def describe_producers(broker: Broker) -> None:
 
 @requirement(
     "IDM-15",
-    level=MUST,
+    notices="data: what another session sent is dropped, though acknowledged",
     source="KIP-98; producer configuration enable.idempotence (a single session)",
     sentence="A new session is not deduplicated: the same records with the same sequences of another producer id are stored "
     "again.",
@@ -400,7 +400,7 @@ def another_session(broker: Broker) -> None:
 
 @requirement(
     "IDM-16",
-    level=MUST,
+    notices="data: a producer that sends again after DeleteRecords doubles its batch",
     source="ProducerStateManager.onLogStartOffsetIncremented; KIP-360",
     sentence="A producer's batch is still known after DeleteRecords removed it: sent again it is not stored, and a gap is "
     "refused.",
@@ -426,7 +426,7 @@ def known_after_delete_records(broker: Broker) -> None:
 
 @requirement(
     "IDM-17",
-    level=SHOULD,
+    notices="tool: kafka-transactions find-hanging finds the transaction to abort by this offset",
     source="KIP-664; Partition.activeProducerState",
     sentence="While a transaction is open, DescribeProducers gives the offset at which it began in the partition.",
     accepted="the offset of the transaction's first record; -1 once it has ended",

@@ -6,7 +6,7 @@ from typing import Any
 from conformance.batches import batch, batches
 from conformance.broker import LATEST, Broker, Topic, fetch_request, only
 from conformance.cluster import QUICK, cluster
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
@@ -75,7 +75,7 @@ def expect_everywhere(broker: Broker, topic: Topic, current: int, error: ErrorCo
 
 @requirement(
     "EPO-01",
-    level=MUST,
+    notices="misread: Java, franz-go and librdkafka look for lost records on this code before they read on",
     source="KIP-320; Partition.checkCurrentLeaderEpoch",
     sentence="Fetch, ListOffsets and OffsetForLeaderEpoch with a current leader epoch below the leader's are "
     "FENCED_LEADER_EPOCH.",
@@ -94,7 +94,7 @@ def epoch_of_the_past(broker: Broker) -> None:
 
 @requirement(
     "EPO-02",
-    level=MUST,
+    notices="misread: a consumer that knows a later leader reads from a deposed one what nobody else has",
     source="KIP-320; Partition.checkCurrentLeaderEpoch",
     sentence="Fetch, ListOffsets and OffsetForLeaderEpoch with a current leader epoch above the leader's are "
     "UNKNOWN_LEADER_EPOCH.",
@@ -109,7 +109,7 @@ def epoch_of_the_future(broker: Broker) -> None:
 
 @requirement(
     "EPO-03",
-    level=MUST,
+    notices="stuck: kafka-go and aiokafka send -1, Java, librdkafka, franz-go and sarama the epoch of Metadata",
     source="KIP-320; Partition.checkCurrentLeaderEpoch",
     sentence="The current leader epoch -1 is not checked, and the leader's own is right.",
     accepted="NONE(0) for -1 and for the epoch of Metadata, in every version that has the field; the record is fetched",
@@ -125,7 +125,7 @@ def epoch_not_given(broker: Broker) -> None:
 
 @requirement(
     "EPO-04",
-    level=MUST,
+    notices="misread: Java, franz-go and librdkafka take a lower end for lost records, and reset their position",
     source="KIP-101; LeaderEpochFileCache.endOffsetFor",
     sentence="OffsetForLeaderEpoch for the current epoch gives that epoch and the log end offset.",
     accepted="the epoch of Metadata and 0 for an empty log, the number of records then, in every version",
@@ -144,7 +144,7 @@ def end_of_the_current_epoch(broker: Broker) -> None:
 
 @requirement(
     "EPO-05",
-    level=MUST,
+    notices="misread: Java, franz-go and librdkafka go back to this offset after records were lost",
     source="KIP-279; LeaderEpochFileCache.endOffsetFor",
     sentence="OffsetForLeaderEpoch for an older epoch gives the largest epoch up to it in which something was written, and where "
     "the next one begins.",
@@ -171,7 +171,7 @@ def end_of_an_older_epoch(broker: Broker) -> None:
 
 @requirement(
     "EPO-06",
-    level=MUST,
+    notices="misread: Java takes it for lost records and resets by policy; an offset instead hides the loss",
     source="KIP-101; LeaderEpochFileCache.endOffsetFor (UNDEFINED_EPOCH)",
     sentence="OffsetForLeaderEpoch for an epoch later than the leader's, or for -1, gives epoch -1 and offset -1 and no error.",
     accepted="(-1, -1) with NONE(0) in every version, for the next epoch, the last and -1",
@@ -189,7 +189,7 @@ def unknown_epoch(broker: Broker) -> None:
 
 @requirement(
     "EPO-11",
-    level=MUST,
+    notices="client: Java renews its metadata and asks again on this code, and on most others",
     source="KafkaApis.handleOffsetForLeaderEpochRequest",
     sentence="OffsetForLeaderEpoch of an unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3), epoch -1 and offset -1 in every version",
@@ -210,7 +210,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
 
 @requirement(
     "EPO-07",
-    level=MUST,
+    notices="none seen: Java, franz-go and librdkafka send no last fetched epoch; followers do, of the same vendor",
     source="KIP-595; Partition.readRecords; DelayedFetch",
     sentence="Fetch whose last fetched epoch and offset are not on the leader's history is told where the two part, gets no "
     "records, and does not wait.",
@@ -248,7 +248,7 @@ def after_epoch(broker: Broker, topic: Topic, offset: int, last_fetched: int, *,
 
 @requirement(
     "EPO-08",
-    level=MUST,
+    notices="stuck: Java and librdkafka ignore a leader whose epoch is lower than the one that they know",
     source="KIP-101; PartitionChangeBuilder",
     sentence="The leader epoch grows with each change of the leader, and is the same from all brokers.",
     accepted="a later epoch after each of four elections; every broker comes to tell the same leader and epoch",
@@ -276,7 +276,7 @@ def epochs_grow(broker: Broker) -> None:
 
 @requirement(
     "EPO-09",
-    level=MUST,
+    notices="misread: consumers check their position by these epochs after a change of leader",
     source="KIP-101; record batch format (PartitionLeaderEpoch)",
     sentence="Each batch bears the leader epoch in which it was appended, and epochs do not go down along the log, on "
     "any replica.",

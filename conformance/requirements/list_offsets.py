@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.batches import CODECS, Record, batch
 from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, Broker, Topic, only
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
@@ -43,7 +43,7 @@ def stamped(*stamps: int, codec: int = 0) -> bytes:
 
 @requirement(
     "LOF-01",
-    level=MUST,
+    notices="data: auto.offset.reset=earliest begins here, in every client: too late loses records, too early fails",
     source="UnifiedLog.fetchOffsetByTimestamp",
     sentence="Timestamp -2 gives the log start offset, with timestamp -1.",
     accepted="in every version 0 for an empty log and for one with records, and the new log start after DeleteRecords",
@@ -62,7 +62,7 @@ def earliest(broker: Broker) -> None:
 
 @requirement(
     "LOF-02",
-    level=MUST,
+    notices="data: auto.offset.reset=latest begins here, in every client; tools compute lag from it",
     source="Partition.fetchOffsetForTimestamp",
     sentence="Timestamp -1 gives the high watermark, with timestamp -1; without transactions read_committed gives the same.",
     accepted="in every version 0 for an empty log, and the number of records after each append",
@@ -79,7 +79,7 @@ def latest(broker: Broker) -> None:
 
 @requirement(
     "LOF-03",
-    level=MUST,
+    notices="data: offsetsForTimes of every client, and resets by time, begin after records that they should give",
     source="UnifiedLog.fetchOffsetByTimestamp; LogSegment.findOffsetByTimestamp",
     sentence="A timestamp of 0 or more gives the first record whose timestamp is equal or later, with that record's timestamp; "
     "where there is none, offset -1 and timestamp -1 without an error.",
@@ -108,7 +108,7 @@ def by_timestamp(broker: Broker) -> None:
 
 @requirement(
     "LOF-04",
-    level=SHOULD,
+    notices="tool: kafka-get-offsets --time max-timestamp and Java's Admin show another record",
     source="KIP-734; UnifiedLog.fetchOffsetByTimestamp (MAX_TIMESTAMP)",
     sentence="From v7 on, timestamp -3 gives the record with the largest timestamp, the first of equals, with its timestamp; for "
     "an empty log offset -1 and timestamp -1.",
@@ -135,7 +135,7 @@ def largest_timestamp(broker: Broker) -> None:
 
 @requirement(
     "LOF-05",
-    level=SHOULD,
+    notices="tool: kafka-get-offsets --time earliest-local shows an error where there is no tiered storage",
     source="KIP-405, KIP-1005, KIP-1023; UnifiedLog.fetchOffsetByTimestamp",
     sentence="Without tiered storage, timestamp -4 (v8+) gives the log start offset, and -5 (v9+) and -6 (v11+) give offset -1.",
     accepted="the same as for -2; (-1, -1); in every version from that on",
@@ -155,7 +155,7 @@ def without_tiers(broker: Broker) -> None:
 
 @requirement(
     "LOF-06",
-    level=MUST,
+    notices="tool: kafka-get-offsets shows an offset that means something else, where this is no error",
     source="ReplicaManager.isListOffsetsTimestampUnsupported",
     sentence="A special timestamp that the request's version does not have yet, or that no version has, is UNSUPPORTED_VERSION "
     "for its partition; the other partitions are answered.",
@@ -192,7 +192,7 @@ def ask(broker: Broker, topic: Topic, wanted: list[tuple[int, int]], version: in
 
 @requirement(
     "LOF-07",
-    level=MUST,
+    notices="none seen: clients build requests from maps, with each partition once",
     source="ReplicaManager.fetchOffset (duplicatePartitions)",
     sentence="A partition that a request names twice is INVALID_REQUEST; the other partitions are answered.",
     accepted="INVALID_REQUEST(42) and offset -1 for each answer to it, at least one; NONE(0) for the other",
@@ -216,7 +216,7 @@ def named_twice(broker: Broker) -> None:
 
 @requirement(
     "LOF-10",
-    level=SHOULD,
+    notices="client: Java begins to fetch with this epoch; without it lost records go unnoticed until the next batch",
     source="KIP-320; ListOffsetsResponse schema (LeaderEpoch, v4+)",
     sentence="From v4 on the answer has the leader epoch of the offset: the current one at the end of the log, the batch's for a "
     "record, -1 where nothing was found.",
@@ -235,7 +235,7 @@ def leader_epoch_of_an_offset(broker: Broker) -> None:
 
 @requirement(
     "LOF-11",
-    level=MUST,
+    notices="data: a consumer that begins at the end passes over a record, or is set back",
     source="Partition.fetchOffsetForTimestamp (high watermark)",
     sentence="The latest offset never goes back, and is never beyond the next record's offset.",
     accepted="over 50 appends in turn, before each: at least the last one, at most the base offset of the append; after an "
@@ -257,7 +257,7 @@ def latest_only_grows(broker: Broker) -> None:
 
 @requirement(
     "LOF-12",
-    level=MUST,
+    notices="data: a search by time passes over records that are late enough",
     source="LogSegment.findOffsetByTimestamp; FileRecords.searchForTimestamp",
     sentence="Where timestamps repeat or go back, the first record by position that is late enough is given, not the one nearest "
     "in time.",
@@ -278,7 +278,7 @@ def first_by_position(broker: Broker) -> None:
 
 @requirement(
     "LOF-13",
-    level=MUST,
+    notices="data: Streams and read_committed consumers take this for the end: beyond it they wait for what may be aborted",
     source="KIP-98; Partition.fetchOffsetForTimestamp (lastFetchableOffset)",
     sentence="While a transaction is open, read_committed sees the log end at the last stable offset: -1 gives that, and no "
     "record from it on is found. Another isolation level finds nothing.",
@@ -314,7 +314,7 @@ def last_stable_offset(broker: Broker) -> None:
 
 @requirement(
     "LOF-14",
-    level=MUST,
+    notices="client: Java renews metadata and asks again on this code; librdkafka gives up at once",
     source="KafkaApis.handleListOffsetRequest",
     sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; the other partitions are answered.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3) and offset -1 in every version; the topic is not created",

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from conformance.batches import batch
 from conformance.broker import Broker, delete_topics_request, only
-from conformance.requirement import MAY, MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -35,7 +35,7 @@ def all_names(broker: Broker) -> set[str]:
 
 @requirement(
     "MET-01",
-    level=MUST,
+    notices="stuck: a pattern subscription (Java, librdkafka) asks for all topics; a producer's first request for brokers only",
     source="MetadataRequest schema",
     sentence="A null topic array asks for all topics and an empty one for none; in v0 the empty one asks for all. The brokers "
     "are listed each time.",
@@ -59,7 +59,7 @@ def all_or_none(broker: Broker) -> None:
 
 @requirement(
     "MET-02",
-    level=MUST,
+    notices="stuck: clients connect to these addresses for all that they do; librdkafka warns where the cluster id changes",
     source="KafkaApis.handleTopicMetadataRequest",
     sentence="The brokers are listed with node id, host and port of the listener on which the request came; the cluster id "
     "(v2+) is not empty, and the same from every broker.",
@@ -81,7 +81,7 @@ def brokers_and_cluster_id(broker: Broker) -> None:
 
 @requirement(
     "MET-03",
-    level=MUST,
+    notices="operator: Java's Admin.describeTopics asks so, and a question would make the topic",
     source="KafkaApis.getTopicMetadata; KIP-204 (allow_auto_topic_creation, v4+)",
     sentence="An unknown topic asked for without auto-creation is UNKNOWN_TOPIC_OR_PARTITION without partitions, and is not "
     "created.",
@@ -99,7 +99,7 @@ def unknown_topic(broker: Broker) -> None:
 
 @requirement(
     "MET-04",
-    level=MUST,
+    notices="client: Java ends send() and poll() with InvalidTopicException at once; on other codes it waits for the topic",
     source="Topic.validate; KafkaApis.getTopicMetadata",
     sentence="An illegal topic name is INVALID_TOPIC_EXCEPTION, and nothing is created.",
     accepted="error INVALID_TOPIC_EXCEPTION(17); no such topic afterwards",
@@ -116,7 +116,7 @@ def illegal_name(broker: Broker) -> None:
 
 @requirement(
     "MET-05",
-    level=SHOULD,
+    notices="client: a producer to a new topic fails after max.block.ms where auto-creation is on and does not happen",
     source="AutoTopicCreationManager; auto.create.topics.enable, num.partitions",
     sentence="An unknown topic asked for with auto-creation is created: the first answer says UNKNOWN_TOPIC_OR_PARTITION, "
     "later ones reach error 0 with num.partitions partitions.",
@@ -138,7 +138,7 @@ def auto_creation(broker: Broker) -> None:
 
 @requirement(
     "MET-06",
-    level=MUST,
+    notices="operator: topics that were deleted come back, because a consumer's pattern asks for all again and again",
     source="KafkaApis.handleTopicMetadataRequest (isAllTopics)",
     sentence="A request for all topics creates none, not even one that was deleted.",
     accepted="asked with auto-creation allowed, neither a deleted topic nor an unknown one appears",
@@ -157,7 +157,7 @@ def all_topics_create_none(broker: Broker) -> None:
 
 @requirement(
     "MET-07",
-    level=MUST,
+    notices="misread: clients send to the leader named here; librdkafka and Java compare leader epochs before they believe it",
     source="MetadataResponse schema; KRaftMetadataCache",
     sentence="Each partition has its leader, replicas and in-sync replicas: the leader is in sync, the in-sync ones are "
     "replicas, the leader epoch (v7+) is 0 or more, and the partitions are numbered from 0 on.",
@@ -178,7 +178,7 @@ def partitions_in_order(broker: Broker) -> None:
 
 @requirement(
     "MET-09",
-    level=MUST,
+    notices="stuck: Java ignores the leader of a topic that was made again as of an older epoch, unless its id differs",
     source="KIP-516; MetadataResponse schema",
     sentence="From v10 on a topic has an id that is not zero and stays; a topic that is deleted and made again has another.",
     accepted="the same id twice, another one after deletion and creation",
@@ -197,7 +197,7 @@ def topic_ids(broker: Broker) -> None:
 
 @requirement(
     "MET-10",
-    level=MUST,
+    notices="tool: Java's Admin describes topics by id with it, and shows an unknown id as a missing topic",
     source="KIP-516; KafkaApis.handleTopicMetadataRequest",
     sentence="From v12 on a topic can be asked for by id: a known one gives its name and partitions, an unknown one "
     "UNKNOWN_TOPIC_ID with a null name.",
@@ -218,7 +218,7 @@ def asked_by_id(broker: Broker) -> None:
 
 @requirement(
     "MET-11",
-    level=MUST,
+    notices="none seen: Java's Admin asks for ids from v12 on only, other clients never before",
     source="KafkaApis.handleTopicMetadataRequest (InvalidRequestException)",
     sentence="A topic id, or a null name, in a version from 10 to 11 is refused, never answered with a topic.",
     accepted="INVALID_REQUEST(42) for the topic, or the connection is closed",
@@ -247,7 +247,7 @@ def id_before_v12(broker: Broker) -> None:
 
 @requirement(
     "MET-12",
-    level=SHOULD,
+    notices="client: pattern subscriptions and Admin.listTopics of Java leave internal topics out by this mark",
     source="Topic.isInternal",
     sentence="Exactly the topics of the coordinators are marked as internal.",
     accepted="__consumer_offsets is internal, an ordinary topic (also one that begins with __) is not",
@@ -267,7 +267,7 @@ def internal_topics(broker: Broker) -> None:
 
 @requirement(
     "MET-13",
-    level=SHOULD,
+    notices="tool: Java's Admin shows operations that nobody asked for, or none where they were asked for",
     source="KIP-430; KafkaApis.handleTopicMetadataRequest",
     sentence="The authorized operations are -2147483648 when they were not asked for, and a bit field when they were.",
     accepted="-2147483648 for cluster (v8 to v10) and topic; another value when asked",
@@ -297,7 +297,7 @@ def authorized_operations(broker: Broker) -> None:
 
 @requirement(
     "MET-14",
-    level=SHOULD,
+    notices="tool: Java's Admin.describeCluster uses it, and falls back to Metadata only where it is not advertised",
     source="KIP-700; DescribeClusterResponse schema",
     sentence="DescribeCluster gives the cluster id and the brokers that Metadata gives.",
     accepted="equal cluster id, node ids, hosts, ports and racks in every version",
@@ -317,7 +317,7 @@ def describe_cluster(broker: Broker) -> None:
 
 @requirement(
     "MET-15",
-    level=MAY,
+    notices="tool: kafka-topics --describe uses it, and would lack partitions or show them twice",
     source="KIP-966; DescribeTopicPartitionsRequestHandler",
     sentence="DescribeTopicPartitions gives pages with a cursor; walked to the end they hold the partitions that Metadata gives.",
     accepted="with a limit of 2 partitions a page: no page is larger, none is missing, none comes twice",
@@ -347,7 +347,7 @@ def pages_of_partitions(broker: Broker) -> None:
 
 @requirement(
     "MET-17",
-    level=MUST,
+    notices="operator: a typo in any client's configuration makes a topic, though the administrator switched that off",
     source="auto.create.topics.enable; KafkaApis.getTopicMetadata",
     sentence="With auto.create.topics.enable=false an unknown topic is never created, also where the request allows it.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3) from Metadata and Produce, and the topic is not there afterwards",
@@ -367,7 +367,7 @@ def auto_creation_disabled(broker: Broker) -> None:
 
 @requirement(
     "MET-18",
-    level=MUST,
+    notices="stuck: clients ask for all their topics in one request; one bad name would stop the others",
     source="KafkaApis.handleTopicMetadataRequest",
     sentence="In one request for several topics each has its own answer: a bad one does not spoil the others.",
     accepted="a known topic with partitions beside an unknown and an illegal one with their errors",

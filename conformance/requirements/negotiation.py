@@ -2,7 +2,7 @@
 
 from conformance.broker import Broker, error_name
 from conformance.minimal import CORE, errors_in, minimal_request
-from conformance.requirement import MAY, MUST, SHOULD, requirement, version_key
+from conformance.requirement import requirement, version_key
 from conformance.wire import frame as framed
 from conformance.wire import request_header
 from reference.protocol.apis import APIS
@@ -27,7 +27,7 @@ def only_advertised(broker: Broker, key: int, version: int) -> bool:
 
 @requirement(
     "API-01",
-    level=MUST,
+    notices="stuck: Java, librdkafka and franz-go ask this before all else, and go no further without an answer",
     source="KIP-35; KafkaApis.handleApiVersionsRequest",
     sentence="ApiVersions v0 as the first request is answered without error by a list that holds ApiVersions itself.",
     accepted="error NONE(0), ApiVersions from version 0 on",
@@ -43,7 +43,7 @@ def first_request(broker: Broker) -> None:
 
 @requirement(
     "API-02",
-    level=MUST,
+    notices="stuck: Java and librdkafka ask again in the version that this answer names; else they connect for ever",
     source="KIP-511; ApiVersionsRequest.getErrorResponse",
     sentence="ApiVersions in a version above the broker's is answered in the layout of v0 with UNSUPPORTED_VERSION and the "
     "range of ApiVersions, so that a client can ask again at once on the same connection.",
@@ -66,7 +66,7 @@ def version_above_highest(broker: Broker) -> None:
 
 @requirement(
     "API-03",
-    level=MUST,
+    notices="none seen: librdkafka and Java write their names so that they are valid; the name is for the broker's metrics",
     source="KIP-511; ApiVersionsRequest.isValid",
     sentence="ApiVersions v3+ with a client software name or version that is empty or has characters other than letters, "
     "digits, dots and inner dashes is refused with INVALID_REQUEST.",
@@ -93,7 +93,7 @@ def invalid_software_name(broker: Broker) -> None:
 
 @requirement(
     "API-04",
-    level=MUST,
+    notices="client: all look up one range a key and take the highest common version; of two ranges they keep one",
     source="KIP-35",
     sentence="Each advertised range has its lowest version at or below its highest, and no API is listed twice.",
     accepted="0 <= lowest <= highest for each API key, each once, in every version of ApiVersions",
@@ -113,7 +113,7 @@ def sane_ranges(broker: Broker) -> None:
 
 @requirement(
     "API-05",
-    level=MUST,
+    notices="stuck: all use the highest version that both know, so one that is not served ends what needs it",
     source="KIP-35; message schemas",
     sentence="Every advertised version of every API is really served: a minimal valid request gets an answer in that "
     "version's layout, and where it names things that exist, no error.",
@@ -145,7 +145,7 @@ def every_version_is_served(broker: Broker) -> None:
 
 @requirement(
     "API-06",
-    level=MUST,
+    notices="none seen: all clients stay within the advertised range",
     source="SocketServer.processCompletedReceives; KAFKA-18659",
     sentence="A version just below the lowest or just above the highest that is advertised closes the connection without an "
     "answer, for every API but ApiVersions.",
@@ -169,7 +169,7 @@ def outside_of_the_ranges(broker: Broker) -> None:
 
 @requirement(
     "API-07",
-    level=SHOULD,
+    notices="none seen: clients ask once a connection, before all else",
     source="KafkaApis.handleApiVersionsRequest",
     sentence="ApiVersions can be asked again on the same connection, between other requests, with the same answer.",
     accepted="three equal answers",
@@ -185,7 +185,7 @@ def asked_again(broker: Broker) -> None:
 
 @requirement(
     "API-08",
-    level=SHOULD,
+    notices="client: Java's producer chooses its transaction protocol by the finalized transaction.version",
     source="KIP-584; ApiVersionsResponse schema",
     sentence="ApiVersions v3+ lists the finalized features with their levels and epoch, each within what is supported.",
     accepted="metadata.version among them, levels within the supported range, an epoch of 0 or more",
@@ -207,7 +207,7 @@ def finalized_features(broker: Broker) -> None:
 
 @requirement(
     "API-10",
-    level=MAY,
+    notices="stuck: Java of before 4.0 throws at a feature whose lowest level is 0 (KAFKA-17011), and cannot connect",
     source="KIP-1022; KafkaApis.handleApiVersionsRequest",
     sentence="ApiVersions v4+ lists supported features whose lowest level is 0; below v4 they are left out.",
     accepted="v3 lists no feature with lowest level 0, and v4 lists at least those of v3",
@@ -227,7 +227,7 @@ def features_from_level_zero(broker: Broker) -> None:
 
 @requirement(
     "API-11",
-    level=SHOULD,
+    notices="client: one that has dropped the versions that are missing (Java 4 those before Kafka 2.1) cannot do this here",
     source="KIP-896; message schemas of the release's kafka-clients",
     sentence="Each API that is advertised is served in all versions in which the Kafka release that is asked for serves it.",
     accepted="the advertised range holds the release's range; an unstable highest version may be missing",

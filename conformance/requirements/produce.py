@@ -22,7 +22,7 @@ from conformance.batches import (
     write_record,
 )  # fmt: skip
 from conformance.broker import Broker, Topic, only, produce_request
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
@@ -66,7 +66,7 @@ def good() -> bytes:
 
 @requirement(
     "PRD-01",
-    level=MUST,
+    notices="stuck: Java, librdkafka and sarama fetch metadata and send again on this code; on others they fail the records",
     source="KafkaApis.handleProduceRequest; KIP-516",
     sentence="A topic or partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; from v13 on an unknown topic id is "
     "UNKNOWN_TOPIC_ID.",
@@ -92,7 +92,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
 
 @requirement(
     "PRD-03",
-    level=MUST,
+    notices="none seen: all clients write magic 2 from v3 on",
     source="ProduceRequest.validateRecords; KIP-98",
     sentence="From v3 on, records in a format older than magic 2 are refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87), for a message set of magic 0 and of magic 1, in v3 and in the highest version",
@@ -109,7 +109,7 @@ def old_magic(broker: Broker) -> None:
 
 @requirement(
     "PRD-04",
-    level=MUST,
+    notices="none seen: all clients send one batch a partition; who takes two and stores both harms nobody",
     source="ProduceRequest.validateRecords",
     sentence="From v3 on, no batch at all, or more than one for a partition, is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87), for no bytes and for two batches",
@@ -124,7 +124,7 @@ def one_batch_each(broker: Broker) -> None:
 
 @requirement(
     "PRD-05",
-    level=MUST,
+    notices="stuck: Java consumers stop at a batch with a wrong CRC, for ever; librdkafka with check.crcs skips it",
     source="UnifiedLog.analyzeAndValidateRecords",
     sentence="A batch whose CRC-32C is wrong is refused with CORRUPT_MESSAGE, for every codec.",
     accepted="CORRUPT_MESSAGE(2); the log stays as it was",
@@ -141,7 +141,7 @@ def wrong_crc(broker: Broker) -> None:
 
 @requirement(
     "PRD-06",
-    level=MUST,
+    notices="stuck: Java consumers throw at an unknown magic or a batch without a header, and come no further",
     source="ByteBufferLogInputStream.nextBatch",
     sentence="A batch that announces fewer bytes than its header has, or an unknown magic, is refused with CORRUPT_MESSAGE.",
     accepted="CORRUPT_MESSAGE(2); the other partitions of the request may be refused with it",
@@ -156,7 +156,7 @@ def impossible_header(broker: Broker) -> None:
 
 @requirement(
     "PRD-07",
-    level=MUST,
+    notices="client: the Java producer splits a batch on this code and sends the halves; on others it fails all of it",
     source="UnifiedLog.analyzeAndValidateRecords; max.message.bytes, default 1048588",
     sentence="A batch larger than max.message.bytes is refused with MESSAGE_TOO_LARGE; one of exactly that size is stored.",
     accepted="MESSAGE_TOO_LARGE(10) for one byte more, NONE(0) for the limit itself; by default the limit is 1048588",
@@ -174,7 +174,7 @@ def too_large(broker: Broker) -> None:
 
 @requirement(
     "PRD-08",
-    level=SHOULD,
+    notices="none seen: clients do not distinguish this code from any other that is final",
     source="UnifiedLog.append (RecordBatchTooLargeException); segment.bytes",
     sentence="A batch within max.message.bytes that no segment can hold is refused with RECORD_LIST_TOO_LARGE.",
     accepted="RECORD_LIST_TOO_LARGE(18), for 1.5 MiB with segment.bytes of 1 MiB",
@@ -188,7 +188,7 @@ def larger_than_a_segment(broker: Broker) -> None:
 
 @requirement(
     "PRD-09",
-    level=MUST,
+    notices="none seen: all clients write 0, and a broker that puts its own offset there harms nobody",
     source="UnifiedLog.analyzeAndValidateRecords",
     sentence="A client's batch whose base offset is not 0 is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87), for base offsets 1, 5 and -1",
@@ -203,7 +203,7 @@ def base_offset_not_zero(broker: Broker) -> None:
 
 @requirement(
     "PRD-10",
-    level=MUST,
+    notices="misread: Java consumers throw on a wrong count and come no further; offsets follow from the last delta",
     source="LogValidator.validateBatch",
     sentence="A batch whose record count and last offset delta disagree, or whose count is not positive, is refused with "
     "INVALID_RECORD.",
@@ -229,7 +229,7 @@ def counts_disagree(broker: Broker) -> None:
 
 @requirement(
     "PRD-11",
-    level=MUST,
+    notices="data: a client's batch would end another one's transaction, and consumers skip it as a marker",
     source="LogValidator.validateBatch",
     sentence="A batch with the control bit set by a client is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87)",
@@ -242,7 +242,7 @@ def control_bit(broker: Broker) -> None:
 
 @requirement(
     "PRD-12",
-    level=MUST,
+    notices="none seen: no client writes it, and a broker that ignores the producer id harms nobody",
     source="LogValidator.validateBatch",
     sentence="A batch with a producer id and a negative base sequence is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87)",
@@ -255,7 +255,7 @@ def negative_sequence(broker: Broker) -> None:
 
 @requirement(
     "PRD-13",
-    level=MUST,
+    notices="data: compaction drops a record without a key, although it was acknowledged",
     source="LogValidator.validateKey; KIP-467 (record errors, v8+)",
     sentence="A record without a key is refused by a compacted topic with INVALID_RECORD, nothing of its batch is stored, and "
     "from v8 on the response names the batch index of each bad record.",
@@ -273,7 +273,7 @@ def no_key_for_compaction(broker: Broker) -> None:
 
 @requirement(
     "PRD-14",
-    level=MUST,
+    notices="operator: one record of the year 3000 keeps its segment for ever, and shifts every search by time",
     source="LogValidator.validateTimestamp; KIP-937",
     sentence="A create time outside of the topic's window around now is refused with INVALID_TIMESTAMP, from v8 on with the "
     "index of the bad record; by default the window ends one hour from now and has no beginning.",
@@ -299,7 +299,7 @@ def timestamp_window(broker: Broker) -> None:
 
 @requirement(
     "PRD-15",
-    level=MUST,
+    notices="misread: consumers take the batch's largest timestamp for each record's where this bit is set",
     source="LogValidator.assignOffsetsNonCompressed; message.timestamp.type",
     sentence="A batch that claims LogAppendTime in its attributes does not make a CreateTime topic store append times: the bit "
     "is cleared and the client's timestamps stay.",
@@ -322,7 +322,7 @@ def claims_append_time(broker: Broker) -> None:
 
 @requirement(
     "PRD-16",
-    level=MUST,
+    notices="none seen: librdkafka and Java ask for Produce v7 before they write zstd",
     source="KIP-110; ProduceRequest.validateRecords",
     sentence="zstd below v7 is refused with UNSUPPORTED_COMPRESSION_TYPE.",
     accepted="UNSUPPORTED_COMPRESSION_TYPE(76) in v3 and v6; NONE(0) in v7",
@@ -339,7 +339,7 @@ def zstd_too_early(broker: Broker) -> None:
 
 @requirement(
     "PRD-17",
-    level=SHOULD,
+    notices="stuck: a Java consumer throws at this batch at each poll, and comes no further",
     source="DefaultRecordBatch.streamingIterator, compressedIterator",
     sentence="A compressed batch that does not decompress, or does not hold the records it announces, is refused; the broker "
     "goes on.",
@@ -367,7 +367,7 @@ def does_not_decompress(broker: Broker) -> None:
 
 @requirement(
     "PRD-18",
-    level=MUST,
+    notices="data: librdkafka's acks may be 0 to 1000; a broker that takes 2 for 1 acknowledges what it may lose",
     source="ReplicaManager.isValidRequiredAcks",
     sentence="acks other than -1, 0 and 1 are refused with INVALID_REQUIRED_ACKS for every partition; nothing is stored.",
     accepted="INVALID_REQUIRED_ACKS(21) and base offset -1 for both partitions, for acks 2, -2 and 32767",
@@ -386,7 +386,7 @@ def invalid_acks(broker: Broker) -> None:
 
 @requirement(
     "PRD-19",
-    level=MUST,
+    notices="security: any producer could move or remove the offsets of any group",
     source="ReplicaManager.appendRecordsToLeader (internalTopicsAllowed)",
     sentence="An ordinary client's write to an internal topic is refused with INVALID_TOPIC_EXCEPTION.",
     accepted="INVALID_TOPIC_EXCEPTION(17)",
@@ -422,7 +422,7 @@ def malformed_records() -> dict[str, bytes]:
 
 @requirement(
     "PRD-20",
-    level=MUST,
+    notices="stuck: a Java consumer throws at this batch at each poll, and comes no further",
     source="DefaultRecord.readFrom; DefaultRecordBatch.iterator",
     sentence="A malformed record in a batch with a right CRC is refused, and nothing of the batch is stored.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
@@ -438,7 +438,7 @@ def malformed_record(broker: Broker) -> None:
 
 @requirement(
     "PRD-24",
-    level=SHOULD,
+    notices="stuck: a Java consumer throws at this batch at each poll, and comes no further",
     source="DefaultRecord.readPartiallyFrom",
     sentence="A malformed record in a compressed batch is refused, and nothing of the batch is stored.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
@@ -458,7 +458,7 @@ def malformed_compressed_record(broker: Broker) -> None:
 
 @requirement(
     "PRD-21",
-    level=SHOULD,
+    notices="misread: consumers add these deltas to the base offset: two records at one offset, and commits that skip",
     source="LogValidator.validateMessagesAndAssignOffsetsCompressed",
     sentence="In a compressed batch, offset deltas of records that do not count up from 0 are refused.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
@@ -475,7 +475,7 @@ def offset_deltas(broker: Broker) -> None:
 
 @requirement(
     "PRD-22",
-    level=MUST,
+    notices="misread: what follows a cut-off batch is read as its end, by every consumer and follower",
     source="ByteBufferLogInputStream.nextBatch; ProduceRequest.validateRecords",
     sentence="A batch that is cut off, by the header's length or by the end of the records field, is never stored.",
     accepted="INVALID_RECORD(87) or CORRUPT_MESSAGE(2)",
@@ -490,7 +490,7 @@ def cut_off(broker: Broker) -> None:
 
 @requirement(
     "PRD-25",
-    level=MUST,
+    notices="misread: what follows those bytes is read from a wrong place, by every consumer and follower",
     source="UnifiedLog.trimInvalidBytes",
     sentence="Bytes after a batch that are no whole batch are never stored: they are cut away, or all is refused.",
     accepted="one batch in the log with NONE(0), or none with INVALID_RECORD(87) or CORRUPT_MESSAGE(2)",
@@ -509,7 +509,7 @@ def bytes_after_the_batch(broker: Broker) -> None:
 
 @requirement(
     "PRD-23",
-    level=MUST,
+    notices="stuck: librdkafka writes leader epoch 0, Java, franz-go and aiokafka -1; who insists on one refuses the other",
     source="LogValidator; DefaultRecordBatch",
     sentence="Fields that a client may fill in as it likes do not keep a batch from being stored: the leader epoch is replaced, "
     "the maximum timestamp is made right.",

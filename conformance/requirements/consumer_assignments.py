@@ -16,7 +16,7 @@ from conformance.consumers import (
     settle,
     unused_group,
 )
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import SINCE
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -31,7 +31,7 @@ GROUPS = 60
 
 @requirement(
     "CGH-09",
-    level=MUST,
+    notices="data: two members read one partition",
     source="KIP-848; CurrentAssignmentBuilder",
     sentence="When a second member joins the first is told to give up partitions, and the second gets them only after the "
     "first "
@@ -60,7 +60,7 @@ def given_up_first(broker: Broker) -> None:
 
 @requirement(
     "CGH-10",
-    level=MUST,
+    notices="client: partitions of a member that left wait for the session timeout, 45 s by default",
     source="KIP-848; GroupMetadataManager.consumerGroupLeave",
     sentence="A member that leaves is gone at once: its partitions go to the others, and a later heartbeat of it is "
     "UNKNOWN_MEMBER_ID; it can join again.",
@@ -85,7 +85,7 @@ def leaving(broker: Broker) -> None:
 
 @requirement(
     "CGH-11",
-    level=MUST,
+    notices="client: each restart of a static member moves its partitions twice",
     source="KIP-848, KIP-345; GroupMetadataManager.consumerGroupLeave (static)",
     sentence="A static member that leaves for a while (epoch -2) keeps its partitions: nobody else gets them, and who joins "
     "with its instance id gets them, under a new member id and with no new group epoch.",
@@ -118,7 +118,7 @@ def away_for_a_while(broker: Broker) -> None:
 
 @requirement(
     "CGH-12",
-    level=MUST,
+    notices="data: two processes with one instance id read and commit the same partitions",
     source="KIP-848, KIP-345; ConsumerGroup.getOrMaybeSubscribeStaticConsumerMember",
     sentence="Who joins with the instance id of a member that is there is refused with UNRELEASED_INSTANCE_ID; another member "
     "id than the one that has it is FENCED_INSTANCE_ID; an instance id that nobody has is UNKNOWN_MEMBER_ID.",
@@ -155,7 +155,7 @@ def grow(broker: Broker, topic: Topic, partitions: int) -> Topic:
 
 @requirement(
     "CGH-15",
-    level=MUST,
+    notices="stuck: nobody reads the new topic or the new partitions",
     source="KIP-848; GroupMetadataManager.hasMemberSubscriptionChanged, TopicMetadata",
     sentence="Another subscription, or another number of partitions, makes a new group epoch and a new assignment.",
     accepted="the partitions of a second topic once it is subscribed to, those that were added, and none of the first once it "
@@ -187,7 +187,7 @@ def changes(broker: Broker) -> None:
 
 @requirement(
     "CGH-18",
-    level=MUST,
+    notices="data: two members read one partition, or nobody does",
     source="KIP-848; uniform and range assignors",
     sentence="Once a group is stable every partition of every subscribed topic belongs to exactly one member, and to one that "
     "subscribes to its topic.",
@@ -218,7 +218,7 @@ def complete(broker: Broker) -> None:
 
 @requirement(
     "CGH-24",
-    level=MUST,
+    notices="stuck: topics that match are not read; Java's SubscriptionPattern leaves this to the broker",
     source="KIP-848; SubscribedTopicRegex",
     sentence="A regular expression subscribes to all topics whose whole names match, also to those that come later, and adds "
     "to "
@@ -245,7 +245,7 @@ def expressions(broker: Broker) -> None:
 
 @requirement(
     "CGH-25",
-    level=MUST,
+    notices="client: some members read much more than others, and each join moves what it need not",
     source="KIP-848; UniformAssignor, RangeAssignor",
     sentence="`uniform` gives the members equal shares and moves no more than it must; `range` gives the same partition "
     "numbers "
@@ -278,7 +278,7 @@ def fair_and_sticky(broker: Broker) -> None:
 
 @requirement(
     "CGH-26",
-    level=MUST,
+    notices="stuck: topics that are made later are never read",
     source="KIP-848; GroupCoordinatorService.onNewMetadataImage",
     sentence="A subscription may name topics that do not exist: their partitions come when the topic does, and go when it is "
     "deleted, and the others stay.",
@@ -303,7 +303,7 @@ def topics_come_and_go(broker: Broker) -> None:
 
 @requirement(
     "CGH-27",
-    level=SHOULD,
+    notices="data: two members read one partition, or nobody does, in a busy group",
     source="KIP-848",
     sentence="Many members share many partitions: each gets a share, nobody anybody else's, while members come and go.",
     accepted=f"{MANY_PARTITIONS} partitions among {MANY_MEMBERS} members, then among the half that is left, never with two "
@@ -336,7 +336,7 @@ def expect_shares(broker: Broker, consumers: Collection[Consumer], partitions: i
 
 @requirement(
     "CGH-28",
-    level=MUST,
+    notices="data: members or assignments of one group turn up in another",
     source="KIP-848; GroupCoordinatorService",
     sentence="Many small groups live beside each other: each has its own members, epochs and assignment of the same topic.",
     accepted=f"{GROUPS} groups of one member: each owns the whole topic; a member of one is unknown in the next",
@@ -357,7 +357,7 @@ def many_groups(broker: Broker) -> None:
 
 @requirement(
     "CGH-39",
-    level=SHOULD,
+    notices="client: members share by another assignor than most of them ask for",
     source="KIP-848; ConsumerGroup.preferredServerAssignor",
     sentence="Where members name different assignors the one that most of them name is the group's, and it changes when they "
     "do.",

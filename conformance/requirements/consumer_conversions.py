@@ -6,7 +6,7 @@ from conformance.broker import Broker, Topic
 from conformance.classic_groups import Group, Member, subscription
 from conformance.committed_offsets import commit_one, expect_committed, expect_offset
 from conformance.consumers import DESCRIBE, HEARTBEAT, Consumer, described_one, joined, settle, unused_group
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import SINCE
 from conformance.wire import Failed
 from reference.protocol.codec import CodecError, decode_from, encode
@@ -87,7 +87,7 @@ def share(broker: Broker, old: OldConsumer, new: Consumer) -> None:
 
 @requirement(
     "CGH-17",
-    level=SHOULD,
+    notices="data: a group that is upgraded to the new protocol, or set back, loses its offsets",
     source="KIP-848, migration; GroupMetadataManager.classicGroupJoin, getOrMaybeCreatePersistedConsumerGroup",
     sentence="An empty group of one kind becomes one of the other when a member of that joins, and keeps its offsets; a classic "
     "member whose protocols the new kind does not know is refused in a group with members.",
@@ -114,7 +114,7 @@ def empty_groups(broker: Broker) -> None:
 
 @requirement(
     "CGH-34",
-    level=SHOULD,
+    notices="client: a group cannot be upgraded to the new protocol while it reads",
     source="KIP-848, online migration; group.consumer.migration.policy",
     sentence="A new member joins a classic group of consumers without stopping it: the classic member is told to join again, "
     "gives up its part, and both share the partitions; each commits in its own way.",
@@ -147,7 +147,7 @@ def upgraded_alive(broker: Broker) -> None:
 
 @requirement(
     "CGH-35",
-    level=SHOULD,
+    notices="client: a group cannot be set back to the classic protocol while it reads",
     source="KIP-848, online downgrade; GroupMetadataManager.convertToClassicGroup",
     sentence="A classic member joins a group of new members, and when the last new one leaves the group is classic: the classic "
     "member goes on alone.",
@@ -179,7 +179,7 @@ def downgraded_alive(broker: Broker) -> None:
 
 @requirement(
     "CGH-36",
-    level=MUST,
+    notices="client: Java and librdkafka end with this code; the workers of Connect must not notice",
     source="KIP-848; GroupMetadataManager.validateOnlineUpgrade",
     sentence="A classic group of another protocol type with members is no place for a consumer: GROUP_ID_NOT_FOUND, and its "
     "members do not notice.",
@@ -202,7 +202,7 @@ def groups_of_workers(broker: Broker) -> None:
 
 @requirement(
     "CGH-37",
-    level=SHOULD,
+    notices="operator: groups are mixed although the administrator forbade it",
     source="KIP-848; group.consumer.migration.policy",
     sentence="Where the migration policy is `disabled` the two kinds do not mix: while there are members a consumer is refused "
     "in a classic group.",
@@ -228,7 +228,7 @@ def no_mixing(broker: Broker) -> None:
 
 @requirement(
     "CGH-38",
-    level=SHOULD,
+    notices="tool: Java's Admin.removeMembersFromConsumerGroup does nothing for members of the new protocol",
     source="KIP-848; GroupMetadataManager.classicGroupLeaveToConsumerGroup, validateClassicGroupHeartbeat",
     sentence="In a group of new members the classic Heartbeat and SyncGroup with a new member's id are UNKNOWN_MEMBER_ID; "
     "LeaveGroup removes that member, as an administrator does.",

@@ -18,7 +18,7 @@ from conformance.consumers import (
     told_in,
     unused_group,
 )
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import SINCE
 from conformance.requirements.group_joins import MAX_SIZE, SMALL_GROUPS
 from conformance.requirements.group_survival import group_at
@@ -45,7 +45,7 @@ SET = 0
 
 @requirement(
     "CGH-13",
-    level=MUST,
+    notices="stuck: nobody reads the partitions of a member that died",
     source="KIP-848; group.consumer.session.timeout.ms; GroupMetadataManager.scheduleConsumerGroupSessionTimeout",
     sentence="A member that is silent for the session timeout is put out: its partitions go to the others, and its next "
     "heartbeat is UNKNOWN_MEMBER_ID.",
@@ -71,7 +71,7 @@ def silent_members(broker: Broker) -> None:
 
 @requirement(
     "CGH-29",
-    level=MUST,
+    notices="stuck: a member that hangs keeps the partitions that it should give up, and nobody reads them",
     source="KIP-848; GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout",
     sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, however "
     "often it beats, and the others get its partitions.",
@@ -113,7 +113,7 @@ def request_that_says_nothing(consumer: Consumer) -> ConsumerGroupHeartbeatReque
 
 @requirement(
     "CGH-30",
-    level=SHOULD,
+    notices="operator: the bound on members that the administrator set is not kept",
     source="KIP-848; group.consumer.max.size",
     sentence="A group of group.consumer.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; a place that becomes free "
     "can be taken.",
@@ -138,7 +138,7 @@ def largest_size(broker: Broker) -> None:
 
 @requirement(
     "CGH-31",
-    level=SHOULD,
+    notices="operator: kafka-configs --entity-type groups has no effect, or one on other groups",
     source="KIP-848; GroupConfig, consumer.heartbeat.interval.ms",
     sentence="A group can have a heartbeat interval of its own, set as a configuration of the group; its members are told it, "
     "and other groups' are not.",
@@ -175,7 +175,7 @@ def expect_going_on(broker: Broker, consumers: list[Consumer], epoch: int, held:
 
 @requirement(
     "CGH-32",
-    level=MUST,
+    notices="data: a coordinator that forgot who holds what gives a partition to a second member",
     source="KIP-848; GroupCoordinatorService.onElection",
     sentence="A group survives the end of its coordinator: its members go on with the next one, in their epoch, with what they "
     "hold.",
@@ -209,7 +209,7 @@ def coordinator_dies(broker: Broker) -> None:
 
 @requirement(
     "CGH-33",
-    level=MUST,
+    notices="data: a coordinator that forgot who holds what gives a partition to a second member",
     source="KIP-848; CoordinatorLoaderImpl",
     sentence="A group survives that its only broker is killed and starts again.",
     accepted="the same epochs, members and partitions, also of a static member that was away for a while meanwhile",

@@ -15,14 +15,14 @@ from conformance.consumers import (
     told_in,
     unused_group,
 )
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import EPOCHS_IN_COMMITS, SINCE
 from reference.protocol.errors import ErrorCode
 
 
 @requirement(
     "CGH-07",
-    level=MUST,
+    notices="stuck: Java and librdkafka join anew on UNKNOWN_MEMBER_ID, and beat on without partitions on a success",
     source="KIP-848; ConsumerGroup.getOrMaybeCreateMember; GroupMetadataManager.consumerGroup",
     sentence="A heartbeat with an epoch, or a leave, of a member that the group does not know is UNKNOWN_MEMBER_ID; in a group "
     "that does not exist it is GROUP_ID_NOT_FOUND.",
@@ -43,7 +43,7 @@ def unknown_members(broker: Broker) -> None:
 
 @requirement(
     "CGH-08",
-    level=MUST,
+    notices="data: a member that was put out keeps its partitions; one that lost an answer must not be put out",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
     sentence="A heartbeat with an epoch above the member's, or below it, is FENCED_MEMBER_EPOCH; but one with the epoch just "
     "before, that owns no more than is assigned, is answered anew: its answer was lost.",
@@ -87,7 +87,7 @@ def fenced_epochs(broker: Broker) -> None:
 
 @requirement(
     "CGH-14",
-    level=MUST,
+    notices="data: a member that lost its partitions commits for them; Java asks again with its new epoch on this code",
     source="KIP-848; ConsumerGroup.validateOffsetCommit, validateOffsetFetch",
     sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, as nobody's "
     "member UNKNOWN_MEMBER_ID; its commit below v9, which cannot tell an epoch, is UNSUPPORTED_VERSION.",
@@ -126,7 +126,7 @@ def commits_by_epoch(broker: Broker) -> None:
 
 @requirement(
     "CGH-19",
-    level=MUST,
+    notices="stuck: Java and librdkafka join again with their id after they were fenced",
     source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat",
     sentence="A member that joins again with its id, as after it was fenced, is the same member: it gets an assignment anew, "
     "and counts once.",
@@ -148,7 +148,7 @@ def joining_again(broker: Broker) -> None:
 
 @requirement(
     "CGH-22",
-    level=MUST,
+    notices="security: one client with wrong heartbeats takes partitions from the members of a group",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
     sentence="Members that lie about what they own or about their epoch, and strangers, do no harm: the others keep what they "
     "hold, in their epoch.",
@@ -180,7 +180,7 @@ def liars(broker: Broker) -> None:
 
 @requirement(
     "CGH-40",
-    level=SHOULD,
+    notices="client: a commit that crosses a rebalance fails, though the member keeps the partition (KIP-1251)",
     source="KIP-1251; ConsumerGroup.validateOffsetCommit",
     sentence="A commit in an earlier epoch of the member's is taken for partitions that it held then and ever since; for one "
     "that it lost, or got back later, it is STALE_MEMBER_EPOCH, and nothing of the request is stored.",

@@ -22,7 +22,7 @@ from conformance.consumers import (
     told_in,
     unused_group,
 )
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -46,7 +46,7 @@ def expect_invalid(broker: Broker, cases: dict[str, dict[str, Any]]) -> None:
 
 @requirement(
     "CGH-01",
-    level=MUST,
+    notices="none seen: Java, librdkafka and franz-go send these fields filled in or null",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
     sentence="An empty group id, instance id or rack id is refused with INVALID_REQUEST, and so is one of blanks and control "
     "characters alone; any other character makes a name.",
@@ -72,7 +72,7 @@ def empty_names(broker: Broker) -> None:
 
 @requirement(
     "CGH-02",
-    level=MUST,
+    notices="none seen: Java, librdkafka and franz-go fill all of it in when they join",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
     sentence="Who joins tells a rebalance timeout, that it owns nothing, and what it subscribes to, else it is refused with "
     "INVALID_REQUEST.",
@@ -100,7 +100,7 @@ def incomplete_joins(broker: Broker) -> None:
 
 @requirement(
     "CGH-03",
-    level=MUST,
+    notices="none seen: Java, librdkafka and franz-go send no such heartbeat",
     source="KIP-848, KIP-1082; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
     sentence="A heartbeat without a member id that does not join (or, from v1 on, that joins), with an epoch below -2, or with "
     "epoch -2 and no instance id is refused with INVALID_REQUEST.",
@@ -123,7 +123,7 @@ def impossible_epochs(broker: Broker) -> None:
 
 @requirement(
     "CGH-04",
-    level=MUST,
+    notices="client: Java and librdkafka end with this code where group.remote.assignor is wrong, and try on with others",
     source="KIP-848; group.consumer.assignors",
     sentence="An assignor that the broker does not have is refused with UNSUPPORTED_ASSIGNOR; `uniform` and `range` are there, "
     "and who names none gets one.",
@@ -143,7 +143,7 @@ def assignors(broker: Broker) -> None:
 
 @requirement(
     "CGH-05",
-    level=MUST,
+    notices="stuck: Java, librdkafka and franz-go begin like this, with the id from here and this interval",
     source="KIP-848, KIP-1082; ConsumerGroupHeartbeatResponse schema",
     sentence="The first heartbeat is answered with a member id (from v1 on the one that the client chose, before one of the "
     "broker's), an epoch above 0, an interval and an assignment.",
@@ -175,7 +175,7 @@ def first_heartbeat(broker: Broker) -> None:
 
 @requirement(
     "CGH-06",
-    level=MUST,
+    notices="client: Java and librdkafka take null for no change; each list is compared with what they have",
     source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat (isFullRequest)",
     sentence="A heartbeat that says nothing new is answered without an assignment where nothing changed; a full one is always "
     "answered with it.",
@@ -199,7 +199,7 @@ def short_and_full(broker: Broker) -> None:
 
 @requirement(
     "CGH-16",
-    level=SHOULD,
+    notices="client: Java reports this code to the user; without it the subscription matches nothing, without a word",
     source="KIP-848; SubscribedTopicRegex; RE2/J",
     sentence="A regular expression that cannot be read is refused with INVALID_REGULAR_EXPRESSION; a long one is not.",
     accepted="INVALID_REGULAR_EXPRESSION(128) for an open class, an open group, and a backreference, which RE2 does not know; "
@@ -218,7 +218,7 @@ def bad_expressions(broker: Broker) -> None:
 
 @requirement(
     "CGH-20",
-    level=MUST,
+    notices="tool: kafka-consumer-groups --describe shows groups of the new protocol by it",
     source="KIP-848; ConsumerGroupDescribeResponse schema",
     sentence="ConsumerGroupDescribe tells a group's state, epochs, assignor, and of each member its epoch, client, "
     "subscription, what it owns and what it is to own.",
@@ -256,7 +256,7 @@ def described_groups(broker: Broker) -> None:
 
 @requirement(
     "CGH-21",
-    level=MUST,
+    notices="data: offsets go under a live group, which starts by auto.offset.reset",
     source="KIP-496, KIP-848; ConsumerGroup.isSubscribedToTopic",
     sentence="OffsetDelete spares the offsets of topics that a member subscribes to, by name.",
     accepted="GROUP_SUBSCRIBED_TO_TOPIC(86) for the subscribed topic, NONE(0) for another one, and for both once nobody is a "
@@ -281,7 +281,7 @@ def spared_offsets(broker: Broker) -> None:
 
 @requirement(
     "CGH-23",
-    level=SHOULD,
+    notices="stuck: an application is upgraded member by member, and the old ones are left out meanwhile",
     source="KIP-848; ConsumerGroupHeartbeatRequest schema",
     sentence="Members of every version of the heartbeat are in one group.",
     accepted="one member of each version share the partitions in one epoch",

@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.batches import records
 from conformance.broker import GROUP, TRANSACTION, Broker, Topic, error_name, only
-from conformance.requirement import MAY, MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.metadata import MetadataRequest
@@ -70,7 +70,7 @@ def offsets_partitions(broker: Broker) -> dict[int, Any]:
 
 @requirement(
     "COO-01",
-    level=MUST,
+    notices="data: two halves of a group meet at two coordinators, and each reads every partition",
     source="GroupCoordinatorService.partitionFor; KafkaApis.getCoordinator",
     sentence="A group's coordinator is the same whichever broker is asked and however often, and is one of the brokers that "
     "Metadata lists.",
@@ -91,7 +91,7 @@ def the_same_from_everywhere(broker: Broker) -> None:
 
 @requirement(
     "COO-02",
-    level=MUST,
+    notices="stuck: clients ask again on this code until there is a coordinator, and fail on most others",
     source="KafkaApis.getCoordinator; AutoTopicCreationManager",
     sentence="The first use of a fresh cluster makes the offsets topic: until it exists the answer is "
     "COORDINATOR_NOT_AVAILABLE without a node, then the coordinator.",
@@ -119,7 +119,7 @@ def first_use(broker: Broker) -> None:
 
 @requirement(
     "COO-03",
-    level=MUST,
+    notices="stuck: Java asks from v4 on, for one key or for many, and looks for the entry of its key",
     source="KIP-699; KafkaApis.handleFindCoordinatorRequestV4AndAbove",
     sentence="From v4 on, several keys are answered by one entry each, in their order; an error stands in the entry of its "
     "key, without a node.",
@@ -147,7 +147,7 @@ def several_keys(broker: Broker) -> None:
 
 @requirement(
     "COO-06",
-    level=SHOULD,
+    notices="none seen: clients ask for groups and transactions only where the version has no more",
     source="KIP-932; KafkaApis.getCoordinator",
     sentence="The key type of share groups in a version below 6 is refused with INVALID_REQUEST; so is, in every version, a key "
     "type that does not exist.",
@@ -169,7 +169,7 @@ def key_types(broker: Broker) -> None:
 
 @requirement(
     "COO-07",
-    level=MUST,
+    notices="stuck: clients of different age in one group, or one that finds none",
     source="FindCoordinatorRequest schema; KIP-98 (v1), KIP-699 (v4)",
     sentence="Every advertised version finds a group's coordinator, and the same one: v0, which knows only groups, and the ones "
     "with a single key too.",
@@ -187,7 +187,7 @@ def every_version(broker: Broker) -> None:
 
 @requirement(
     "COO-08",
-    level=MUST,
+    notices="none seen: clients ask for the coordinator; tools that read __consumer_offsets read all of it",
     source="GroupCoordinatorService.partitionFor (Utils.abs(groupId.hashCode) % offsets.topic.num.partitions)",
     sentence="A group's state lives in the partition of the offsets topic that Java's hash of its name gives, and the leader "
     "of that partition is its coordinator.",
@@ -245,7 +245,7 @@ def commit_one(broker: Broker, group: str, topic: Topic) -> None:
 
 @requirement(
     "COO-09",
-    level=MAY,
+    notices="stuck: a transactional producer of any client begins with it",
     source="KIP-98; KafkaApis.getCoordinator",
     sentence="From v1 on, a transactional id has a coordinator, in every version the same.",
     accepted="NONE(0) and the same node, host and port in every version from 1 on",

@@ -7,7 +7,7 @@ from conformance.classic_groups import CONSUMER, Group, share_of, subscription
 from conformance.cluster import STATE_WITHIN_S, cluster
 from conformance.committed_offsets import NOTHING, await_offset, expect_committed
 from conformance.consumers import DESCRIBE, HEARTBEAT, described, joined, unused_group
-from conformance.requirement import MAY, MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from reference.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -65,7 +65,7 @@ def delete(broker: Broker, *groups: str, version: int | None = None, to: Any = N
 
 @requirement(
     "GAD-01",
-    level=MUST,
+    notices="tool: kafka-consumer-groups --describe shows a group that does not exist, or ends on another code",
     source="KIP-1043; GroupMetadataManager.describeGroups",
     sentence="DescribeGroups of a group that does not exist tells the state Dead and no members; from v6 on with "
     "GROUP_ID_NOT_FOUND, before without an error.",
@@ -84,7 +84,7 @@ def describe_unknown(broker: Broker) -> None:
 
 @requirement(
     "GAD-02",
-    level=MUST,
+    notices="tool: kafka-consumer-groups --describe and consoles show members and partitions by it",
     source="ClassicGroup.describe, describeNoMetadata",
     sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, "
     "metadata "
@@ -133,7 +133,7 @@ def expect_without_metadata(broker: Broker, group: Group, state: str, members: i
 
 @requirement(
     "GAD-03",
-    level=MUST,
+    notices="tool: kafka-consumer-groups --list and lag exporters find groups by it",
     source="KIP-518, KIP-848; GroupCoordinatorService.listGroups",
     sentence="ListGroups tells every group that the broker coordinates, with its protocol type, from v4 on its state, from v5 "
     "on its type; it can be asked for some states and types, in whatever case, and an unknown one is that of no group.",
@@ -189,7 +189,7 @@ def everywhere(broker: Broker, **options: Any) -> dict[str, Any]:
 
 @requirement(
     "GAD-05",
-    level=MUST,
+    notices="tool: Java's Admin asks for a classic group on this code, and fails on others",
     source="KIP-848; GroupMetadataManager.consumerGroupDescribe",
     sentence="ConsumerGroupDescribe of a classic group, or of one that does not exist, is GROUP_ID_NOT_FOUND; so is "
     "DescribeGroups, from v6 on, of a group of new consumers.",
@@ -215,7 +215,7 @@ def the_other_kind(broker: Broker) -> None:
 
 @requirement(
     "GAD-06",
-    level=MUST,
+    notices="tool: Java's Admin looks for the coordinator on this code; else it shows the group as gone",
     source="GroupCoordinatorService.describeGroups, deleteGroups; KIP-848",
     sentence="A broker that is not a group's coordinator says so, for each group by itself: NOT_COORDINATOR.",
     accepted="NOT_COORDINATOR(16) from every other node for DescribeGroups, ConsumerGroupDescribe and DeleteGroups; the group "
@@ -245,7 +245,7 @@ def not_the_coordinator(broker: Broker) -> None:
 
 @requirement(
     "GAD-07",
-    level=SHOULD,
+    notices="none seen: tools leave the empty group id out",
     source="GroupCoordinatorService.describeGroups, deleteGroups, consumerGroupDescribe",
     sentence="The empty group id, under which old clients without a group commit, is a group without members for "
     "DescribeGroups "
@@ -281,7 +281,7 @@ def the_empty_group(broker: Broker) -> None:
 
 @requirement(
     "GAD-08",
-    level=MUST,
+    notices="tool: Java's Admin shows operations that nobody asked for, or none where they were asked for",
     source="DescribeGroupsRequest schema, includeAuthorizedOperations; KIP-430",
     sentence="DescribeGroups and ConsumerGroupDescribe tell the authorized operations only to who asks for them; else they are "
     "-2147483648.",
@@ -299,7 +299,7 @@ def authorized_operations(broker: Broker) -> None:
 
 @requirement(
     "GAD-09",
-    level=SHOULD,
+    notices="tool: Java's Admin.describeConsumerGroups asks for all groups of a coordinator at once",
     source="DescribeGroupsRequest schema; GroupCoordinatorService.describeGroups",
     sentence="DescribeGroups of several groups tells each; no groups are answered with none.",
     accepted="a stable, an empty and an unknown group of one coordinator, each as if alone; an empty answer for an empty list",
@@ -318,7 +318,7 @@ def several_described(broker: Broker) -> None:
 
 @requirement(
     "GAD-10",
-    level=MUST,
+    notices="tool: Java's Admin and kafka-consumer-groups show static members, and remove them, by this id",
     source="KIP-345; DescribeGroupsResponse schema",
     sentence="From v4 on a static member is told with its instance id, under the member id that it has now; below it is told "
     "without.",
@@ -339,7 +339,7 @@ def static_members(broker: Broker) -> None:
 
 @requirement(
     "GAD-12",
-    level=MUST,
+    notices="data: a group of the same name begins at offsets that were deleted",
     source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
     sentence="After the only broker was killed and started again the groups that were there are listed in their states, and "
     "those that were deleted are not.",
@@ -370,7 +370,7 @@ def broker_starts_again(broker: Broker) -> None:
 
 @requirement(
     "GAD-14",
-    level=MAY,
+    notices="tool: Java's Admin shows operations that nobody asked for, or none where they were asked for",
     source="KIP-848; ConsumerGroupDescribeRequest schema",
     sentence="ConsumerGroupDescribe tells the authorized operations only to who asks for them.",
     accepted="-2147483648 unless asked; at least read, describe and delete when asked",

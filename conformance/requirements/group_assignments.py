@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of, subscription
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.requirements.group_generations import HELD_FOR_S, joined_pair
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.sync_group import SyncGroupRequest
@@ -14,7 +14,7 @@ LARGE = 64 * 1024
 
 @requirement(
     "GRP-10",
-    level=MUST,
+    notices="data: a member reads partitions of another one, or none",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup; ClassicGroup.assignment",
     sentence="Every member is given the bytes that the leader sent for it; whom the leader left out is given no bytes, and what "
     "it sent for nobody in the group is dropped.",
@@ -44,7 +44,7 @@ def own_bytes(broker: Broker) -> None:
 
 @requirement(
     "GRP-11",
-    level=MUST,
+    notices="stuck: a follower without its assignment reads nothing, or what it read before",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup",
     sentence="A follower's SyncGroup is held until the leader's; in a stable group it is answered at once.",
     accepted="nothing before the leader's, then the follower's bytes; the same bytes at once when it asks again",
@@ -61,7 +61,7 @@ def follower_waits(broker: Broker) -> None:
 
 @requirement(
     "GRP-13",
-    level=MUST,
+    notices="none seen: clients send what JoinGroup told them; the fields are for proxies (KIP-559)",
     source="KIP-559; GroupMetadataManager.validateSyncGroup",
     sentence="From v5 on, SyncGroup with another protocol type or name than the group's, or without one, is refused with "
     "INCONSISTENT_GROUP_PROTOCOL; without one, whatever group it is about.",
@@ -90,7 +90,7 @@ def sync_in_another_protocol(broker: Broker) -> None:
 
 @requirement(
     "GRP-23",
-    level=MUST,
+    notices="data: two members read one partition, or nobody does",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup; documentation, consumers",
     sentence="In no generation does a member get what the leader sent for another one: neither the followers' own assignments "
     "nor a leader of an earlier generation count.",
@@ -121,7 +121,7 @@ def nobody_gets_anothers(broker: Broker) -> None:
 
 @requirement(
     "GRP-28",
-    level=MUST,
+    notices="misread: Connect, Schema Registry and Kafka Streams put bytes of their own there",
     source="JoinGroupRequest, SyncGroupRequest schemas; documentation, design, group membership protocol",
     sentence="What a protocol type other than `consumer` means is its members' affair: its metadata and assignments are passed "
     "on unharmed, whatever bytes they are.",
@@ -151,7 +151,7 @@ def opaque_bytes(broker: Broker) -> None:
 
 @requirement(
     "GRP-30",
-    level=MUST,
+    notices="data: Java and librdkafka with cooperative-sticky: two members read one partition",
     source="KIP-429; ConsumerProtocolSubscription schema",
     sentence="A cooperative rebalance goes in two phases: what a member owns reaches the leader, who takes it away in one "
     "generation and gives it to another member in the next, which the member begins by joining again.",

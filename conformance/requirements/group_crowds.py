@@ -3,7 +3,7 @@
 from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of
 from conformance.committed_offsets import Partition, commit_one, committed
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.requirements.group_joins import join_versions
 from reference.protocol.errors import ErrorCode
 
@@ -17,7 +17,7 @@ AN_INSTANT_S = 0.002
 
 @requirement(
     "GRP-25",
-    level=MUST,
+    notices="client: an application whose group's name has blanks, slashes or letters beyond ASCII cannot join",
     source="Group ids are strings: KIP-211; GroupCoordinatorService.isGroupIdNotEmpty",
     sentence="A group id may be any text but the empty one: each is a group of its own.",
     accepted="dots, slashes, blanks, control characters, text of all planes, the name of an internal topic, thousands of "
@@ -47,7 +47,7 @@ def legal_group_ids(broker: Broker) -> None:
 
 @requirement(
     "GRP-26",
-    level=MUST,
+    notices="stuck: an application is upgraded member by member, and the old ones are left out meanwhile",
     source="JoinGroupRequest, SyncGroupRequest schemas; KIP-345, KIP-394, KIP-559, KIP-800",
     sentence="Members of all versions of JoinGroup are in one group: each is answered in its own, and none hinders the others.",
     accepted="a group of one member of each version: one generation, one leader, each member's own bytes",
@@ -68,7 +68,7 @@ def members_of_every_version(broker: Broker) -> None:
 
 @requirement(
     "GRP-27",
-    level=MUST,
+    notices="data: members or offsets of one group turn up in another",
     source="GroupCoordinatorService; KIP-848 (the new coordinator's goals)",
     sentence="Hundreds of tiny groups live beside each other: each has its own members, generation and offsets.",
     accepted=f"{TINY_GROUPS} groups of one member each are stable at once; every member's heartbeat is taken, every group has "
@@ -104,7 +104,7 @@ def hundreds_of_groups(broker: Broker) -> None:
 
 @requirement(
     "GRP-47",
-    level=MUST,
+    notices="stuck: members that are left behind read nothing; big groups never become stable",
     source="KIP-134, KIP-394; GroupMetadataManager.prepareRebalance",
     sentence="Many members that join at once end in one generation: who was answered earlier is told to join again, and nobody "
     "is left behind.",

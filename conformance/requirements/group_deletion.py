@@ -4,7 +4,7 @@ from conformance.broker import Broker
 from conformance.classic_groups import CONSUMER, Group
 from conformance.committed_offsets import NOTHING, expect_committed, expect_offset
 from conformance.consumers import DESCRIBE, described, joined, unused_group
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.group_admin import DEAD, FIRST_WITH_TYPES, STABLE, delete, describe_one, everywhere
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -12,7 +12,7 @@ from reference.protocol.messages.delete_groups import DeleteGroupsRequest
 
 @requirement(
     "GAD-04",
-    level=MUST,
+    notices="data: offsets go under a live group, which starts by auto.offset.reset",
     source="KIP-229; ClassicGroup.validateDeleteGroup",
     sentence="DeleteGroups removes groups without members, and their offsets; one with members is NON_EMPTY_GROUP, an unknown "
     "one GROUP_ID_NOT_FOUND, each by itself.",
@@ -43,7 +43,7 @@ def deleted_groups(broker: Broker) -> None:
 
 @requirement(
     "GAD-11",
-    level=MUST,
+    notices="data: offsets go under a live group, which starts by auto.offset.reset",
     source="KIP-848; ConsumerGroup.validateDeleteGroup; ListGroupsResponse schema",
     sentence="A group of new consumers is listed with its type and state, is NON_EMPTY_GROUP while it has members, and is "
     "deleted with its offsets when it has none.",
@@ -70,7 +70,7 @@ def consumer_groups(broker: Broker) -> None:
 
 @requirement(
     "GAD-13",
-    level=SHOULD,
+    notices="tool: kafka-consumer-groups --delete --all-groups asks for all groups of a coordinator at once",
     source="DeleteGroupsRequest schema",
     sentence="DeleteGroups of many groups deletes each; a group that is named twice is answered and deleted once, or answered "
     "twice.",

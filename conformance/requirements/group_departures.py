@@ -5,7 +5,7 @@ import time
 from conformance.broker import Broker
 from conformance.classic_groups import FIRST_LEAVE_OF_SEVERAL, Group, Member
 from conformance.committed_offsets import commit_one
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.group_generations import HELD_FOR_S, joined_pair, stable_pair
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.leave_group import LeaveGroupRequest
@@ -28,7 +28,7 @@ def await_gone(broker: Broker, witness: Member, what: str) -> None:
 
 @requirement(
     "GRP-17",
-    level=MUST,
+    notices="stuck: nobody reads the partitions of a member that died",
     source="session.timeout.ms; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
     sentence="A member that is silent for its session timeout is removed and the others join again; not earlier.",
     accepted="with 4 seconds: REBALANCE_IN_PROGRESS(27) for the other member, not before; then a generation without the silent "
@@ -56,7 +56,7 @@ def silent_members(broker: Broker) -> None:
 
 @requirement(
     "GRP-18",
-    level=MUST,
+    notices="stuck: one member that hangs keeps the whole group from reading",
     source="KIP-62; GroupMetadataManager.completeClassicGroupJoin",
     sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on "
     "without it.",
@@ -87,7 +87,7 @@ def late_for_the_rebalance(broker: Broker) -> None:
 
 @requirement(
     "GRP-19",
-    level=MUST,
+    notices="client: partitions of a member that left wait for its session timeout, 45 s in Java",
     source="KIP-345; GroupMetadataManager.classicGroupLeaveToClassicGroup",
     sentence="LeaveGroup removes a member and makes the others join again; an unknown member is UNKNOWN_MEMBER_ID. From v3 on "
     "it names several members, each with its own result.",
@@ -121,7 +121,7 @@ def leaving(broker: Broker) -> None:
 
 @requirement(
     "GRP-33",
-    level=SHOULD,
+    notices="client: the others wait for a member that is gone until the rebalance timeout, 5 minutes in Java",
     source="GroupMetadataManager.classicGroupLeaveToClassicGroup; documentation, group membership protocol",
     sentence="A member that leaves while the others have joined again and are held lets them go on: its place is not waited "
     "for.",
@@ -144,7 +144,7 @@ def leaving_while_joining(broker: Broker) -> None:
 
 @requirement(
     "GRP-34",
-    level=MUST,
+    notices="stuck: a client that was stopped while it joined holds the whole group up",
     source="KIP-394; GroupMetadataManager.addPendingMemberThenRebalanceOrCompleteJoin, expireClassicGroupMemberHeartbeat",
     sentence="Who was given a member id and does not come back does not hold the others up for longer than its session timeout, "
     "and its id is forgotten then.",
@@ -175,7 +175,7 @@ def never_came_back(broker: Broker) -> None:
 
 @requirement(
     "GRP-35",
-    level=MUST,
+    notices="client: each lost connection stops the whole group for a rebalance",
     source="documentation, group membership protocol; GroupMetadataManager",
     sentence="A closed connection is no leave: the member stays, nobody joins again for it, and it goes on from another "
     "connection.",
@@ -197,7 +197,7 @@ def closed_connections(broker: Broker) -> None:
 
 @requirement(
     "GRP-36",
-    level=SHOULD,
+    notices="client: a member that commits and is late with its heartbeat is put out",
     source="OffsetMetadataManager.validateOffsetCommit; GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat",
     sentence="A member's OffsetCommit keeps it in the group as a heartbeat does.",
     accepted="a member with a session timeout of 6 seconds that commits every half second and never beats is a member after 9 "
@@ -222,7 +222,7 @@ def commits_keep_alive(broker: Broker) -> None:
 
 @requirement(
     "GRP-37",
-    level=MUST,
+    notices="stuck: members are put out while they wait for others, and big groups never become stable",
     source="ClassicGroupMember.hasSatisfiedHeartbeat; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
     sentence="Who waits for the answer to its JoinGroup cannot beat, and is not taken for silent meanwhile.",
     accepted="a leader with a session timeout of 4 seconds that waits 8 seconds for the follower to join is in the next "
@@ -255,7 +255,7 @@ def waiting_is_not_silence(broker: Broker) -> None:
 
 @requirement(
     "GRP-38",
-    level=SHOULD,
+    notices="client: followers wait for a leader that hangs, until their own request timeout (KAFKA-9752)",
     source="GroupMetadataManager.expirePendingSync (KAFKA-9752)",
     sentence="A leader that never sends its assignment holds the others up for the rebalance timeout only: then it is removed, "
     "and they join again.",
@@ -280,7 +280,7 @@ def the_leader_says_nothing(broker: Broker) -> None:
 
 @requirement(
     "GRP-48",
-    level=SHOULD,
+    notices="client: the others wait for a member of an old client, which has no rebalance timeout, much longer",
     source="KIP-62; JoinGroupRequest schema (rebalanceTimeoutMs, v1)",
     sentence="A member of JoinGroup v0, which has no rebalance timeout, is waited for as long as its session timeout.",
     accepted="with a session timeout of 4 seconds: the other member, which joined again, is answered without it, not before, "

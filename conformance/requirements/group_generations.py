@@ -3,7 +3,7 @@
 from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of, subscription
 from conformance.committed_offsets import commit_one
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 
 HELD_FOR_S = 0.3
@@ -30,7 +30,7 @@ def stable_pair(broker: Broker) -> tuple[Group, Member, Member]:
 
 @requirement(
     "GRP-12",
-    level=MUST,
+    notices="data: a member that lost its partitions commits for them; clients join anew on these codes, and fail on others",
     source="GroupMetadataManager.validateSyncGroup, validateClassicGroupHeartbeat; ClassicGroup.validateOffsetCommit",
     sentence="SyncGroup, Heartbeat and OffsetCommit in another generation than the group's are refused with ILLEGAL_GENERATION, "
     "those of an unknown member with UNKNOWN_MEMBER_ID.",
@@ -59,7 +59,7 @@ def fenced_generations(broker: Broker) -> None:
 
 @requirement(
     "GRP-14",
-    level=MUST,
+    notices="stuck: clients join again on this code alone: a new member waits for ever, and its partitions with it",
     source="GroupMetadataManager.classicGroupHeartbeatToClassicGroup",
     sentence="A member's Heartbeat is answered with REBALANCE_IN_PROGRESS while the group waits for its members to join again, "
     "and with no error while it waits for the leader's assignment and when it is stable.",
@@ -94,7 +94,7 @@ def heartbeats(broker: Broker) -> None:
 
 @requirement(
     "GRP-15",
-    level=MUST,
+    notices="stuck: clients join again on this code; Java gives up on one that it does not expect",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup, prepareRebalance",
     sentence="While the group waits for its members to join again SyncGroup is answered with REBALANCE_IN_PROGRESS; so is one "
     "that was held when that began.",
@@ -122,7 +122,7 @@ def sync_while_joining(broker: Broker) -> None:
 
 @requirement(
     "GRP-16",
-    level=MUST,
+    notices="stuck: leaders of all clients join again when a topic grew; without a rebalance nobody reads the new partitions",
     source="GroupMetadataManager.classicGroupJoinExistingMember",
     sentence="In a stable group a follower that joins again with the same metadata is told its generation at once and disturbs "
     "nobody; the leader, or a follower with other metadata, makes all join again.",
@@ -159,7 +159,7 @@ def joining_again(broker: Broker) -> None:
 
 @requirement(
     "GRP-29",
-    level=MUST,
+    notices="security: one client with wrong requests puts the members of a group out, or stops it",
     source="KIP-345, KIP-394; GroupMetadataManager.validateSyncGroup, validateClassicGroupHeartbeat",
     sentence="Members that lie about their generation, strangers, and members that have left do no harm to the others: the "
     "group stays stable, in its generation, with its assignment.",
@@ -198,7 +198,7 @@ def liars(broker: Broker) -> None:
 
 @requirement(
     "GRP-31",
-    level=SHOULD,
+    notices="none seen: a member of before is told by its id already",
     source="ClassicGroup.initNextGeneration; GroupMetadataManager.updateClassicGroupMember",
     sentence="A group that became empty keeps counting: who joins it next gets a later generation than all before, and a "
     "request from an earlier one is refused.",
@@ -218,7 +218,7 @@ def empty_groups_count_on(broker: Broker) -> None:
 
 @requirement(
     "GRP-32",
-    level=SHOULD,
+    notices="client: a member that came back counts twice, and the next rebalance waits for the lost one",
     source="GroupMetadataManager.updateMemberThenRebalanceOrCompleteJoin",
     sentence="A member that lost its connection while its join was held joins again with its id, on another one, and is "
     "answered there; it counts once.",

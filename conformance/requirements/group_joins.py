@@ -4,7 +4,7 @@ import time
 
 from conformance.broker import Broker
 from conformance.classic_groups import FIRST_WITH_IDENTITY, Group, Member, subscription
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.join_group import JoinGroupRequest
 
@@ -25,7 +25,7 @@ def join_versions(broker: Broker, lowest: int = 0) -> range:
 
 @requirement(
     "GRP-01",
-    level=MUST,
+    notices="client: Java sends group.id= as it is, and reports this code to its user",
     source="GroupCoordinatorService.joinGroup, isGroupIdNotEmpty",
     sentence="JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the empty group id are refused with INVALID_GROUP_ID.",
     accepted="INVALID_GROUP_ID(24), in every version of JoinGroup",
@@ -44,7 +44,7 @@ def empty_group_id(broker: Broker) -> None:
 
 @requirement(
     "GRP-02",
-    level=MUST,
+    notices="operator: members whose session lasts a day keep their partitions for a day after they died",
     source="group.min.session.timeout.ms, group.max.session.timeout.ms; GroupCoordinatorService.joinGroup",
     sentence="A session timeout outside of the configured bounds (6 seconds to 30 minutes) is refused with "
     "INVALID_SESSION_TIMEOUT; the bounds themselves are taken.",
@@ -66,7 +66,7 @@ def session_timeouts(broker: Broker) -> None:
 
 @requirement(
     "GRP-03",
-    level=MUST,
+    notices="operator: joins that clients give up leave members behind, for which each rebalance waits (KIP-394)",
     source="KIP-394; GroupMetadataManager.classicGroupJoinNewDynamicMember",
     sentence="From v4 on, a join without a member id is answered with MEMBER_ID_REQUIRED and an id of its own, with which the "
     "next join is admitted; before, it is admitted at once.",
@@ -95,7 +95,7 @@ def member_ids(broker: Broker) -> None:
 
 @requirement(
     "GRP-04",
-    level=MUST,
+    notices="stuck: Java and librdkafka forget their id on this code and join anew; on others they give up or never get in",
     source="GroupMetadataManager.classicGroupJoin, classicGroupSync, classicGroupHeartbeat",
     sentence="Who gives a member id that the group does not know is refused with UNKNOWN_MEMBER_ID, in a group that nobody has "
     "used as in one with members, also with an id of another group's member.",
@@ -120,7 +120,7 @@ def unknown_members(broker: Broker) -> None:
 
 @requirement(
     "GRP-05",
-    level=MUST,
+    notices="misread: members get metadata and assignments of another protocol, or one that they do not have",
     source="ClassicGroup.supportsProtocols; GroupMetadataManager.classicGroupJoin",
     sentence="A join with another protocol type than the group's, with no protocol that all members support, with no protocol "
     "at all or with an empty protocol type is refused with INCONSISTENT_GROUP_PROTOCOL.",
@@ -148,7 +148,7 @@ def inconsistent_protocols(broker: Broker) -> None:
 
 @requirement(
     "GRP-06",
-    level=MUST,
+    notices="stuck: the leader of every client assigns from this list; a second leader assigns the same partitions",
     source="GroupMetadataManager.completeClassicGroupJoin; JoinGroupResponse schema",
     sentence="One member is the leader and is told all members with their metadata for the chosen protocol; the others are told "
     "who leads, and no members.",
@@ -170,7 +170,7 @@ def one_leader(broker: Broker) -> None:
 
 @requirement(
     "GRP-07",
-    level=MUST,
+    notices="stuck: Java and librdkafka give up on a protocol that they did not offer",
     source="ClassicGroup.selectProtocol",
     sentence="The chosen protocol is one that all members support: of these the one that most members prefer.",
     accepted="with preferences (a, b, c), (c, b), (c, b, d) it is c; the same name is told to all, and the metadata are those "
@@ -195,7 +195,7 @@ def chosen_protocol(broker: Broker) -> None:
 
 @requirement(
     "GRP-08",
-    level=MUST,
+    notices="data: commits and heartbeats of an earlier assignment pass for those of the new one",
     source="ClassicGroup.initNextGeneration",
     sentence="Each completed join phase makes a generation: its number is one higher than that of the one before, and the same "
     "for all members.",
@@ -222,7 +222,7 @@ def generations(broker: Broker) -> None:
 
 @requirement(
     "GRP-09",
-    level=SHOULD,
+    notices="client: a group of many that starts rebalances once for each member",
     source="KIP-134; group.initial.rebalance.delay.ms",
     sentence="The first join of an empty group waits for group.initial.rebalance.delay.ms, so that others who join meanwhile "
     "are in the first generation too; each of them makes it wait on.",
@@ -262,7 +262,7 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
 
 @requirement(
     "GRP-22",
-    level=SHOULD,
+    notices="operator: the bound on members that the administrator set is not kept",
     source="group.max.size; GroupMetadataManager.acceptJoiningMember",
     sentence="A group of group.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; its members can join again, and a "
     "place that becomes free can be taken.",

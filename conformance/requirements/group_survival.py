@@ -4,7 +4,7 @@ from conformance.broker import Broker
 from conformance.classic_groups import CONSUMER, Group, Member, share_of
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.committed_offsets import await_offset, commit_one
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 
 DEADLINE_S = 180.0
@@ -46,7 +46,7 @@ def expect_going_on(group: Group, members: list[Member], what: str) -> None:
 
 @requirement(
     "GRP-24",
-    level=MUST,
+    notices="data: a group that counts from 1 again takes commits of members that lost their partitions",
     source="GroupCoordinatorService.onElection; documentation, group coordinator",
     sentence="A group's state survives the end of its coordinator: its members go on with the next one, in their generation, "
     "with their assignments, and nobody joins again for it.",
@@ -74,7 +74,7 @@ def coordinator_dies(broker: Broker) -> None:
 
 @requirement(
     "GRP-44",
-    level=MUST,
+    notices="data: a group that counts from 1 again takes commits of members that lost their partitions",
     source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
     sentence="A group's state survives that its only broker is killed and starts again: its members go on in their generation.",
     accepted="the same generation, members and assignments, and the next generation after it",
@@ -94,7 +94,7 @@ def broker_starts_again(broker: Broker) -> None:
 
 @requirement(
     "GRP-45",
-    level=SHOULD,
+    notices="client: a group with an assignment above max.message.bytes is not told what is wrong",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup; max.message.bytes of __consumer_offsets",
     sentence="A group whose state does not fit into a record is told an error when it synchronises; other groups do not notice, "
     "and it can go on with less.",
@@ -122,7 +122,7 @@ def too_large(broker: Broker) -> None:
 
 @requirement(
     "GRP-46",
-    level=SHOULD,
+    notices="security: one client with bad metadata stops the groups of all others",
     source="ClassicGroup.computeSubscribedTopics; ConsumerProtocol",
     sentence="Metadata of the protocol type `consumer` that are no subscription harm their own group at most: all other groups "
     "are served.",

@@ -16,7 +16,7 @@ from conformance.committed_offsets import (
     expect_committed,
     expect_offset,
 )
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -52,7 +52,7 @@ def unknown_topic(broker: Broker) -> Topic:
 
 @requirement(
     "OFF-01",
-    level=MUST,
+    notices="data: a consumer that starts again begins at another offset",
     source="KIP-211, KIP-320; OffsetMetadataManager.commitOffset, fetchOffsets",
     sentence="What is committed is what is told: offset, metadata and leader epoch, in whatever versions.",
     accepted="for every version of OffsetCommit the same in every version of OffsetFetch; the leader epoch where both have "
@@ -78,7 +78,7 @@ def told_as_committed(broker: Broker) -> None:
 
 @requirement(
     "OFF-02",
-    level=MUST,
+    notices="data: clients begin by auto.offset.reset on -1 alone; on 0 they read all again, on an error not at all",
     source="OffsetMetadataManager.fetchOffsets",
     sentence="A partition for which the group committed nothing, and every partition of a group that nobody used, is told as "
     "offset -1 with no metadata and no error.",
@@ -101,7 +101,7 @@ def nothing_committed(broker: Broker) -> None:
 
 @requirement(
     "OFF-03",
-    level=MUST,
+    notices="data: one deleted topic keeps a consumer of many from committing any, and it reads them again",
     source="KafkaApis.handleOffsetCommitRequest",
     sentence="A commit for a topic or partition that does not exist is refused for it, with UNKNOWN_TOPIC_OR_PARTITION, or "
     "from "
@@ -133,7 +133,7 @@ def unknown_partitions(broker: Broker) -> None:
 
 @requirement(
     "OFF-04",
-    level=MUST,
+    notices="operator: metadata of any size fill the offsets topic; Java and librdkafka report this code to the user",
     source="offset.metadata.max.bytes; OffsetMetadataManager.isMetadataInvalid",
     sentence="Metadata longer than offset.metadata.max.bytes are refused with OFFSET_METADATA_TOO_LARGE for their partition; "
     "the others of the request are stored.",
@@ -159,7 +159,7 @@ def long_metadata(broker: Broker) -> None:
 
 @requirement(
     "OFF-10",
-    level=MUST,
+    notices="tool: Java's Admin.listConsumerGroupOffsets and kafka-consumer-groups show all offsets by it",
     source="KIP-88; OffsetMetadataManager.fetchAllOffsets",
     sentence="From v2 on, no list of topics asks for all partitions of which the group committed something, and for no others; "
     "an empty list asks for none.",
@@ -182,7 +182,7 @@ def all_partitions(broker: Broker) -> None:
 
 @requirement(
     "OFF-11",
-    level=MUST,
+    notices="misread: Java asks in this form, for one group or for many, and looks for the entry of its group",
     source="KIP-709; KafkaApis.handleOffsetFetchRequest",
     sentence="From v8 on, OffsetFetch asks for several groups, each with its own partitions or all, and each is answered by "
     "itself.",
@@ -219,7 +219,7 @@ def groups_of_one_coordinator(broker: Broker, count: int) -> list[str]:
 
 @requirement(
     "OFF-12",
-    level=MUST,
+    notices="data: a consumer that was set back, as by --reset-offsets, starts where it was",
     source="OffsetMetadataManager.replay",
     sentence="The last commit counts, also where its offset is smaller, with its metadata.",
     accepted="each of 10, 3, 700, 0 is told after it was committed, and nothing of the earlier metadata",
@@ -236,7 +236,7 @@ def the_last_one_counts(broker: Broker) -> None:
 
 @requirement(
     "OFF-19",
-    level=MUST,
+    notices="misread: a consumer of a topic that was made again gets the old one's offset",
     source="KIP-848; KafkaApis.handleOffsetFetchRequest",
     sentence="From v10 on, a topic is named by its id: one that was deleted and made again is another topic, and an unknown id "
     "is UNKNOWN_TOPIC_ID.",
@@ -259,7 +259,7 @@ def topics_by_id(broker: Broker) -> None:
 
 @requirement(
     "OFF-20",
-    level=MUST,
+    notices="data: a group begins where another one stopped",
     source="OffsetMetadataManager; documentation, design, consumer position",
     sentence="Each group has offsets of its own: what one commits no other is told.",
     accepted="three groups with one topic: each its own offset, also after one of them commits again",
@@ -276,7 +276,7 @@ def groups_apart(broker: Broker) -> None:
 
 @requirement(
     "OFF-21",
-    level=SHOULD,
+    notices="tool: MirrorMaker 2 and --reset-offsets set offsets that the log does not have yet, or any more",
     source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset",
     sentence="Null metadata are stored as empty ones, and the offset is whatever the client says: nobody compares it with the "
     "log.",
@@ -293,7 +293,7 @@ def whatever_the_client_says(broker: Broker) -> None:
 
 @requirement(
     "OFF-22",
-    level=MUST,
+    notices="stuck: a consumer of many partitions commits all at once, and never gets on",
     source="OffsetMetadataManager.commitOffset",
     sentence="One request commits for hundreds of partitions and topics at once; each is told.",
     accepted=f"{MANY_PARTITIONS} partitions with offsets and metadata of their own, by their names and all at once",
@@ -315,7 +315,7 @@ def many_partitions(broker: Broker) -> None:
 
 @requirement(
     "OFF-23",
-    level=SHOULD,
+    notices="client: Java with group.id= and assign() commits under it, with a warning",
     source="GroupCoordinatorService.isGroupIdNotEmpty; KIP-289",
     sentence="The empty group id, under which nobody can join, still has offsets, as old clients without a group use it.",
     accepted="NONE(0) for OffsetCommit and OffsetFetch, and the offset is told",
@@ -338,7 +338,7 @@ def only_code(codes: dict[Partition, int]) -> int:
 
 @requirement(
     "OFF-24",
-    level=SHOULD,
+    notices="none seen: Java, librdkafka and franz-go send no commit without partitions",
     source="KafkaApis.handleOffsetCommitRequest",
     sentence="A commit that names no partition is answered with none, and changes nothing.",
     accepted="no topics in the answer, in every version, also where a topic is named and none of its partitions; the group's "
@@ -359,7 +359,7 @@ def commits_of_nothing(broker: Broker) -> None:
 
 @requirement(
     "OFF-30",
-    level=SHOULD,
+    notices="client: a consumer with long metadata cannot tell what was committed and what not",
     source="CoordinatorRuntime (append of a batch); max.message.bytes of __consumer_offsets",
     sentence="A commit that does not fit into one batch of the offsets topic is refused for all its partitions, and none of it "
     "is stored; the group goes on.",

@@ -3,14 +3,14 @@
 from conformance.broker import Broker
 from conformance.classic_groups import FIRST_WITH_INSTANCE, Group, subscription
 from conformance.committed_offsets import NOTHING, commit, commit_one, expect_offset
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.requirements.offset_commits import GROUP_ABSENT, commit_versions
 from reference.protocol.errors import ErrorCode
 
 
 @requirement(
     "OFF-05",
-    level=MUST,
+    notices="stuck: consumers with assign() and kafka-consumer-groups --reset-offsets commit like this",
     source="OffsetMetadataManager.validateOffsetCommit; ClassicGroup.validateOffsetCommit",
     sentence="Who is nobody's member commits without a generation and a member id, to a group that nobody used and to one whose "
     "members have left.",
@@ -30,7 +30,7 @@ def simple_consumers(broker: Broker) -> None:
 
 @requirement(
     "OFF-06",
-    level=MUST,
+    notices="data: a tool or a consumer with assign() moves the offsets of a group under its members",
     source="ClassicGroup.validateOffsetCommit",
     sentence="While a group has members a commit without a generation and a member id is refused with UNKNOWN_MEMBER_ID; asking "
     "needs no membership.",
@@ -50,7 +50,7 @@ def no_strangers(broker: Broker) -> None:
 
 @requirement(
     "OFF-07",
-    level=MUST,
+    notices="data: a member of a group that is gone commits over what a new one does",
     source="OffsetMetadataManager.validateOffsetCommit; KIP-848",
     sentence="A commit in a generation of a group that does not exist is refused: from v9 on with GROUP_ID_NOT_FOUND, before "
     "with ILLEGAL_GENERATION.",
@@ -70,7 +70,7 @@ def absent_group(broker: Broker) -> None:
 
 @requirement(
     "OFF-08",
-    level=MUST,
+    notices="data: a member that lost its partitions commits over the one that has them now",
     source="ClassicGroup.validateOffsetCommit, validateMember; KIP-345",
     sentence="A commit in another generation is refused with ILLEGAL_GENERATION, of an unknown member with UNKNOWN_MEMBER_ID, "
     "of a static member that somebody replaced with FENCED_INSTANCE_ID; then nothing of it is stored.",
@@ -109,7 +109,7 @@ def fenced_commits(broker: Broker) -> None:
 
 @requirement(
     "OFF-09",
-    level=MUST,
+    notices="data: a commit as partitions are revoked must count, and one before the assignment is known must not",
     source="ClassicGroup.validateOffsetCommit",
     sentence="A member's commit is refused with REBALANCE_IN_PROGRESS while the group waits for the leader's assignment, and "
     "taken while it waits for its members to join again.",
@@ -141,7 +141,7 @@ def commits_while_rebalancing(broker: Broker) -> None:
 
 @requirement(
     "OFF-25",
-    level=MUST,
+    notices="stuck: Connect's sinks, and all whose groups are of their own type, commit like this",
     source="KIP-62; ClassicGroup.validateOffsetCommit; documentation, consumer configs",
     sentence="A group of another protocol type than `consumer` commits and fetches like one of consumers, as Connect's sinks "
     "and Streams do with their own.",
@@ -161,7 +161,7 @@ def offsets_of_other_types(broker: Broker) -> None:
 
 @requirement(
     "OFF-26",
-    level=MUST,
+    notices="data: who takes a partition over begins somewhere else than the one before stopped",
     source="OffsetMetadataManager; documentation, consumer groups",
     sentence="Offsets belong to the group, not to the member: who takes a partition over is told what the member before "
     "committed, through rebalances and while nobody is a member.",

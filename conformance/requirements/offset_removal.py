@@ -15,7 +15,7 @@ from conformance.committed_offsets import (
     expect_committed,
     expect_offset,
 )
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.group_survival import group_at
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -40,7 +40,7 @@ RETENTION_TOLD = range(2, 5)
 
 @requirement(
     "OFF-13",
-    level=MUST,
+    notices="data: a consumer reads records again, or passes over some, after a coordinator died",
     source="documentation, group coordinator; offsets.commit.required.acks",
     sentence="A commit that was acknowledged is there after the coordinator's end: the next coordinator tells it.",
     accepted="after kill -9 of the coordinator every group's last offset, metadata and leader epoch, also when the dead one is "
@@ -69,7 +69,7 @@ def coordinator_dies(broker: Broker) -> None:
 
 @requirement(
     "OFF-14",
-    level=MUST,
+    notices="data: offsets go under a live group, which starts by auto.offset.reset",
     source="KIP-496; OffsetMetadataManager.deleteOffsets; ClassicGroup.validateOffsetDelete, isSubscribedToTopic",
     sentence="OffsetDelete removes the offsets of partitions: not of topics that a group of consumers with members subscribes "
     "to (GROUP_SUBSCRIBED_TO_TOPIC), of none of a group of another type with members (NON_EMPTY_GROUP), and of none of a group "
@@ -122,7 +122,7 @@ def expect_refused_deletes(broker: Broker, topic: Topic) -> None:
 
 @requirement(
     "OFF-15",
-    level=SHOULD,
+    notices="operator: offsets of groups that are gone fill the coordinator; and those of live ones must stay",
     source="KIP-211; offsets.retention.minutes; ClassicGroup.offsetExpirationCondition",
     sentence="Offsets expire offsets.retention.minutes after their last commit where nobody is a member, or after the group "
     "became empty; those of topics that a live group of consumers subscribes to never do.",
@@ -177,7 +177,7 @@ def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive:
 
 @requirement(
     "OFF-16",
-    level=SHOULD,
+    notices="data: a consumer of a topic that was made again begins at the old one's offset, and passes over records",
     source="GroupCoordinatorService.onPartitionsDeleted; OffsetMetadataManager.onPartitionsDeleted",
     sentence="When a topic is deleted the offsets that groups committed for it go, and one of the same name that is made later "
     "has none.",
@@ -206,7 +206,7 @@ def deleted_topics(broker: Broker) -> None:
 
 @requirement(
     "OFF-27",
-    level=SHOULD,
+    notices="client: sarama's Consumer.Offsets.Retention has no effect",
     source="OffsetCommitRequest schema, retention_time_ms; KIP-211; OffsetExpirationConditionImpl",
     sentence="In v2 to v4 a client says how long its offset shall be kept while nobody is a member: it goes after that; one "
     "without a time of its own stays for offsets.retention.minutes.",
@@ -236,7 +236,7 @@ def own_retention(broker: Broker) -> None:
 
 @requirement(
     "OFF-31",
-    level=MUST,
+    notices="none seen: clients send -1 or what was configured, as sarama's Consumer.Offsets.Retention",
     source="OffsetCommitRequest schema, retention_time_ms",
     sentence="In v2 to v4 a commit is taken whatever number of milliseconds it asks to be kept for, the largest and negative "
     "ones too.",
@@ -255,7 +255,7 @@ def any_retention(broker: Broker) -> None:
 
 @requirement(
     "OFF-28",
-    level=MUST,
+    notices="data: after a restart consumers read again, or offsets that were deleted are back",
     source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
     sentence="Commits that were acknowledged, and deletions of offsets, are in force after the only broker was killed and "
     "started again.",

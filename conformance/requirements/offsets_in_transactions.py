@@ -3,7 +3,7 @@
 from conformance.broker import Broker, Topic, only
 from conformance.classic_groups import Group
 from conformance.committed_offsets import NOTHING, await_offset, expect_offset
-from conformance.requirement import MUST, SHOULD, requirement, untestable
+from conformance.requirement import requirement, untestable
 from conformance.transaction_client import CLASSIC, TRANSACTIONS, TransactionalClient
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -30,7 +30,7 @@ def commit_in_transaction(
 
 @requirement(
     "OFF-17",
-    level=MUST,
+    notices="data: a member that lost its partitions commits for them in a transaction: records are processed twice",
     source="KIP-447; ClassicGroup.validateOffsetCommit (isTransactional); "
     "OffsetMetadataManager.validateTransactionalOffsetCommit",
     sentence="TxnOffsetCommit in another generation is refused with ILLEGAL_GENERATION, of an unknown member with "
@@ -72,7 +72,7 @@ def members_in_transactions(broker: Broker) -> None:
 
 untestable(
     "OFF-18",
-    level=SHOULD,
+    notices="client: producers of before TxnOffsetCommit v2 end the transaction on a code that they do not know",
     source="KafkaApis.handleTxnOffsetCommitRequest",
     sentence="While the coordinator is loading, TxnOffsetCommit below v2 is answered with COORDINATOR_NOT_AVAILABLE where later "
     "versions are answered with COORDINATOR_LOAD_IN_PROGRESS.",
@@ -82,7 +82,7 @@ untestable(
 
 @requirement(
     "OFF-29",
-    level=MUST,
+    notices="stuck: producers of before KIP-447, and sendOffsetsToTransaction by group id, commit like this",
     source="ClassicGroup.validateOffsetCommit; KIP-98",
     sentence="Who is nobody's member commits in a transaction without a generation and a member id, also while the group has "
     "members: producers of before KIP-447 do so.",

@@ -3,7 +3,7 @@
 from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of
 from conformance.committed_offsets import commit_one
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
@@ -27,7 +27,7 @@ def static_pair(broker: Broker) -> tuple[Group, Member, Member]:
 
 @requirement(
     "GRP-20",
-    level=MUST,
+    notices="client: each restart of a static member stops the whole group for a rebalance (KIP-345)",
     source="KIP-345; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
     sentence="A static member that joins with its instance id and no member id is given a new member id, its place and its "
     "assignment; nobody joins again for it.",
@@ -54,7 +54,7 @@ def back_again(broker: Broker) -> None:
 
 @requirement(
     "GRP-21",
-    level=MUST,
+    notices="data: two processes with one instance id read and commit the same partitions",
     source="KIP-345; ClassicGroup.validateMember",
     sentence="Once its instance id has come back as another member, whoever uses the old member id with that instance id is "
     "fenced: FENCED_INSTANCE_ID; an instance id that the group does not know is UNKNOWN_MEMBER_ID.",
@@ -86,7 +86,7 @@ def fenced_instances(broker: Broker) -> None:
 
 @requirement(
     "GRP-39",
-    level=MUST,
+    notices="tool: Java's Admin.removeMembersFromConsumerGroup and kafka-streams-application-reset --force do this",
     source="KIP-345; GroupMetadataManager.classicGroupLeaveToClassicGroup",
     sentence="LeaveGroup v3 and later removes a static member by its instance id alone, as an administrator does; with another "
     "member id than the one that it has it is fenced.",
@@ -116,7 +116,7 @@ def removed_by_instance_id(broker: Broker) -> None:
 
 @requirement(
     "GRP-40",
-    level=MUST,
+    notices="client: Java's static leader assigns again after each restart, or nobody does (KIP-814)",
     source="KIP-814; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
     sentence="A static leader that comes back leads no new assignment: from v9 on it is told that it leads and is to skip the "
     "assignment, before it is told the old leader's id; either way it gets its assignment, and nobody joins again.",
@@ -145,7 +145,7 @@ def leader_back_again(broker: Broker) -> None:
 
 @requirement(
     "GRP-41",
-    level=MUST,
+    notices="client: a rolling restart stops the whole group once for each member (KIP-345)",
     source="KIP-345 (rolling bounce)",
     sentence="When all static members of a group start again, one after the other, nothing is rebalanced: each has its old "
     "assignment, in the old generation.",
@@ -174,7 +174,7 @@ def all_start_again(broker: Broker) -> None:
 
 @requirement(
     "GRP-42",
-    level=MUST,
+    notices="client: the process that was replaced waits for its request timeout before it learns of it",
     source="KIP-345; ClassicGroup.replaceStaticMember",
     sentence="A static member whose request is held when its instance id joins as somebody else is answered at once: it is "
     "fenced.",
@@ -203,7 +203,7 @@ def fenced_while_held(broker: Broker) -> None:
 
 @requirement(
     "GRP-43",
-    level=SHOULD,
+    notices="client: a static member that was upgraded gets bytes of a protocol that it does not have any more",
     source="KIP-345; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
     sentence="A static member that comes back with other protocols than before, so that another one is chosen, makes all join "
     "again.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from conformance.broker import GROUP, READ_COMMITTED, TRANSACTION, Broker, Topic
 from conformance.cluster import PATIENT, STATE_WITHIN_S, Cluster, cluster
 from conformance.read_committed import expect_committed
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.transaction_client import (
     CLASSIC,
     COMPLETE_ABORT,
@@ -119,7 +119,7 @@ def in_each_outcome(broker: Broker, judge: Callable[[Held], None]) -> None:
 
 @requirement(
     "TXN-10",
-    level=MUST,
+    notices="stuck: each transaction that begins right after a commit meets this; clients ask again on this code, else fail it",
     source="TransactionCoordinator.handleAddPartitionsToTransaction (pendingTransitionInProgress, PrepareCommit, PrepareAbort)",
     sentence="While a transaction is being completed, AddPartitionsToTxn, AddOffsetsToTxn and InitProducerId of its "
     "transactional id are CONCURRENT_TRANSACTIONS; afterwards they succeed.",
@@ -140,7 +140,7 @@ def nothing_is_added(broker: Broker) -> None:
 
 @requirement(
     "TXN-13",
-    level=MUST,
+    notices="stuck: Java and librdkafka ask again on this code; on a final one they end, and the outcome is not known",
     source="TransactionCoordinator.endTransaction (pendingTransitionInProgress)",
     sentence="EndTxn while the transaction is being completed is CONCURRENT_TRANSACTIONS, with the same result and with the "
     "other one, in the epoch that ended it and in the next.",
@@ -165,7 +165,7 @@ def no_second_end(broker: Broker) -> None:
 
 @requirement(
     "TXN-17",
-    level=SHOULD,
+    notices="client: producers of before KIP-890 abort the transaction on a code that they do not know",
     source="KIP-890; ReplicaManager.handleProduceAppend; AddPartitionsToTxnManager",
     sentence="A transactional write that needs the coordinator while it completes the transaction before is answered with an "
     "error after which the client tries again: in old versions one that they know.",
@@ -192,7 +192,7 @@ def writes_wait(broker: Broker) -> None:
 
 @requirement(
     "TXN-46",
-    level=MUST,
+    notices="data: what was agreed to is changed, or forgotten, while some partitions show it already",
     source="TransactionState.validPreviousStates; TransactionMetadata.prepareAbortOrCommit; KIP-664",
     sentence="Between an agreed end and its completion the transaction is in PrepareCommit or PrepareAbort, whatever is asked of "
     "it, with the partitions that have no marker yet; the others are visible already.",
@@ -227,7 +227,7 @@ def between_end_and_completion(broker: Broker) -> None:
 
 @requirement(
     "TXN-47",
-    level=MUST,
+    notices="stuck: Java, librdkafka and franz-go look for the new coordinator on this code, and else end",
     source="KIP-98; KafkaApis; TransactionCoordinator (NOT_COORDINATOR)",
     sentence="A broker that is not the transactional id's coordinator answers NOT_COORDINATOR to all requests about it.",
     accepted="NOT_COORDINATOR(16) for InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and DescribeTransactions",

@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.batches import CONTROL, batches
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic, only
-from conformance.requirement import MAY, SHOULD, requirement, untestable
+from conformance.requirement import requirement, untestable
 from conformance.transaction_client import (
     CLASSIC,
     COMPLETE_ABORT,
@@ -75,7 +75,7 @@ def in_several_states(broker: Broker) -> dict[str, TransactionalClient]:
 
 @requirement(
     "TXN-22",
-    level=SHOULD,
+    notices="tool: kafka-transactions describe, with which hanging transactions are found",
     source="KIP-664; TransactionCoordinator.handleDescribeTransactions",
     sentence="DescribeTransactions tells the state, producer id, epoch, timeout, start time and partitions of a transactional "
     "id; one that is not known is TRANSACTIONAL_ID_NOT_FOUND.",
@@ -117,7 +117,7 @@ def described(broker: Broker) -> None:
 
 @requirement(
     "TXN-39",
-    level=SHOULD,
+    notices="tool: Java's Admin.describeTransactions of several ids shows none of them, or another's",
     source="KIP-664; KafkaApis.handleDescribeTransactionsRequest",
     sentence="DescribeTransactions of several transactional ids tells each of them, or its own error.",
     accepted="one entry for each, in their order: NONE(0), TRANSACTIONAL_ID_NOT_FOUND(105), INVALID_REQUEST(42) for the empty "
@@ -143,7 +143,7 @@ def several_described(broker: Broker) -> None:
 
 @requirement(
     "TXN-40",
-    level=SHOULD,
+    notices="tool: kafka-transactions list, with which hanging transactions are found",
     source="KIP-664; TransactionStateManager.listTransactionStates",
     sentence="ListTransactions lists the transactional ids of a coordinator with producer id and state, all of them or those in "
     "some states or of some producers; names of states that there are not are told back.",
@@ -178,7 +178,7 @@ def listed(broker: Broker) -> None:
 
 @requirement(
     "TXN-41",
-    level=SHOULD,
+    notices="tool: kafka-transactions list --duration-filter, with which hanging transactions are found",
     source="KIP-994; TransactionStateManager.listTransactionStates",
     sentence="ListTransactions with a duration lists the transactional ids whose transaction began longer ago than that; a "
     "negative one is no filter.",
@@ -198,7 +198,7 @@ def listed_by_duration(broker: Broker) -> None:
 
 @requirement(
     "TXN-42",
-    level=SHOULD,
+    notices="tool: kafka-transactions list --transactional-id-pattern; a bad pattern must not hold the coordinator up",
     source="KIP-1152; TransactionStateManager.listTransactionStates",
     sentence="ListTransactions with a pattern lists the transactional ids that match it as a whole. Patterns are of RE2's "
     "syntax, and none takes for ever; what RE2 has not, as looking around, is INVALID_REGULAR_EXPRESSION.",
@@ -236,7 +236,7 @@ def listed_by_pattern(broker: Broker) -> None:
 
 @requirement(
     "TXN-43",
-    level=MAY,
+    notices="none seen: clients stay below v4, which brokers use among each other",
     source="KIP-890; AddPartitionsToTxnRequest v4; TransactionCoordinator.handleVerifyPartitionsInTransaction",
     sentence="AddPartitionsToTxn from v4 on, by which brokers ask each other, verifies or adds the partitions of several "
     "transactions.",
@@ -308,7 +308,7 @@ def add_for_others(
 
 @requirement(
     "TXN-44",
-    level=MAY,
+    notices="tool: kafka-transactions abort ends hanging transactions with it, by Java's Admin.abortTransaction",
     source="KIP-98; KafkaApis.handleWriteTxnMarkersRequest; ProducerAppendInfo.appendEndTxnMarker",
     sentence="WriteTxnMarkers, by which coordinators end a transaction in its partitions, writes one control batch for each "
     "marker, and refuses one of an older epoch or of no producer.",
@@ -363,7 +363,7 @@ def write_markers(broker: Broker, topic: Topic, identity: tuple[int, int], versi
 
 untestable(
     "TXN-45",
-    level=MAY,
+    notices="none seen: no client of a released Kafka keeps prepared transactions yet",
     source="KIP-939 (two-phase commit); InitProducerId v6",
     sentence="InitProducerId with keep_prepared_txn gives the open transaction back to who must still end it.",
     reason="Kafka 4.3.1 does not advertise InitProducerId v6, and where unstable versions are enabled answers "

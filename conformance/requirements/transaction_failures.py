@@ -10,7 +10,7 @@ from conformance.batches import CONTROL, batches
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic
 from conformance.cluster import NOBODY, PATIENT, QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.read_committed import aborted_of, committed_values
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.transaction_client import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -137,7 +137,7 @@ def await_complete(broker: Broker, case: Wanted, *, within_s: float = STATE_WITH
 
 @requirement(
     "TXV-10",
-    level=MUST,
+    notices="data: one partition shows a commit, the others an abort or nothing",
     source="TransactionStateManager.loadTransactionMetadata (PrepareCommit, PrepareAbort); KIP-98",
     sentence="A coordinator that dies after it agreed to the end of a transaction, and before its markers are written, is "
     "followed by one that writes them: the outcome is the one that was agreed to, in every partition.",
@@ -167,7 +167,7 @@ def an_agreed_end(broker: Broker) -> None:
 
 @requirement(
     "TXV-11",
-    level=MUST,
+    notices="data: a new leader shows aborted records, or hides committed ones",
     source="ProducerStateManager (rebuilt from the log); TransactionIndex; KIP-98",
     sentence="When a partition's leader dies in the midst of transactions, the next one knows which are open and which were "
     "aborted, takes their next records and ends them.",
@@ -217,7 +217,7 @@ def through_told(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int
 
 @requirement(
     "TXV-19",
-    level=MUST,
+    notices="data: a transaction ends in some of its partitions only, or never",
     source="TransactionStateManager.loadTransactionMetadata (Ongoing)",
     sentence="A transaction that is open when its coordinator dies stays open: the next coordinator knows it with its "
     "partitions, takes further ones, and ends it.",
@@ -257,7 +257,7 @@ def description(case: Wanted) -> tuple[object, ...]:
 
 @requirement(
     "TXV-20",
-    level=MUST,
+    notices="stuck: read_committed consumers wait for ever behind a producer that died",
     source="TransactionCoordinator.abortTimedOutTransactions; TransactionStateManager.timedOutTransactions",
     sentence="A transaction that is open when its coordinator dies, and longer than its timeout, is aborted by the next "
     "coordinator.",
@@ -283,7 +283,7 @@ def late_at_the_next_coordinator(broker: Broker) -> None:
 
 @requirement(
     "TXV-23",
-    level=MUST,
+    notices="stuck: read_committed consumers of that partition wait for ever (KAFKA-20734)",
     source="KIP-98; KAFKA-20734; TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue",
     sentence="A transaction that ends while nobody leads one of its partitions ends there too, when the partition has a leader "
     "again.",
@@ -330,7 +330,7 @@ def is_held_up(broker: Broker, topic: Topic) -> bool:
 
 @requirement(
     "TXV-24",
-    level=MUST,
+    notices="data: records of a transaction that timed out are committed with the next one (KAFKA-20734)",
     source="KIP-98; KAFKA-20734; TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue",
     sentence="A transaction that is open when its coordinator and its partition's leader die together is aborted when its time "
     "is over: its records never count, also if it ends while the broker is coming back.",

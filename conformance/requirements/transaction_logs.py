@@ -5,7 +5,7 @@ import time
 from conformance.batches import CODECS, CONTROL, NONE, TRANSACTIONAL, Record, batch, batches
 from conformance.broker import READ_COMMITTED, Broker, only
 from conformance.read_committed import ABORT, COMMIT, aborted_of, committed, expect_committed, marker_of, markers
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.requirements.idempotence import EXPIRATION_MS, Producer, active_producers
 from conformance.transaction_client import (
     IMPLICIT,
@@ -28,7 +28,7 @@ PIECE_BYTES = 200
 
 @requirement(
     "TXV-04",
-    level=MUST,
+    notices="misread: Java, librdkafka and franz-go tell markers by these attributes, and read offsets from them",
     source="KIP-98; ProducerAppendInfo.appendEndTxnMarker; MemoryRecords.writeEndTransactionalMarker",
     sentence="The end of a transaction is one control batch of one record in each of its partitions, also in those without a "
     "record of it, and takes one offset.",
@@ -64,7 +64,7 @@ def control_batches(broker: Broker) -> None:
 
 @requirement(
     "TXV-05",
-    level=MUST,
+    notices="misread: Java and librdkafka read from this key whether a transaction was aborted",
     source="KIP-98; ControlRecordType; EndTxnMarker schema; KIP-890",
     sentence="A control record's key is version 0 and type 0 for an abort, 1 for a commit; its value is version 0 and the "
     "coordinator's epoch; its batch bears the producer's epoch, since KIP-890 the next one.",
@@ -93,7 +93,7 @@ def control_records(broker: Broker) -> None:
 
 @requirement(
     "TXV-13",
-    level=MUST,
+    notices="data: a consumer that begins in the middle, or with small fetches, reads aborted records",
     source="TransactionIndex.collectAbortedTxns; UnifiedLog.collectAbortedTransactions",
     sentence="Aborted transactions are listed for each piece of the log that a consumer fetches, however small the pieces and "
     "however many segments the transactions reach over.",
@@ -137,7 +137,7 @@ def over_segments_and_pieces(broker: Broker) -> None:
 
 @requirement(
     "TXV-14",
-    level=MUST,
+    notices="data: the rest of the transaction counts as something else than its end says",
     source="UnifiedLog.maybeIncrementLogStartOffset; TransactionIndex",
     sentence="DeleteRecords within an open transaction takes the records away, and leaves the transaction: its later records are "
     "still judged by its end.",
@@ -171,7 +171,7 @@ def deleted_in_between(broker: Broker) -> None:
 
 @requirement(
     "TXV-15",
-    level=MUST,
+    notices="data: after a restart aborted records count, or open transactions never end",
     source="ProducerStateManager (snapshots); TransactionStateManager.loadTransactionMetadata",
     sentence="A restart loses nothing of transactions: open ones stay open, with their partitions, and go on; aborted ones stay "
     "aborted.",
@@ -213,7 +213,7 @@ def over_a_restart(broker: Broker) -> None:
 
 @requirement(
     "TXV-16",
-    level=MUST,
+    notices="data: producers with compression.type lose transactions, or commit what they aborted",
     source="KIP-98; DefaultRecordBatch attributes",
     sentence="Transactional batches may be compressed with any codec; their markers are not.",
     accepted="all records of committed transactions count, in every codec; the control batches bear no codec, and the batches "
@@ -241,7 +241,7 @@ def compressed(broker: Broker) -> None:
 
 @requirement(
     "TXV-22",
-    level=MUST,
+    notices="stuck: the marker is refused or not listed, and read_committed consumers wait or read aborted records",
     source="ProducerStateManager.removeExpiredProducers (isProducerExpired); producer.id.expiration.ms",
     sentence="A producer whose transaction is open is not forgotten by the partition, however long it writes nothing.",
     accepted="long after producer.id.expiration.ms the same last stable offset, the next record, and an abort that is listed "

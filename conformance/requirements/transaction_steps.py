@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from conformance.batches import CONTROL, TRANSACTIONAL, batches, values
 from conformance.broker import READ_COMMITTED, Broker, Topic
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import LAST_EPOCH, expect_identity
 from conformance.transaction_client import (
     CLASSIC,
@@ -88,7 +88,7 @@ def for_each_step(broker: Broker, judge: Callable[[str, Callable[[TransactionalC
 
 @requirement(
     "TXN-07",
-    level=MUST,
+    notices="data: a producer whose id expired writes on unfenced; on this code Java and librdkafka abort and go on",
     source="TransactionCoordinator.validateTransactionalId, handleAddPartitionsToTransaction, endTransaction",
     sentence="AddPartitionsToTxn, AddOffsetsToTxn and EndTxn of a transactional id that was never initialised are "
     "INVALID_PRODUCER_ID_MAPPING.",
@@ -108,7 +108,7 @@ def never_initialised(broker: Broker) -> None:
 
 @requirement(
     "TXN-08",
-    level=MUST,
+    notices="data: a producer that was replaced takes part in its successor's transaction",
     source="TransactionCoordinator.validateTransactionalId; KafkaApis (INVALID_PRODUCER_EPOCH for old versions)",
     sentence="A producer id that is not the transactional id's is INVALID_PRODUCER_ID_MAPPING; an epoch below or above the "
     "current one is PRODUCER_FENCED.",
@@ -140,7 +140,7 @@ def somebody_else(broker: Broker) -> None:
 
 @requirement(
     "TXN-09",
-    level=MUST,
+    notices="client: Java and librdkafka ask again with all on the first code; on a success they write where no marker comes",
     source="KafkaApis.handleAddPartitionsToTxnRequest",
     sentence="AddPartitionsToTxn that names a topic or partition which does not exist adds none: that one is "
     "UNKNOWN_TOPIC_OR_PARTITION, the others are OPERATION_NOT_ATTEMPTED. So it is with an internal topic, where only brokers "
@@ -173,7 +173,7 @@ def all_or_none(broker: Broker) -> None:
 
 @requirement(
     "TXN-11",
-    level=MUST,
+    notices="stuck: Java aborts like this where it cannot know whether a write arrived, and ends on INVALID_TXN_STATE",
     source="TransactionCoordinator.endTransaction (Empty)",
     sentence="EndTxn before any transaction is INVALID_TXN_STATE, except an abort in v5 and later, which clients send when "
     "they cannot know whether a write arrived.",
@@ -197,7 +197,7 @@ def ending_nothing(broker: Broker) -> None:
 
 @requirement(
     "TXN-12",
-    level=MUST,
+    notices="data: a producer whose answer was lost reports a committed transaction as failed, and sends it again",
     source="TransactionCoordinator.endTransaction (CompleteCommit, CompleteAbort)",
     sentence="Before KIP-890: EndTxn sent again after the transaction is complete succeeds with the same result, and is "
     "INVALID_TXN_STATE with the other; nothing is written again.",
@@ -223,7 +223,7 @@ def ending_again(broker: Broker) -> None:
 
 @requirement(
     "TXN-14",
-    level=MUST,
+    notices="stuck: Java's producer goes on with this id and epoch, and ends when it is refused",
     source="KIP-890; TransactionCoordinator.endTransaction (retryOnEpochBump)",
     sentence="EndTxn v5 gives the producer id with the next epoch, which the next transaction must bear; sent again with the "
     "epoch before, it gives the same answer until a transaction is open.",
@@ -261,7 +261,7 @@ def the_epoch_of_the_next_one(broker: Broker) -> None:
 
 @requirement(
     "TXN-28",
-    level=MUST,
+    notices="data: a producer that asks again gets another outcome than the one that readers saw",
     source="TransactionState.validPreviousStates; TransactionCoordinator.endTransaction",
     sentence="What EndTxn does is a matter of the state: it ends what is open, agrees again to what was done, and refuses the "
     "rest.",
@@ -289,7 +289,7 @@ def ends_by_state(broker: Broker) -> None:
 
 @requirement(
     "TXN-29",
-    level=MUST,
+    notices="stuck: every producer's second transaction begins like this",
     source="TransactionState.validPreviousStates; TransactionMetadata.prepareAddPartitions, prepareIncrementProducerEpoch",
     sentence="From each state without an open transaction the first partition opens one; InitProducerId makes each of them "
     "Empty.",
@@ -317,7 +317,7 @@ def beginnings_by_state(broker: Broker) -> None:
 
 @requirement(
     "TXN-30",
-    level=SHOULD,
+    notices="stuck: a producer whose sends all failed aborts like this, and Java ends where it is refused",
     source="TransactionCoordinator.handleAddPartitionsToTransaction",
     sentence="A transaction without records can be committed and aborted: one to which partitions were added, which get their "
     "markers, and one to which a request added none.",
@@ -341,7 +341,7 @@ def without_records(broker: Broker) -> None:
 
 @requirement(
     "TXN-31",
-    level=SHOULD,
+    notices="client: a transactional id whose application is upgraded, or set back, has to be abandoned",
     source="KIP-890; TransactionVersion.transactionVersionForEndTxn",
     sentence="The two protocols may change within a transactional id's life: what counts is each request's version.",
     accepted="EndTxn v4 keeps the epoch of a transaction that Produce v12 opened; the next one ends with v5 and raises it; "
@@ -368,7 +368,7 @@ def both_protocols(broker: Broker) -> None:
 
 @requirement(
     "TXN-32",
-    level=MUST,
+    notices="stuck: since KIP-890 each transaction takes an epoch; a producer that is refused here ends",
     source="KIP-890; TransactionMetadata.prepareAbortOrCommit (isEpochExhausted)",
     sentence="EndTxn v5 in the last epoch gives a new producer id with epoch 0; the markers bear the old id.",
     accepted="another producer id, epoch 0, the same when asked again; the markers have the old id and epoch 32767; the new id "

@@ -2,7 +2,7 @@
 
 from conformance.batches import values
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import KNOWN_AGAIN_SINCE, OWN_ERROR, expect_identity, expect_refused
 from conformance.transaction_client import (
     CLASSIC,
@@ -32,7 +32,7 @@ SHORT_MS = 500
 
 @requirement(
     "TXN-04",
-    level=MUST,
+    notices="operator: a producer that dies with a timeout of a year holds read_committed consumers up for a year",
     source="TransactionStateManager.validateTransactionTimeoutMs; transaction.max.timeout.ms",
     sentence="A transaction timeout of 0 or less, or above transaction.max.timeout.ms, is refused with "
     "INVALID_TRANSACTION_TIMEOUT, and the transactional id stays unknown.",
@@ -65,7 +65,7 @@ def the_timeouts_bounds(broker: Broker) -> None:
 
 @requirement(
     "TXN-20",
-    level=MUST,
+    notices="stuck: read_committed consumers wait for ever behind a producer that died",
     source="TransactionCoordinator.abortTimedOutTransactions",
     sentence="A transaction that is open for longer than its timeout is aborted, and its producer fenced by a higher epoch.",
     accepted="CompleteAbort with a higher epoch; INVALID_PRODUCER_EPOCH(47) for its Produce and TxnOffsetCommit, "
@@ -110,7 +110,7 @@ def open_for_too_long(broker: Broker) -> None:
 
 @requirement(
     "TXN-23",
-    level=MUST,
+    notices="client: Java's producer must be made again after each timeout, as before Kafka 2.7",
     source="KIP-588, KIP-890; TransactionMetadata.prepareIncrementProducerEpoch",
     sentence="A producer whose transaction timed out goes on with a new epoch when it says who it is, unless another one has "
     "taken over.",
@@ -145,7 +145,7 @@ def going_on_after_a_timeout(broker: Broker) -> None:
 
 @requirement(
     "TXN-26",
-    level=SHOULD,
+    notices="stuck: Java sends 2147483647 without a transactional id, and no idempotent producer could start",
     source="TransactionMetadata.prepareIncrementProducerEpoch; KafkaApis.handleInitProducerIdRequest",
     sentence="Each InitProducerId sets the transaction timeout anew; without a transactional id the timeout is not looked at.",
     accepted="DescribeTransactions tells the last timeout that was taken, not one that was refused; NONE(0) for timeouts of 0, "
@@ -164,7 +164,7 @@ def the_last_timeout_counts(broker: Broker) -> None:
 
 @requirement(
     "TXN-27",
-    level=MUST,
+    notices="operator: the transactional ids of each run of a job stay in memory and in the log for ever",
     source="TransactionStateManager.removeExpiredTransactionalIds; transactional.id.expiration.ms",
     sentence="A transactional id without an open transaction is forgotten after transactional.id.expiration.ms; one with an "
     "open transaction is not.",

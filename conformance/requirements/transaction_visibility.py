@@ -3,7 +3,7 @@
 from conformance.batches import batch, values
 from conformance.broker import READ_COMMITTED, READ_UNCOMMITTED, Broker, delete_topics_request, only
 from conformance.read_committed import ABORT, COMMIT, expect_committed, markers
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.transaction_client import TRANSACTIONS, Protocol, TransactionalClient, expect_agreed, in_each_protocol
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -13,7 +13,7 @@ PARTITIONS = 5
 
 @requirement(
     "TXV-01",
-    level=MUST,
+    notices="data: read_committed consumers pass over records of the open transaction, or read aborted ones",
     source="KIP-98; UnifiedLog.lastStableOffset",
     sentence="While a transaction is open, read_committed sees nothing from its first record in the partition on: neither "
     "plain records nor those of transactions that were committed since.",
@@ -40,7 +40,7 @@ def behind_an_open_transaction(broker: Broker) -> None:
 
 @requirement(
     "TXV-02",
-    level=MUST,
+    notices="data: read_committed consumers read part of a transaction, or one that was aborted",
     source="KIP-98; FetchResponse.AbortedTransactions",
     sentence="After a commit all records of the transaction count, in every partition; after an abort none ever does.",
     accepted="a read_committed consumer, who leaves out what the answers list as aborted, gets all of them, or none, in each of "
@@ -69,7 +69,7 @@ def all_or_nothing(broker: Broker) -> None:
 
 @requirement(
     "TXV-03",
-    level=MUST,
+    notices="data: read_uncommitted consumers lose the records that are open or aborted",
     source="KIP-98; FetchIsolation.HIGH_WATERMARK",
     sentence="read_uncommitted sees the records of open and of aborted transactions, and is told of no aborted ones.",
     accepted="all records in the order of the log, before and after the abort; the list of aborted transactions is null",
@@ -94,7 +94,7 @@ def uncommitted_reads(broker: Broker) -> None:
 
 @requirement(
     "TXV-06",
-    level=MUST,
+    notices="data: read_committed consumers read up to here: too far shows open records, back shows them twice",
     source="UnifiedLog.lastStableOffset; FetchResponse.LastStableOffset",
     sentence="The last stable offset is the first offset of the earliest open transaction, and the high watermark where none is "
     "open; it never goes back.",
@@ -137,7 +137,7 @@ def the_last_stable_offset(broker: Broker) -> None:
 
 @requirement(
     "TXV-07",
-    level=MUST,
+    notices="data: readers of one partition see a commit, those of another an abort, or wait",
     source="KIP-98; TransactionMarkerChannelManager",
     sentence="When the end of a transaction is seen in one of its partitions, the others follow soon, with the same outcome.",
     accepted="each of five topics gets one marker of the same kind; CompleteCommit and CompleteAbort are told only when all have "
@@ -170,7 +170,7 @@ def one_outcome(broker: Broker) -> None:
 
 @requirement(
     "TXV-12",
-    level=MUST,
+    notices="data: records of a producer that was replaced count beside those that its successor sent again",
     source="KIP-98 (zombie fencing); ProducerAppendInfo.checkProducerEpoch",
     sentence="A batch of a producer that another one with its transactional id has replaced is refused and never seen, whether "
     "or not the new one has written to the partition.",
@@ -207,7 +207,7 @@ def zombies(broker: Broker) -> None:
 
 @requirement(
     "TXV-21",
-    level=MUST,
+    notices="stuck: the producer can begin no transaction any more, and readers of the other topics wait",
     source="TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue (partitions that do not exist)",
     sentence="A transaction of which a topic was deleted ends all the same, in its other partitions.",
     accepted="NONE(0) for EndTxn, CompleteCommit or CompleteAbort soon, all records or none in the topic that is left, and the "

@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.batches import values
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, error_name
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.transaction_client import (
     CLASSIC,
     COMPLETE_ABORT,
@@ -44,7 +44,7 @@ def expect_refused(broker: Broker, what: str, answer: Any, *accepted: ErrorCode)
 
 @requirement(
     "TXN-01",
-    level=MUST,
+    notices="data: two producers with one id and epoch end each other's transactions",
     source="KIP-98; TransactionCoordinator.handleInitProducerId",
     sentence="InitProducerId with a transactional id that nobody used gives a fresh producer id with epoch 0, and opens no "
     "transaction.",
@@ -68,7 +68,7 @@ def a_new_transactional_id(broker: Broker) -> None:
 
 @requirement(
     "TXN-02",
-    level=MUST,
+    notices="data: a producer that was replaced writes on beside its successor, and its records count twice",
     source="KIP-98; TransactionMetadata.prepareIncrementProducerEpoch",
     sentence="InitProducerId with a transactional id that is in use gives its producer id with the next epoch; whoever has the "
     "epoch before can do nothing more.",
@@ -102,7 +102,7 @@ def the_next_epoch(broker: Broker) -> None:
 
 @requirement(
     "TXN-03",
-    level=MUST,
+    notices="none seen: Java refuses an empty transactional id in its configuration",
     source="TransactionCoordinator.handleInitProducerId",
     sentence="InitProducerId with an empty transactional id is refused with INVALID_REQUEST.",
     accepted="INVALID_REQUEST(42) without a producer id, in every version; a null one is a producer without transactions",
@@ -118,7 +118,7 @@ def an_empty_transactional_id(broker: Broker) -> None:
 
 @requirement(
     "TXN-05",
-    level=MUST,
+    notices="data: records of the process that died are committed by the one that takes over, which sends them again",
     source="TransactionCoordinator.handleInitProducerId (fenceAndInitialize); KIP-360",
     sentence="InitProducerId while a transaction of the transactional id is open is CONCURRENT_TRANSACTIONS and aborts that "
     "transaction; asked again it gives a higher epoch.",
@@ -164,7 +164,7 @@ def taking_over(broker: Broker) -> None:
 
 @requirement(
     "TXN-06",
-    level=MUST,
+    notices="data: Java and librdkafka raise their epoch like this after an error; who was replaced would do it too",
     source="KIP-360; TransactionMetadata.prepareIncrementProducerEpoch",
     sentence="InitProducerId of a producer that says who it is: the current epoch gives the next one, the epoch before gives "
     "the same answer again, anybody else is fenced.",
@@ -195,7 +195,7 @@ def saying_who_one_is(broker: Broker) -> None:
 
 @requirement(
     "TXN-15",
-    level=MUST,
+    notices="stuck: since KIP-890 each transaction takes an epoch, so a busy producer comes here within a day",
     source="TransactionMetadata.isEpochExhausted; KIP-360",
     sentence="After epoch 32766 InitProducerId gives a new producer id with epoch 0; whoever had the old id can do nothing "
     "more.",
@@ -221,7 +221,7 @@ def exhausted_epochs(broker: Broker) -> None:
 
 @requirement(
     "TXN-24",
-    level=MUST,
+    notices="client: an application whose id has blanks or letters beyond ASCII, or is long, cannot begin",
     source="TransactionCoordinator.handleInitProducerId; TransactionLogKey schema",
     sentence="Any text but the empty one is a transactional id.",
     accepted="NONE(0) and the same text from DescribeTransactions: blanks, control characters, slashes, beyond ASCII, 32767 "
@@ -251,7 +251,7 @@ def texts(broker: Broker) -> None:
 
 @requirement(
     "TXN-25",
-    level=MUST,
+    notices="none seen: no client comes so far, since InitProducerId refuses it (TXN-03)",
     source="TransactionCoordinator.validateTransactionalId; KafkaApis",
     sentence="An empty transactional id is refused with INVALID_REQUEST by AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and "
     "DescribeTransactions too.",
@@ -272,7 +272,7 @@ def empty_everywhere(broker: Broker) -> None:
 
 @requirement(
     "TXN-48",
-    level=MUST,
+    notices="data: two producers with one epoch, of which neither is fenced",
     source="KIP-98; TransactionCoordinator.handleInitProducerId (pendingTransitionInProgress)",
     sentence="Of several InitProducerIds for one transactional id at the same time each that succeeds gives an epoch of its own.",
     accepted="NONE(0) with one producer id and epochs that go up by one, or CONCURRENT_TRANSACTIONS(51); the greatest epoch "

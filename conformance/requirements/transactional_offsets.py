@@ -2,7 +2,7 @@
 
 from conformance.broker import Broker, Topic, only
 from conformance.committed_offsets import LOADING, NOTHING, Found, committed, expect_committed
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.transaction_client import TRANSACTIONS, Protocol, TransactionalClient, in_each_protocol
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -42,7 +42,7 @@ def expect_told(broker: Broker, what: str, group: str, topic: Topic, offset: int
 
 @requirement(
     "TXV-08",
-    level=MUST,
+    notices="data: records are processed twice, or never: position and output of a transaction part",
     source="KIP-98; OffsetMetadataManager.pendingTransactionalOffsets",
     sentence="An offset that a transaction commits for a group is told once the transaction is committed, and never if it is "
     "aborted.",
@@ -69,7 +69,7 @@ def offsets_of_a_transaction(broker: Broker) -> None:
 
 @requirement(
     "TXV-09",
-    level=MUST,
+    notices="data: Streams and Java with exactly-once begin at an offset that the pending transaction has passed already",
     source="KIP-447; OffsetMetadataManager.fetchOffsets",
     sentence="OffsetFetch with require_stable is UNSTABLE_OFFSET_COMMIT for a partition whose offset a transaction has "
     "pending; without it, the offset of before is told.",
@@ -101,7 +101,7 @@ def unstable_offsets(broker: Broker) -> None:
 
 @requirement(
     "TXV-17",
-    level=MUST,
+    notices="data: positions of some groups do not move with the transaction, and their records are processed twice",
     source="KIP-98; OffsetMetadataManager.replayEndTransactionMarker",
     sentence="A transaction may commit offsets of several groups, and several for a partition: all count with its commit, of "
     "those for one partition the last.",
@@ -127,7 +127,7 @@ def several_groups_and_offsets(broker: Broker) -> None:
 
 @requirement(
     "TXV-18",
-    level=MUST,
+    notices="data: an older position comes back when a transaction ends, and records are processed twice",
     source="KAFKA-5259; OffsetMetadataManager.replayEndTransactionMarker (recordOffset)",
     sentence="Of offsets for one partition that were committed in and outside of transactions, the one that was written last "
     "counts, in whichever order the transactions end.",

@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
 from conformance.broker import READ_COMMITTED, Broker, Topic, only, produce_request
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.requirements.coordinators import OFFSETS, java_hash, offsets_partitions
 from conformance.transaction_client import (
     CLASSIC,
@@ -54,7 +54,7 @@ def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> No
 
 @requirement(
     "TXN-16",
-    level=MUST,
+    notices="stuck: a late write opens a transaction that nobody ends, and read_committed consumers wait for ever (KIP-890)",
     source="KIP-890; ReplicaManager.handleProduceAppend; TransactionCoordinator.handleVerifyPartitionsInTransaction",
     sentence="Produce below v12 in a transaction to a partition that was not added is refused, and nothing appended, whether "
     "the transaction is open or not.",
@@ -83,7 +83,7 @@ def partitions_that_were_not_added(broker: Broker) -> None:
 
 @requirement(
     "TXN-18",
-    level=MUST,
+    notices="stuck: Java 4 sends no AddPartitionsToTxn where the broker finalized transaction.version 2",
     source="KIP-890 (part 2); ProduceRequest v12, TxnOffsetCommitRequest v5",
     sentence="Produce v12 and TxnOffsetCommit v5 add their partitions to the transaction, and open it, by themselves.",
     accepted="NONE(0) without AddPartitionsToTxn and AddOffsetsToTxn; Ongoing, with the topic's partitions and the one of "
@@ -118,7 +118,7 @@ def in_transaction(client: TransactionalClient, sequence: int, *records: bytes) 
 
 @requirement(
     "TXN-19",
-    level=MUST,
+    notices="none seen: producers with a transactional id write transactional batches only",
     source="ProducerAppendInfo.appendDataBatch; UnifiedLog.analyzeAndValidateProducerState",
     sentence="A batch that is not transactional, of a producer whose transaction is open in the partition, is "
     "INVALID_TXN_STATE.",
@@ -144,7 +144,7 @@ def not_transactional(broker: Broker) -> None:
 
 @requirement(
     "TXN-21",
-    level=MUST,
+    notices="stuck: it opens a transaction that no coordinator knows, and read_committed consumers wait for ever",
     source="KafkaApis.handleProduceRequest (authorization of the transactional id)",
     sentence="A produce request that has a transactional batch but no transactional id is refused as a whole with "
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED.",
@@ -168,7 +168,7 @@ def without_a_transactional_id(broker: Broker) -> None:
 
 @requirement(
     "TXN-33",
-    level=MUST,
+    notices="stuck: Java and librdkafka count like this; by another rule each batch is out of order",
     source="KIP-890; ProducerStateManager; TransactionCoordinator.endTransaction",
     sentence="Sequences go on over the transactions of an epoch, whether they were committed or aborted, and begin at 0 again "
     "with each epoch.",
@@ -200,7 +200,7 @@ def sequences_over_transactions(broker: Broker) -> None:
 
 @requirement(
     "TXN-34",
-    level=MUST,
+    notices="data: a producer that was replaced, or whose id expired, writes and commits on",
     source="KIP-890; ReplicaManager.handleProduceAppend; GroupCoordinatorService.commitTransactionalOffsets",
     sentence="Produce and TxnOffsetCommit of a transactional id or producer id that the coordinator does not know are "
     "INVALID_PRODUCER_ID_MAPPING; of another epoch INVALID_PRODUCER_EPOCH. A batch of no producer is in no transaction, "
@@ -238,7 +238,7 @@ def writes_of_somebody_else(broker: Broker) -> None:
 
 @requirement(
     "TXN-35",
-    level=MUST,
+    notices="data: offsets in a partition that the transaction does not have get no marker, and are lost",
     source="KIP-98; KafkaApis.handleAddOffsetsToTxnRequest (partitionFor the group)",
     sentence="AddOffsetsToTxn opens a transaction with the partition of __consumer_offsets in which the group's offsets are.",
     accepted="NONE(0) in every version; Ongoing, with the partition that Java's hash of the group's name gives",
@@ -259,7 +259,7 @@ def the_groups_partition(broker: Broker) -> None:
 
 @requirement(
     "TXN-36",
-    level=MUST,
+    notices="stuck: offsets of a late commit stay pending, and consumers with require_stable wait for ever (KIP-890)",
     source="KIP-890; GroupCoordinatorService.commitTransactionalOffsets",
     sentence="TxnOffsetCommit below v5 of a group that was not added to the transaction is refused.",
     accepted="INVALID_TXN_STATE(48) below v4, TRANSACTION_ABORTABLE(120) in v4, whether a transaction is open or not; NONE(0) "
@@ -285,7 +285,7 @@ def groups_that_were_not_added(broker: Broker) -> None:
 
 @requirement(
     "TXN-37",
-    level=MUST,
+    notices="data: a member that lost its partitions commits over the one that has them now: records are processed twice",
     source="KIP-447; ClassicGroup.validateOffsetCommit",
     sentence="TxnOffsetCommit that names a member or generation which the group does not have is refused; one that names none "
     "is taken.",
@@ -318,7 +318,7 @@ def members_of_the_group(broker: Broker) -> None:
 
 @requirement(
     "TXN-38",
-    level=MUST,
+    notices="client: Java and librdkafka ask again with what was refused, and else end the transaction for one deleted topic",
     source="KafkaApis.handleTxnOffsetCommitRequest",
     sentence="TxnOffsetCommit for a topic or partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; the others of the "
     "request are taken.",

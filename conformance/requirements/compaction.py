@@ -2,7 +2,7 @@
 
 from conformance.batches import CODECS, CONTROL, Record, batch, batches, idempotent, records
 from conformance.broker import EARLIEST, Broker, Topic, only
-from conformance.requirement import MUST, requirement
+from conformance.requirement import requirement
 from conformance.requirements.retention import HOUR_MS, MINUTE_MS, now_ms
 from conformance.transactions import TransactionalProducer
 from conformance.wire import Misbehaved
@@ -69,7 +69,7 @@ class Watch:
 
 @requirement(
     "CMP-01",
-    level=MUST,
+    notices="data: a table that is read from the log lacks keys, or has old values",
     source="documentation, Log Compaction; LogCleaner",
     sentence="After compaction the last record of each key is there, with its offset, timestamp, headers and value; what is "
     "left stands in its old order; compressed batches stay compressed by their codec.",
@@ -113,7 +113,7 @@ def thinned(broker: Broker, codec: int) -> None:
 
 @requirement(
     "CMP-02",
-    level=MUST,
+    notices="none seen: consumers at the head are safe by CMP-05, and others expect compaction",
     source="documentation, Log Compaction; LogCleanerManager.cleanableOffsets",
     sentence="The active segment is not compacted.",
     accepted="three records of one key in the active segment stay while others are compacted; in a closed segment the first "
@@ -134,7 +134,7 @@ def the_active_segment_stays(broker: Broker) -> None:
 
 @requirement(
     "CMP-03",
-    level=MUST,
+    notices="data: consumers that are behind by less than the lag miss records, as the documentation promises them",
     source="min.compaction.lag.ms; LogCleanerManager.cleanableOffsets",
     sentence="A segment with a record younger than min.compaction.lag.ms is not compacted, nor is anything behind it.",
     accepted="with a lag of an hour a record of three hours ago, superseded two hours ago, goes; superseded ones of half an hour "
@@ -155,7 +155,7 @@ def young_records_stay(broker: Broker) -> None:
 
 @requirement(
     "CMP-04",
-    level=MUST,
+    notices="data: a table that is read again keeps keys that were deleted",
     source="KIP-534; delete.retention.ms; Cleaner.shouldRetainRecord",
     sentence="A record without a value removes the earlier ones of its key, and stays itself for delete.retention.ms from the "
     "first compaction that meets it on; a later compaction removes it.",
@@ -195,7 +195,7 @@ def compact_once_more(broker: Broker, topic: Topic, time_ms: int) -> None:
 
 @requirement(
     "CMP-05",
-    level=MUST,
+    notices="data: a consumer at the head misses changes of its keys",
     source="documentation, Log Compaction (guarantees)",
     sentence="A consumer that keeps up with the head of the log sees every record.",
     accepted="a consumer that reads after each of 30 records of two keys, in as many segments, gets all of them, while "
@@ -218,7 +218,7 @@ def who_keeps_up_sees_all(broker: Broker) -> None:
 
 @requirement(
     "CMP-06",
-    level=MUST,
+    notices="stuck: consumers at such an offset are refused, or reset by auto.offset.reset",
     source="documentation, Log Compaction; UnifiedLog.read",
     sentence="All offsets stay valid: a fetch at one whose record was compacted away gives the next record that is left.",
     accepted="a fetch at each offset of a compacted log begins with the first record left from there on, without an error",
@@ -240,7 +240,7 @@ def removed_offsets_are_valid(broker: Broker) -> None:
 
 @requirement(
     "CMP-07",
-    level=MUST,
+    notices="operator: changelogs of Streams' windowed stores grow without an end",
     source="cleanup.policy; LogCleaner, UnifiedLog.deleteOldSegments; DeleteRecords",
     sentence="With cleanup.policy=compact,delete superseded records go, and so do segments older than retention.ms; "
     "DeleteRecords is allowed, which it is not with compact alone.",
@@ -275,7 +275,7 @@ def both_policies(broker: Broker) -> None:
 
 @requirement(
     "CMP-08",
-    level=MUST,
+    notices="data: aborted records count, or transactional ones wait for a marker that is gone",
     source="KIP-98; KIP-534; Cleaner.shouldDiscardBatch, CleanedTransactionMetadata",
     sentence="Records of aborted transactions are removed; a transaction's marker is removed only after all of its records and "
     "delete.retention.ms, and stays as long as one of them.",
@@ -325,7 +325,7 @@ def markers(broker: Broker, topic: Topic) -> list[int]:
 
 @requirement(
     "CMP-09",
-    level=MUST,
+    notices="data: a producer's batch is stored twice, or its next one refused",
     source="Cleaner.cleanInto (isBatchLastRecordOfProducer)",
     sentence="A producer's last batch keeps its sequence numbers when its records are compacted away: a repeated batch is known "
     "again, and the next one fits, also after a restart.",
@@ -367,7 +367,7 @@ def serves(broker: Broker, topic: Topic) -> bool:
 
 @requirement(
     "CMP-10",
-    level=MUST,
+    notices="misread: an offset is used twice, and consumers read another record at their position",
     source="Cleaner.cleanInto (the last batch of a round is kept, even if empty)",
     sentence="Compaction changes neither the log start offset nor the end: high watermark, log end offset and the next record's "
     "offset are what they were.",

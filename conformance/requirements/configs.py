@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.batches import LOG_APPEND_TIME, Record, batch, batches
 from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Topic, only
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_configs import AlterConfigsRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -160,7 +160,7 @@ def expect_unchanged(broker: Broker, topic: Topic, before: dict[str, str | None]
 
 @requirement(
     "CFG-01",
-    level=MUST,
+    notices="tool: kafka-configs and consoles show values and sources by it; Connect reads cleanup.policy of its topics",
     source="KIP-133, KIP-226 (sources, synonyms), KIP-569 (types); DescribeConfigsResponse schema",
     sentence="DescribeConfigs of a topic gives each of its configurations once, with value, source, and whether it is "
     "read-only or sensitive; no keys mean all, keys mean those, unknown keys are left out.",
@@ -206,7 +206,7 @@ def describe_topic_configs(broker: Broker) -> None:
 
 @requirement(
     "CFG-02",
-    level=MUST,
+    notices="tool: kafka-configs shows configurations of what does not exist, or fails for all that it asked",
     source="ConfigHelper.describeConfigs",
     sentence="DescribeConfigs of a topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, of an illegal name "
     "INVALID_TOPIC_EXCEPTION, of another broker's id, of no id at all or of an unknown type INVALID_REQUEST; a topic beside "
@@ -239,7 +239,7 @@ def describe_unknown(broker: Broker) -> None:
 
 @requirement(
     "CFG-03",
-    level=MUST,
+    notices="data: a change of one configuration sets retention of a topic back to its default",
     source="KIP-339; ConfigurationControlManager.incrementalAlterConfigs",
     sentence="SET and DELETE of IncrementalAlterConfigs change the configurations that they name and no others; a deleted one "
     "has its default again.",
@@ -267,7 +267,7 @@ def set_and_delete(broker: Broker) -> None:
 
 @requirement(
     "CFG-04",
-    level=MUST,
+    notices="tool: Java's AlterConfigOp.APPEND and SUBTRACT replace a list, or lose what was in it",
     source="KIP-339; ConfigurationControlManager.incrementalAlterConfigResource",
     sentence="APPEND adds to a list what it does not hold yet, SUBTRACT takes away what it holds; on any other configuration "
     "they are refused with INVALID_CONFIG.",
@@ -300,7 +300,7 @@ def append_and_subtract(broker: Broker) -> None:
 
 @requirement(
     "CFG-05",
-    level=MUST,
+    notices="operator: a wrong value is stored, or half of a change",
     source="ConfigurationControlManager.validateAlterConfig; LogConfig.validate",
     sentence="A change with an unknown name or an impossible value is INVALID_CONFIG, one without a value or of the same name "
     "twice INVALID_REQUEST; one of an unknown topic is UNKNOWN_TOPIC_OR_PARTITION, of an unknown type INVALID_REQUEST. Nothing "
@@ -352,7 +352,7 @@ def refused_changes(broker: Broker) -> None:
 
 @requirement(
     "CFG-06",
-    level=MUST,
+    notices="tool: a rehearsal with validateOnly changes the topic",
     source="IncrementalAlterConfigsRequest schema (validateOnly); ControllerApis.handleIncrementalAlterConfigs",
     sentence="With validate_only a change is checked and answered for as otherwise, and not made.",
     accepted="NONE(0) or the usual error; the configurations stay, for IncrementalAlterConfigs and AlterConfigs",
@@ -378,7 +378,7 @@ def validate_only(broker: Broker) -> None:
 
 @requirement(
     "CFG-07",
-    level=SHOULD,
+    notices="tool: sarama's AlterConfig and older tools set a topic's whole configuration like this",
     source="KIP-133; ConfigurationControlManager.legacyAlterConfigs",
     sentence="The legacy AlterConfigs replaces all that is set on the topic: what it leaves out has its default again. What it "
     "refuses changes nothing.",
@@ -410,7 +410,7 @@ def replace_configs(broker: Broker) -> None:
 
 @requirement(
     "CFG-08",
-    level=MUST,
+    notices="none seen: Java's Admin and librdkafka send each resource once",
     source="ConfigAdminManager.preprocess",
     sentence="A resource that comes twice in one IncrementalAlterConfigs is refused with INVALID_REQUEST; others are changed.",
     accepted="INVALID_REQUEST(42) for it, once or twice in the answer, and it stays; NONE(0) for the other topic",
@@ -434,7 +434,7 @@ def twice_in_one_request(broker: Broker) -> None:
 
 @requirement(
     "CFG-09",
-    level=MUST,
+    notices="operator: retention, limits and timestamps are not what the administrator set, until a restart",
     source="TopicConfigHandler.processConfigChanges; KIP-226",
     sentence="A changed topic configuration takes effect without a restart, and so does taking it back.",
     accepted="soon after the change: a lower max.message.bytes refuses what fitted before, message.timestamp.type=LogAppendTime "
@@ -473,7 +473,7 @@ def takes_effect(broker: Broker) -> None:
 
 @requirement(
     "CFG-11",
-    level=SHOULD,
+    notices="operator: topics are kept for another time, or with other limits, than the documentation says",
     source="Documentation, Topic Configs; LogConfig",
     sentence="A topic on which nothing is set has the documented defaults, where the broker's own configuration leaves them.",
     accepted=", ".join(f"{name}={value}" for name, value in DEFAULTS.items()),
@@ -492,7 +492,7 @@ def documented_defaults(broker: Broker) -> None:
 
 @requirement(
     "CFG-12",
-    level=SHOULD,
+    notices="tool: kafka-configs --describe --all of a broker, with which administrators find what is set where",
     source="KIP-226; ConfigHelper.describeConfigs",
     sentence="DescribeConfigs of a broker's own id gives its configurations: what its file sets with source 4, its default "
     "with source 5; what cannot be changed while it runs is read-only.",
@@ -517,7 +517,7 @@ def describe_broker(broker: Broker) -> None:
 
 @requirement(
     "CFG-13",
-    level=SHOULD,
+    notices="none seen: tools take away what they were shown before",
     source="KIP-339; ConfigurationControlManager.incrementalAlterConfigResource",
     sentence="DELETE of a name that the broker does not know is no error, so that what an older version set can be taken away.",
     accepted="NONE(0), and nothing changes",
@@ -532,7 +532,7 @@ def delete_unknown(broker: Broker) -> None:
 
 @requirement(
     "CFG-14",
-    level=SHOULD,
+    notices="tool: Java's Admin with includeDocumentation, which consoles show, lacks the text",
     source="KIP-569; DescribeConfigsResponse schema",
     sentence="From v3 on, DescribeConfigs documents each configuration where it is asked to, and only there.",
     accepted="words for every documented name where asked for, null or nothing where not",

@@ -18,7 +18,7 @@ from conformance.cluster import (
     Writes,
     cluster,
 )  # fmt: skip
-from conformance.requirement import MAY, MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.wire import Connection, Failed
 from reference.protocol.errors import RETRIABLE, ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -37,7 +37,7 @@ ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 
 @requirement(
     "ELE-01",
-    level=MUST,
+    notices="stuck: producers and consumers have no leader any more, or lose what was acknowledged",
     source="PartitionChangeBuilder.electLeader; documentation, design, replication",
     sentence="When a leader dies another replica of the ISR leads, in a later leader epoch, with every record acknowledged with "
     "acks=-1, and takes writes.",
@@ -82,7 +82,7 @@ def leave_only_a_laggard(nodes: Cluster, unclean: bool) -> tuple[Topic, Writes, 
 
 @requirement(
     "ELE-02",
-    level=MUST,
+    notices="data: a replica leads without acknowledged records",
     source="PartitionChangeBuilder.electAnyLeader; unclean.leader.election.enable=false",
     sentence="While no replica of the ISR lives and unclean elections are off, nobody leads, although another replica lives; the "
     "replica of the ISR leads when it is back, with every acknowledged record.",
@@ -105,7 +105,7 @@ def nobody_rather_than_a_laggard(broker: Broker) -> None:
 
 @requirement(
     "ELE-03",
-    level=MUST,
+    notices="stuck: a partition stays without a leader though the administrator allowed any",
     source="PartitionChangeBuilder.electAnyLeader; unclean.leader.election.enable=true",
     sentence="While no replica of the ISR lives and unclean elections are on for the topic, a replica that lives leads, alone in "
     "sync; what only the others had is gone for everybody.",
@@ -130,7 +130,7 @@ def a_laggard_rather_than_nobody(broker: Broker) -> None:
 
 @requirement(
     "ELE-04",
-    level=MUST,
+    notices="tool: kafka-leader-election --election-type preferred moves nothing, or to a replica that is out of sync",
     source="ReplicationControlManager.electLeader; ElectLeaders, type 0",
     sentence="ElectLeaders of the preferred kind lets the first replica of the list lead, if it is in sync, in a later "
     "leader epoch.",
@@ -153,7 +153,7 @@ def the_preferred_leader(broker: Broker) -> None:
 
 @requirement(
     "ELE-05",
-    level=MUST,
+    notices="tool: kafka-leader-election shows these codes, and takes the first for success",
     source="ReplicationControlManager.electLeader",
     sentence="A preferred election is ELECTION_NOT_NEEDED where the preferred replica leads, PREFERRED_LEADER_NOT_AVAILABLE "
     "where it is not in sync, and UNKNOWN_TOPIC_OR_PARTITION for what does not exist.",
@@ -179,7 +179,7 @@ def preferred_elections_refused(broker: Broker) -> None:
 
 @requirement(
     "ELE-06",
-    level=MUST,
+    notices="tool: kafka-leader-election shows these codes, and takes the first for success",
     source="ReplicationControlManager.electLeader; KIP-460",
     sentence="An unclean election is ELECTION_NOT_NEEDED where a leader lives, and ELIGIBLE_LEADERS_NOT_AVAILABLE where no "
     "replica lives.",
@@ -201,7 +201,7 @@ def unclean_elections_refused(broker: Broker) -> None:
 
 @requirement(
     "ELE-07",
-    level=SHOULD,
+    notices="operator: after restarts all leaders stay on a few brokers, until somebody moves them",
     source="auto.leader.rebalance.enable; leader.imbalance.check.interval.seconds",
     sentence="With auto.leader.rebalance.enable the preferred replica leads again by itself.",
     accepted="the first replica of the list leads soon after the list's order changed",
@@ -232,7 +232,7 @@ def expect_retriable(broker: Broker, writes: Writes) -> None:
 
 @requirement(
     "ELE-08",
-    level=MUST,
+    notices="data: a restart in good order loses acknowledged records, or fails producers for good",
     source="ReplicationControlManager.handleBrokerInControlledShutdown; controlled.shutdown.enable",
     sentence="A broker that is stopped in good order hands its leaderships over first: no acknowledged record is lost, and "
     "clients see no other errors than those after which they try again.",
@@ -260,7 +260,7 @@ def leaving_in_good_order(broker: Broker) -> None:
 
 @requirement(
     "ELE-09",
-    level=MUST,
+    notices="stuck: Java and librdkafka give a batch up on an error after which they may not try again",
     source="org.apache.kafka.common.protocol.Errors (RetriableException)",
     sentence="Whatever a producer sees while a leader dies and comes back is an error after which it may try again.",
     accepted="retriable errors and closed connections only; every acknowledged record",
@@ -290,7 +290,7 @@ def errors_of_a_fail_over(broker: Broker) -> None:
 
 @requirement(
     "ELE-10",
-    level=MUST,
+    notices="data: two leaders acknowledge at once, and the records of one are lost",
     source="Partition.maybeIncrementLeaderHW; KIP-101; documentation, design, replication",
     sentence="A leader that is cut off from the others acknowledges no write with acks=-1 once another one leads; those with "
     "acks=1 it may acknowledge, and they are lost when it is back.",
@@ -356,7 +356,7 @@ def expect_lost(nodes: Cluster, late: LateWrites) -> None:
 
 @requirement(
     "ELE-19",
-    level=MUST,
+    notices="data: two leaders acknowledge at once, and the records of one are lost",
     source="Partition.makeFollower; KIP-101; documentation, design, replication",
     sentence="A leader that was replaced while it did not answer acknowledges no write with acks=-1 that it finds waiting when "
     "it goes on; those with acks=1 it may acknowledge, and they are lost.",
@@ -387,7 +387,7 @@ def told_by(connection: Connection, *, final: bool) -> str:
 
 @requirement(
     "ELE-16",
-    level=MUST,
+    notices="stuck: no leader is chosen and no topic is made any more",
     source="KIP-500; KIP-595",
     sentence="When the active controller dies, produce and fetch go on, another one of the quorum becomes active in a later "
     "epoch, and topics can be made again.",
@@ -420,7 +420,7 @@ def the_controller_dies(broker: Broker) -> None:
 
 @requirement(
     "ELE-17",
-    level=MAY,
+    notices="operator: a partition waits for its last replica, or for an unclean election, though another has every record",
     since="4.1",
     source="KIP-966; PartitionChangeBuilder.maybePopulateTargetElr",
     sentence="A replica that leaves the ISR while fewer than min.insync.replicas stay in it is an eligible leader replica, as "
@@ -456,7 +456,7 @@ def eligible_leader_replicas(broker: Broker) -> None:
 
 @requirement(
     "ELE-18",
-    level=SHOULD,
+    notices="tool: kafka-metadata-quorum describe shows the quorum's state by it",
     source="KIP-595; DescribeQuorum",
     sentence="DescribeQuorum, asked of any broker, tells the active controller, its epoch, a high watermark up to which its "
     "log reaches, and every voter with its log end.",

@@ -7,7 +7,7 @@ from functools import partial
 
 from conformance.broker import Broker
 from conformance.hunting import KNOWN, expect_none, hunted
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.wire import Failed
 
 ENDS = ("kill", "restart")
@@ -45,7 +45,7 @@ def sends(broker: Broker) -> dict[str, int]:
 
 @of_the_hunt(
     "HIS-01",
-    level=MUST,
+    notices="data: acknowledged records are lost",
     source="documentation, design, replication and message delivery semantics",
     sentence="A record that was acknowledged with acks=-1 is read by whoever reads the whole log after the faults are over.",
     accepted="every acknowledged record in the last full scan of every partition",
@@ -57,7 +57,7 @@ def no_lost_write(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-02",
-    level=MUST,
+    notices="data: consumers pass over acknowledged records",
     source="documentation: records below the high watermark can be read",
     sentence="After the faults are over every acknowledged record is given to a consumer that reads on to the end.",
     accepted="no acknowledged record that a consumer passed over or never came to",
@@ -69,7 +69,7 @@ def no_unseen_write(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-03",
-    level=MUST,
+    notices="data: consumers read different records at one offset",
     source="documentation, design: an offset names one record for ever",
     sentence="An offset of a partition names one record, in every answer to every client, and is given to one record only.",
     accepted="no offset with two records, and no record from nowhere, in answers, polls and replicas",
@@ -81,7 +81,7 @@ def one_offset_one_record(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-04",
-    level=MUST,
+    notices="data: records of an idempotent producer are doubled",
     source="KIP-98",
     sentence="A record of an idempotent producer is in the log once, however often its request was sent.",
     accepted="no second copy of an idempotent producer's record; of others only where the outcome was unknown",
@@ -93,7 +93,7 @@ def no_duplicate(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-05",
-    level=MUST,
+    notices="data: a consumer goes back, or passes over records",
     source="documentation, consumer position and ordering guarantees",
     sentence="A consumer's offsets grow, within a poll and from poll to poll, and pass over no record that is there.",
     accepted="no poll that goes back or leaves a known record out, as long as the assignment lasts",
@@ -105,7 +105,7 @@ def polls_go_forward(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-06",
-    level=MUST,
+    notices="data: an idempotent producer's records change their order",
     source="documentation, ordering guarantees; KIP-98",
     sentence="What one idempotent producer sends to one partition lies in the log in the order in which it was sent.",
     accepted="growing offsets of each such producer's records",
@@ -117,7 +117,7 @@ def producers_keep_their_order(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-07",
-    level=MUST,
+    notices="data: a record lies before one that was acknowledged earlier",
     source="Herlihy and Wing, linearizability; documentation, design: a partition is one log",
     sentence="A record whose send begins after another one of the same partition was acknowledged lies behind it, whoever "
     "sent them.",
@@ -137,7 +137,7 @@ def transactions(broker: Broker) -> dict[str, int]:
 
 @of_the_hunt(
     "HIS-08",
-    level=MUST,
+    notices="data: read_committed consumers read aborted records",
     source="Adya's G1a and G1b; KIP-98",
     sentence="A consumer with read_committed is given no record of an aborted transaction, and none before the commit was "
     "asked for.",
@@ -151,7 +151,7 @@ def no_aborted_read(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-09",
-    level=MUST,
+    notices="data: a part of a committed transaction is lost",
     source="KIP-98",
     sentence="A committed transaction is there as a whole: in all its partitions, or in none.",
     accepted="no transaction of which a part was read and another part is lost",
@@ -164,7 +164,7 @@ def whole_transactions(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-10",
-    level=MUST,
+    notices="data: a group passes over records, or reads them again without a fault",
     source="documentation, message delivery semantics and consumer offsets",
     sentence="A group's committed offset is the last that was committed, and lies behind no record that the group was not "
     "given.",
@@ -178,7 +178,7 @@ def committed_offsets(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-11",
-    level=MUST,
+    notices="data: two members of a generation read and commit one partition",
     source="documentation, consumer groups",
     sentence="In one generation of a group a partition belongs to one member, and no other one's commit for it is taken.",
     accepted="no two members with one partition, by assignment or by accepted commit, in any generation",
@@ -190,7 +190,7 @@ def one_owner(broker: Broker) -> None:
 
 @of_the_hunt(
     "HIS-12",
-    level=SHOULD,
+    notices="client: producers and consumers wait longer than a minute after the faults are over",
     source="documentation, design, replication: availability",
     sentence="When the faults are over every partition has its leader and its replicas in sync again, and sends succeed.",
     accepted="within a minute no send without success; every replica in sync; every partition read to its end",

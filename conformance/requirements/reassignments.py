@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.broker import Broker, Topic, error_name
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, Writes, cluster
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -46,7 +46,7 @@ def expect_done(nodes: Cluster, topic: Topic, *replicas: int) -> None:
 
 @requirement(
     "ELE-11",
-    level=MUST,
+    notices="data: replicas are dropped before others have their records",
     source="KIP-455; ReplicationControlManager.changePartitionReassignment",
     sentence="A reassignment adds the new replicas, waits until they are in sync and then drops those that are not wanted; "
     "ListPartitionReassignments tells of it meanwhile.",
@@ -70,7 +70,7 @@ def adding_before_dropping(broker: Broker) -> None:
 
 @requirement(
     "ELE-12",
-    level=MUST,
+    notices="data: acknowledged records are lost while a partition moves",
     source="KIP-455; documentation, operations, expanding a cluster",
     sentence="While a partition moves from node to node under load, no record is lost that was acknowledged with acks=-1.",
     accepted="every acknowledged record at its offset after three moves, the first one away from every node that had it",
@@ -91,7 +91,7 @@ def moving_under_load(broker: Broker) -> None:
 
 @requirement(
     "ELE-13",
-    level=MUST,
+    notices="tool: kafka-reassign-partitions shows these codes; a partition must not be left without replicas",
     source="ReplicationControlManager.alterPartitionReassignment; KIP-455",
     sentence="A reassignment of an unknown topic, one to no replicas, to the same one twice or to an unknown broker, and a "
     "cancellation of nothing are refused, and change nothing.",
@@ -116,7 +116,7 @@ def reassignments_refused(broker: Broker) -> None:
 
 @requirement(
     "ELE-14",
-    level=SHOULD,
+    notices="operator: a new order of replicas moves data or leaders, though it need not",
     source="PartitionReassignmentReplicas; KIP-455",
     sentence="A reassignment that only changes the order of replicas is done at once, and moves no leadership.",
     accepted="the new order in Metadata, nothing going on, the same leader and ISR",
@@ -137,7 +137,7 @@ def another_order(broker: Broker) -> None:
 
 @requirement(
     "ELE-15",
-    level=MUST,
+    notices="tool: kafka-reassign-partitions --cancel, with which a reassignment that hangs is ended",
     source="KIP-455; ReplicationControlManager.cancelPartitionReassignment",
     sentence="A reassignment to a dead broker goes on until it is cancelled; then the replicas are what they were before.",
     accepted="the partition serves meanwhile; after the cancellation the old replicas, in sync, and nothing going on",

@@ -7,7 +7,7 @@ from contextlib import suppress
 from conformance.batches import batch, values
 from conformance.broker import Broker, Topic
 from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, Cluster, Writes, cluster, fetch_as, in_time
-from conformance.requirement import MUST, SHOULD, requirement, untestable
+from conformance.requirement import requirement, untestable
 from conformance.requirements.leader_epochs import end_of_epoch
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ def log_end(broker: Broker, topic: Topic) -> int:
 
 @requirement(
     "REP-01",
-    level=MUST,
+    notices="data: consumers read what is lost with the leader, or records twice",
     source="Partition.maybeIncrementLeaderHW; KIP-497",
     sentence="The high watermark is the least log end offset of the replicas in sync, and does not go back when one asks for "
     "less.",
@@ -59,7 +59,7 @@ def least_log_end(broker: Broker) -> None:
 
 @requirement(
     "REP-02",
-    level=MUST,
+    notices="data: acknowledged records are lost with the leader",
     source="Partition.checkEnoughReplicasReachOffset; documentation, design, replication",
     sentence="A record that was acknowledged with acks=-1 is in the log of every replica in sync: whoever leads next has it.",
     accepted="after the leader's kill -9 every record of two partitions, whose next leaders are two different nodes",
@@ -80,7 +80,7 @@ def on_every_replica_in_sync(broker: Broker) -> None:
 
 @requirement(
     "REP-03",
-    level=MUST,
+    notices="stuck: one follower that hangs holds all writes with acks=-1 up",
     source="Partition.maybeShrinkIsr; replica.lag.time.max.ms",
     sentence="A follower that has not caught up for replica.lag.time.max.ms leaves the ISR, although its broker is not fenced, "
     "and Metadata shows it; once it has caught up it is in sync again.",
@@ -104,7 +104,7 @@ def a_lagging_follower_leaves(broker: Broker) -> None:
 
 @requirement(
     "REP-04",
-    level=MUST,
+    notices="data: a follower that lacks acknowledged records may lead",
     source="Partition.isFollowerInSync",
     sentence="A follower comes back into the ISR only once it asks for the high watermark or more.",
     accepted="fetches in its name below the high watermark leave it out; one at the high watermark brings it in",
@@ -135,7 +135,7 @@ def back_when_caught_up(broker: Broker) -> None:
 
 @requirement(
     "REP-19",
-    level=MUST,
+    notices="data: a follower that lacks what the leader before acknowledged may lead",
     source="Partition.isFollowerInSync",
     sentence="A follower comes back into a new leader's ISR only once it asks for the offset where that leader's epoch begins, "
     "though the high watermark is lower.",
@@ -173,7 +173,7 @@ def back_when_in_the_epoch(broker: Broker) -> None:
 
 @requirement(
     "REP-05",
-    level=MUST,
+    notices="stuck: partitions of a dead broker have no leader, and clients are sent to it",
     source="ReplicationControlManager.handleBrokerFenced; broker.session.timeout.ms; documentation, design, 4.7",
     sentence="A broker that is dead for broker.session.timeout.ms is in no ISR with others, leads nothing and is not in "
     "Metadata; when it is back it is in sync again.",
@@ -197,7 +197,7 @@ def a_dead_broker_is_fenced(broker: Broker) -> None:
 
 @requirement(
     "REP-06",
-    level=MUST,
+    notices="data: another replica leads without the records that only this one has",
     source="PartitionChangeBuilder; KIP-966",
     sentence="The last replica in sync is never forgotten: when its broker is fenced it stays in the ISR, or is the eligible "
     "leader replica, and it leads again when it is back.",
@@ -227,7 +227,7 @@ def the_last_one_is_kept(broker: Broker) -> None:
 
 @requirement(
     "REP-07",
-    level=MUST,
+    notices="data: consumers read records that are lost with the last in-sync replica (KIP-966)",
     since="4.0",
     source="Partition.isUnderMinIsr; KIP-966",
     sentence="While fewer than min.insync.replicas are in sync the high watermark stands still, also for acks=1, and what is "
@@ -254,7 +254,7 @@ def under_the_minimum(broker: Broker) -> None:
 
 @requirement(
     "REP-08",
-    level=MUST,
+    notices="data: what consumers read depends on who leads",
     source="documentation, design, replication; ReplicaFetcherThread",
     sentence="When a follower has caught up its log is, byte for byte, the leader's.",
     accepted="both nodes serve the same bytes up to the high watermark",
@@ -305,7 +305,7 @@ def survive_on_the_follower(nodes: Cluster, leader: int, follower: int) -> tuple
 
 @requirement(
     "REP-09",
-    level=MUST,
+    notices="data: two nodes have different records at one offset",
     source="KIP-101; documentation, design, replication",
     sentence="A leader that comes back with records that were not replicated drops them: its offsets hold what the new leader "
     "wrote.",
@@ -336,7 +336,7 @@ def an_old_leader_truncates(broker: Broker) -> None:
 
 @requirement(
     "REP-10",
-    level=MUST,
+    notices="data: acknowledged records are lost when all replicas crash, or logs differ afterwards",
     source="KIP-101; LeaderEpochFileCache",
     sentence="When all replicas crash at once and come back, what was acknowledged with acks=-1 is there, and their logs are the "
     "same.",
@@ -392,7 +392,7 @@ def expect_shown_is_kept(broker: Broker, lose: Callable[[Cluster, int], None]) -
 
 @requirement(
     "REP-11",
-    level=MUST,
+    notices="data: what a consumer has read is gone, or another record is there",
     source="documentation, design, replication",
     sentence="What a consumer was shown stays, when the leader crashes under writes with acks=1, as long as no unclean election "
     "is held.",
@@ -405,7 +405,7 @@ def shown_before_a_crash(broker: Broker) -> None:
 
 @requirement(
     "REP-12",
-    level=MUST,
+    notices="data: what a consumer has read is gone, or another record is there",
     source="documentation, design, replication; KIP-207",
     sentence="When a leader that does not answer is replaced, offsets that consumers were shown are served again unchanged, "
     "whatever the new leader's first high watermark is; the old one follows when it goes on.",
@@ -418,7 +418,7 @@ def shown_before_a_freeze(broker: Broker) -> None:
 
 @requirement(
     "REP-14",
-    level=MUST,
+    notices="data: a dead broker is in sync, and may be chosen to lead",
     source="Partition.isReplicaIsrEligible; KIP-841; KIP-903",
     sentence="A fenced broker is not added to an ISR, whatever is fetched in its name.",
     accepted="fetches at the log end in the name of a fenced broker leave it out; it is in sync once it goes on",
@@ -446,7 +446,7 @@ def a_fenced_broker_stays_out(broker: Broker) -> None:
 
 @requirement(
     "REP-15",
-    level=SHOULD,
+    notices="stuck: one follower that is out of sync holds all writes with acks=-1 up",
     source="Partition.checkEnoughReplicasReachOffset",
     sentence="A follower that is not in sync holds up no write with acks=-1.",
     accepted="acknowledgements while it is frozen, and the records are shown",
@@ -465,7 +465,7 @@ def nobody_waits_for_who_is_out(broker: Broker) -> None:
 
 @requirement(
     "REP-16",
-    level=MUST,
+    notices="data: acknowledged records are lost when the power comes back",
     source="documentation, design, replication",
     sentence="When every node is ended at once and started again, no record is lost that was acknowledged with acks=-1.",
     accepted="every acknowledged record at its offset; the partition takes writes again",
@@ -486,7 +486,7 @@ def everything_crashes(broker: Broker) -> None:
 
 @requirement(
     "REP-17",
-    level=SHOULD,
+    notices="data: acknowledged records are lost with one broker",
     source="documentation, design 4.7",
     sentence="With three replicas and min.insync.replicas=2, kill -9 of the leader under load loses no record that was "
     "acknowledged with acks=-1.",
@@ -509,7 +509,7 @@ def a_crash_under_load(broker: Broker) -> None:
 
 @requirement(
     "REP-18",
-    level=MUST,
+    notices="data: anybody's fetch acknowledges records for a replica that does not have them",
     source="Partition.followerReplicaOrThrow",
     sentence="A fetch in the name of a broker that is no replica of the partition is refused and moves nothing.",
     accepted="NOT_LEADER_OR_FOLLOWER(6) without a current leader epoch, UNKNOWN_LEADER_EPOCH(75) with one; nobody is in sync "
@@ -535,7 +535,7 @@ def strangers_do_not_follow(broker: Broker) -> None:
 
 untestable(
     "REP-13",
-    level=MUST,
+    notices="data: a deposed leader decides who is in sync, and a replica without all records may lead",
     sentence="AlterPartition is refused for a stale leader epoch (74), a stale partition epoch (95), from who does not lead "
     "(42), for epochs that the controller does not know yet (41), and for an ISR with an ineligible broker (107) or without the "
     "leader (42).",

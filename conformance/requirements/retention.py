@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.batches import Record, batch, batches, records, values
 from conformance.broker import EARLIEST, Broker, Topic, only
-from conformance.requirement import MUST, SHOULD, requirement, untestable
+from conformance.requirement import requirement, untestable
 from conformance.requirements.configs import SET, altered
 from conformance.wire import Misbehaved
 from reference.protocol.errors import ErrorCode
@@ -58,7 +58,7 @@ class Watch:
 
 @requirement(
     "RET-01",
-    level=MUST,
+    notices="data: records that are younger than retention.ms are removed",
     source="UnifiedLog.deleteRetentionMsBreachedSegments; retention.ms",
     sentence="A segment whose largest timestamp is older than retention.ms is removed and the log starts after it; the active "
     "segment is rolled for that. A segment with a younger record stays whole.",
@@ -97,7 +97,7 @@ def offsets(broker: Broker, topic: Topic, start: int) -> list[int]:
 
 @requirement(
     "RET-02",
-    level=MUST,
+    notices="data: more is removed than retention.bytes allows",
     source="UnifiedLog.deleteRetentionSizeBreachedSegments; retention.bytes",
     sentence="A log larger than retention.bytes loses whole segments from its start, as long as the rest is no smaller than "
     "retention.bytes.",
@@ -123,7 +123,7 @@ def large_logs_shrink(broker: Broker) -> None:
 
 @requirement(
     "RET-03",
-    level=MUST,
+    notices="data: records are removed although retention was switched off",
     source="UnifiedLog.deleteRetentionMsBreachedSegments, deleteRetentionSizeBreachedSegments",
     sentence="-1 switches a rule off: with retention.ms=-1 no age, and with retention.bytes=-1 no size removes anything.",
     accepted="records of 1970 stay with retention.ms=-1, and the log keeps its size with retention.bytes=-1; each of them "
@@ -149,7 +149,7 @@ def switched_off(broker: Broker) -> None:
 
 @requirement(
     "RET-04",
-    level=MUST,
+    notices="operator: the disk fills, and records stay longer than was set",
     source="log.retention.check.interval.ms; LogManager.cleanupLogs",
     sentence="The broker looks for expired segments again and again, and looks at every topic with the retention.ms that is "
     "then in force.",
@@ -176,7 +176,7 @@ def looks_again(broker: Broker) -> None:
 
 @requirement(
     "RET-05",
-    level=MUST,
+    notices="data: records are removed by the time of another clock than the topic's",
     source="UnifiedLog.deleteRetentionMsBreachedSegments (largest timestamp); message.timestamp.type",
     sentence="What counts is the records' timestamps, not the time of writing: an old one expires at once, one in the future "
     "stays; with LogAppendTime the time of writing counts.",
@@ -201,7 +201,7 @@ def timestamps_count(broker: Broker) -> None:
 
 @requirement(
     "RET-06",
-    level=MUST,
+    notices="data: records are removed that no consumer could read yet",
     source="UnifiedLog.deletableSegments (up to the high watermark)",
     sentence="Nothing above the high watermark is removed, however old it is.",
     accepted="with both followers frozen old records stay above the high watermark; once they are copied they go",
@@ -265,7 +265,7 @@ def placed(broker: Broker, nodes: list[int], retention_ms: str) -> Topic:
 
 @requirement(
     "RET-07",
-    level=MUST,
+    notices="data: consumers lose or double records at the boundary of two segments",
     source="UnifiedLog.maybeRoll; segment.bytes, segment.ms",
     sentence="That a log rolls, by segment.ms or by segment.bytes, changes nothing that a client sees: offsets, order, records, "
     "search by time, fetches at every offset and over the boundaries.",
@@ -308,7 +308,7 @@ def first_offset(broker: Broker, topic: Topic, offset: int) -> int:
 
 @requirement(
     "RET-09",
-    level=SHOULD,
+    notices="data: records that were removed are back after a restart, and consumers read them again",
     source="LogManager.checkpointLogStartOffsets; log.flush.start.offset.checkpoint.interval.ms",
     sentence="The log start offset survives a restart: what DeleteRecords removed, and what expired, stays away.",
     accepted="the same log start offsets, end offsets and records before and after a restart in good order",
@@ -358,7 +358,7 @@ def serves(broker: Broker, topic: Topic) -> bool:
 
 untestable(
     "RET-10",
-    level=SHOULD,
+    notices="none seen: nobody waits for the first look",
     sentence="The first look for expired segments comes 30 s after the start (log.initial.task.delay.ms).",
     source="LogManager.startup; log.initial.task.delay.ms (internal)",
     reason="that nothing was removed before is no proof of when the broker looked; a broker that looks earlier harms nobody",

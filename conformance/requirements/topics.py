@@ -6,7 +6,7 @@ from uuid import UUID
 
 from conformance.batches import Record, batch, values
 from conformance.broker import Broker, Topic, delete_topics_request, new_topic, only
-from conformance.requirement import MUST, SHOULD, requirement
+from conformance.requirement import requirement
 from conformance.wire import Connection
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -131,7 +131,7 @@ def expect_partitions(broker: Broker, topic: Topic, count: int) -> None:
 
 @requirement(
     "TOP-01",
-    level=MUST,
+    notices="operator: a topic that no other Kafka takes, so that it cannot be mirrored or restored elsewhere",
     source="Topic.validate; ReplicationControlManager.validateNewTopicNames",
     sentence="A topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'; any other "
     "is refused with INVALID_TOPIC_EXCEPTION.",
@@ -151,7 +151,7 @@ def names(broker: Broker) -> None:
 
 @requirement(
     "TOP-02",
-    level=SHOULD,
+    notices="operator: metrics of the two topics have one name, as Kafka writes '.' as '_' there",
     source="Topic.hasCollision; ReplicationControlManager.validateNewTopicNames",
     sentence="A name that equals an existing one, but for '.' in the place of '_', is refused with INVALID_TOPIC_EXCEPTION.",
     accepted="INVALID_TOPIC_EXCEPTION(17) in both directions, and no such topic",
@@ -167,7 +167,7 @@ def colliding_names(broker: Broker) -> None:
 
 @requirement(
     "TOP-03",
-    level=MUST,
+    notices="data: what is made again loses its records; Streams and Connect make topics at each start and take this code",
     source="ReplicationControlManager.createTopics",
     sentence="A topic that exists is not made again: TOPIC_ALREADY_EXISTS, and it stays as it is.",
     accepted="TOPIC_ALREADY_EXISTS(36), with validate_only too; id, partitions and records stay",
@@ -187,7 +187,7 @@ def already_there(broker: Broker) -> None:
 
 @requirement(
     "TOP-04",
-    level=MUST,
+    notices="operator: a topic has fewer copies than was asked for, and nobody was told",
     source="ReplicationControlManager.createTopic",
     sentence="A partition count of 0 or below -1 is INVALID_PARTITIONS; a replication factor of 0, below -1, or above the "
     "number of brokers is INVALID_REPLICATION_FACTOR.",
@@ -205,7 +205,7 @@ def impossible_counts(broker: Broker) -> None:
 
 @requirement(
     "TOP-05",
-    level=MUST,
+    notices="stuck: Java's Admin, Streams and Connect leave both to the broker like this, and could make no topic",
     source="KIP-464; num.partitions, default.replication.factor",
     sentence="From v4 on, -1 for the partition count or the replication factor means the broker's default.",
     accepted="num.partitions partitions and default.replication.factor replicas, each alone and both",
@@ -227,7 +227,7 @@ def broker_defaults(broker: Broker) -> None:
 
 @requirement(
     "TOP-06",
-    level=MUST,
+    notices="none seen: kafka-topics and Java's NewTopic let nobody give both",
     source="ReplicationControlManager.createTopic",
     sentence="Replicas by hand together with a partition count or a replication factor are refused with INVALID_REQUEST.",
     accepted="INVALID_REQUEST(42), also where the count or the factor fits; no topic is made",
@@ -242,7 +242,7 @@ def assignment_and_counts(broker: Broker) -> None:
 
 @requirement(
     "TOP-07",
-    level=MUST,
+    notices="tool: kafka-topics --replica-assignment makes a topic with other replicas than asked for",
     source="ReplicationControlManager.validateManualPartitionAssignment",
     sentence="Replicas by hand are refused with INVALID_REPLICA_ASSIGNMENT where a broker comes twice or is unknown, where "
     "partitions have none or unequally many, are not numbered from 0 on, or come twice; right ones are kept.",
@@ -277,7 +277,7 @@ def assignment_by_hand(broker: Broker) -> None:
 
 @requirement(
     "TOP-08",
-    level=MUST,
+    notices="operator: a misspelled min.insync.replicas or cleanup.policy goes unnoticed",
     source="LogConfig.validate; ConfigurationControlManager",
     sentence="A configuration with an unknown name or an impossible value is refused with INVALID_CONFIG, and the topic is not "
     "made.",
@@ -305,7 +305,7 @@ def impossible_configs(broker: Broker) -> None:
 
 @requirement(
     "TOP-09",
-    level=MUST,
+    notices="tool: a rehearsal with Java's CreateTopicsOptions.validateOnly makes the topic",
     source="CreateTopicsRequest schema (validateOnly, v1+); ReplicationControlManager.createTopics",
     sentence="With validate_only a topic is checked and answered for as otherwise, and not made.",
     accepted="NONE(0) for a right topic, the usual error for a wrong one; neither is there afterwards, and the right one can "
@@ -330,7 +330,7 @@ def validate_only(broker: Broker) -> None:
 
 @requirement(
     "TOP-10",
-    level=MUST,
+    notices="none seen: Java's Admin and librdkafka send each name once",
     source="ControllerApis.createTopics",
     sentence="A name that comes twice in one request is refused with INVALID_REQUEST; the other topics are made.",
     accepted="one result INVALID_REQUEST(42) for the name, NONE(0) for the other; only the other is there",
@@ -347,7 +347,7 @@ def twice_in_one_request(broker: Broker) -> None:
 
 @requirement(
     "TOP-11",
-    level=MUST,
+    notices="tool: Java's CreateTopicsResult shows id, counts and configurations from this answer",
     source="KIP-525 (v5), KIP-516 (v7); ReplicationControlManager.createTopic",
     sentence="From v5 on the answer shows the partitions, the replication factor and the configurations in force, from v7 on "
     "the topic's id.",
@@ -375,7 +375,7 @@ def details_in_the_answer(broker: Broker) -> None:
 
 @requirement(
     "TOP-12",
-    level=MUST,
+    notices="client: Streams makes all its topics in one request, and would wait for those beside a bad one",
     source="ReplicationControlManager.createTopics; ControllerApis.deleteTopics",
     sentence="Several topics in one request each have their own result: a bad one does not stop the others, neither when they "
     "are made nor when they are deleted.",
@@ -399,7 +399,7 @@ def each_its_own(broker: Broker) -> None:
 
 @requirement(
     "TOP-13",
-    level=MUST,
+    notices="stuck: producers and consumers wait for a leader that never comes",
     source="ReplicationControlManager.createTopic; MetadataResponse schema",
     sentence="Soon after a topic was made each of its partitions has a leader, is empty, and takes records.",
     accepted="for 12 partitions, within 15 s: a leader, end offset 0, the first record at offset 0",
@@ -417,7 +417,7 @@ def usable_soon(broker: Broker) -> None:
 
 @requirement(
     "TOP-14",
-    level=MUST,
+    notices="tool: Java's Admin.deleteTopics and all tools on it report these codes to their user",
     source="ControllerApis.deleteTopics; KIP-516",
     sentence="A topic to be deleted that does not exist is UNKNOWN_TOPIC_OR_PARTITION, by id UNKNOWN_TOPIC_ID; one named by "
     "both or by neither, or that comes twice, is refused with INVALID_REQUEST and stays.",
@@ -446,7 +446,7 @@ def what_cannot_be_deleted(broker: Broker) -> None:
 
 @requirement(
     "TOP-15",
-    level=SHOULD,
+    notices="data: topics are deleted although the administrator forbade it",
     source="ControllerApis.deleteTopics; delete.topic.enable",
     sentence="With delete.topic.enable=false nothing is deleted: TOPIC_DELETION_DISABLED, below v3 INVALID_REQUEST.",
     accepted="TOPIC_DELETION_DISABLED(73), in v1 and v2 INVALID_REQUEST(42); the topic stays",
@@ -466,7 +466,7 @@ def deletion_disabled(broker: Broker) -> None:
 
 @requirement(
     "TOP-16",
-    level=MUST,
+    notices="misread: a consumer reads records of the deleted topic in the new one, or goes on by its old id",
     source="ReplicationControlManager.deleteTopic; KIP-516",
     sentence="A deleted topic is unknown to Metadata, Produce and Fetch, by name and by id; made again it is empty, begins at "
     "offset 0 and has another id, and its old id stays unknown.",
@@ -509,7 +509,7 @@ def awaited_error(broker: Broker, ask: Any, version: int, error: ErrorCode, what
 
 @requirement(
     "TOP-17",
-    level=MUST,
+    notices="tool: kafka-topics --alter is told what is wrong, and nothing shrinks",
     source="ReplicationControlManager.createPartitions; ControllerApis.createPartitions",
     sentence="CreatePartitions refuses a count that is no growth (INVALID_PARTITIONS), an unknown topic "
     "(UNKNOWN_TOPIC_OR_PARTITION), replicas by hand that do not fit (INVALID_REPLICA_ASSIGNMENT), and a topic that comes twice "
@@ -545,7 +545,7 @@ def impossible_growth(broker: Broker) -> None:
 
 @requirement(
     "TOP-18",
-    level=MUST,
+    notices="data: records are lost or move to another partition",
     source="KIP-195; ReplicationControlManager.createPartitions",
     sentence="A topic that grows keeps its old partitions with their records and leaders; the new ones are empty, begin at "
     "offset 0 and take records.",
@@ -575,7 +575,7 @@ def growth(broker: Broker) -> None:
 
 @requirement(
     "TOP-19",
-    level=MUST,
+    notices="data: more is removed than was asked, or consumers below the start wait for ever",
     source="KIP-107; Partition.deleteRecordsOnLeader",
     sentence="DeleteRecords moves the log start to the given offset, -1 to the high watermark; fetches below it are "
     "OFFSET_OUT_OF_RANGE, what is above stays; an offset beyond the high watermark or below -1 is OFFSET_OUT_OF_RANGE and moves "
@@ -618,7 +618,7 @@ def expect_start(broker: Broker, topic: Topic, result: Any, start: int, what: st
 
 @requirement(
     "TOP-20",
-    level=MUST,
+    notices="operator: kafka-delete-records takes the last values of keys away from a compacted topic",
     source="Partition.deleteRecordsOnLeader; cleanup.policy",
     sentence="DeleteRecords on a topic whose cleanup policy does not delete is refused with POLICY_VIOLATION.",
     accepted="POLICY_VIOLATION(44) and the log start stays for 'compact'; NONE(0) for 'compact,delete'",
@@ -639,7 +639,7 @@ def compacted_topics_keep_records(broker: Broker) -> None:
 
 @requirement(
     "TOP-23",
-    level=MUST,
+    notices="tool: Java's Admin.deleteTopics by id, which spares a topic that was made again under the name",
     source="KIP-516; ControllerApis.deleteTopics",
     sentence="From v6 on a topic can be deleted by its id, and the answer names it.",
     accepted="NONE(0) with name and id in the answer; the topic is gone, another one stays",
@@ -657,7 +657,7 @@ def deleted_by_id(broker: Broker) -> None:
 
 @requirement(
     "TOP-24",
-    level=MUST,
+    notices="tool: a rehearsal with validateOnly makes partitions, which nobody can take away again",
     source="CreatePartitionsRequest schema (validateOnly); ControllerApis.createPartitions",
     sentence="CreatePartitions with validate_only checks and changes nothing; replicas by hand that fit are kept.",
     accepted="NONE(0) for a growth and INVALID_PARTITIONS(37) for none, and the count stays; then two partitions on the "

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from conformance.broker import RETRIABLE, Broker, error_name
+from conformance.broker import RETRIABLE, Broker, error_name, only
 from conformance.wire import Connection, Failed, Misbehaved
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from reference.protocol.messages.describe_groups import DescribeGroupsRequest
 from reference.protocol.messages.heartbeat import HeartbeatRequest
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
@@ -118,9 +119,18 @@ class Group:
 
     def await_rebalance(self, member: Member) -> None:
         """Wait until a member is told to join again."""
-        self.broker.eventually(
-            lambda: member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "a member is told of the rebalance"
-        )
+        self.broker.eventually(lambda: self.rebalances(member), "a member is told of the rebalance")
+
+    def rebalances(self, member: Member) -> bool:
+        """Whether the group waits for this member to join again. Before 2.7 (KAFKA-10134) a Heartbeat said so too while the
+        group waited for its leader's assignment: then DescribeGroups tells the two apart."""
+        told = member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        return told and (self.broker.is_kafka("2.7") or self.state() == "PreparingRebalance")
+
+    def state(self) -> str:
+        """The group's state, as DescribeGroups says."""
+        answer = self.call(DescribeGroupsRequest(groups=[self.name]))
+        return only(answer.groups, f"group {self.name}").group_state
 
     def synchronise(self, members: Sequence[Member], assignments: Mapping[str, bytes] | None = None) -> None:
         """Every member synchronises, the leader last, and must be given what the leader sent for it.

@@ -51,6 +51,13 @@ DEFAULTS = {
 }
 """What the documentation says of a topic on which nothing is set, on a broker on which nothing is set (4.x)."""
 
+CAME_WITH = {
+    "max.compaction.lag.ms": "2.3",
+    "message.timestamp.after.max.ms": "3.6",
+    "message.timestamp.before.max.ms": "3.6",
+}
+"""Configurations that not every release has (KIP-354, KIP-937)."""
+
 Change = tuple[str, int, str | None]
 """Name, operation, value."""
 
@@ -177,7 +184,8 @@ def describe_topic_configs(broker: Broker) -> None:
             broker.expect_error(found.error_code, ErrorCode.NONE)
             names = [one.name for one in found.configs]
             broker.expect_equal("names that come twice", sorted({n for n in names if names.count(n) > 1}), [])
-            broker.expect_equal("documented names that are missing", sorted(set(DEFAULTS) - set(names)), [])
+            documented = {name for name in DEFAULTS if broker.is_kafka(CAME_WITH.get(name, "0"))}
+            broker.expect_equal("documented names that are missing", sorted(documented - set(names)), [])
             held = {one.name: one for one in found.configs}
             values = {name: held[name].value for name in ("retention.ms", "cleanup.policy", "segment.ms")}
             wanted = {"retention.ms": "12345", "cleanup.policy": "compact", "segment.ms": "604800000"}
@@ -206,8 +214,9 @@ def describe_topic_configs(broker: Broker) -> None:
 
 @requirement(
     "CFG-02",
+    since="2.0",
     notices="tool: kafka-configs shows configurations of what does not exist, or fails for all that it asked",
-    source="ConfigHelper.describeConfigs",
+    source="ConfigHelper.describeConfigs; KAFKA-6778",
     sentence="DescribeConfigs of a topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, of an illegal name "
     "INVALID_TOPIC_EXCEPTION, of another broker's id, of no id at all or of an unknown type INVALID_REQUEST; a topic beside "
     "them has its own answer.",
@@ -383,7 +392,7 @@ def validate_only(broker: Broker) -> None:
     sentence="The legacy AlterConfigs replaces all that is set on the topic: what it leaves out has its default again. What it "
     "refuses changes nothing.",
     accepted="exactly what was given is set; INVALID_CONFIG(40) for an unknown name or an impossible value, "
-    "UNKNOWN_TOPIC_OR_PARTITION(3) for an unknown topic",
+    "UNKNOWN_TOPIC_OR_PARTITION(3) for an unknown topic (UNKNOWN_SERVER_ERROR(-1) before 2.7, KAFKA-10033)",
     apis={"AlterConfigs": 0},
 )
 def replace_configs(broker: Broker) -> None:
@@ -402,7 +411,8 @@ def replace_configs(broker: Broker) -> None:
             broker.expect_error(result.error_code, ErrorCode.INVALID_CONFIG)
             expect_set(broker, topic, {"segment.ms": "70000"}, "afterwards")
     result = replace_all(broker, broker.unused_name(), {})
-    broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="an unknown topic")
+    wanted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if broker.is_kafka("2.7") else ErrorCode.UNKNOWN_SERVER_ERROR
+    broker.expect_error(result.error_code, wanted, what="an unknown topic")
     result = replace_all(broker, topic.name, {})
     broker.expect_error(result.error_code, ErrorCode.NONE, what="AlterConfigs with nothing")
     expect_set(broker, topic, {}, "AlterConfigs with nothing")
@@ -492,6 +502,7 @@ def documented_defaults(broker: Broker) -> None:
 
 @requirement(
     "CFG-12",
+    since="1.1",
     notices="tool: kafka-configs --describe --all of a broker, with which administrators find what is set where",
     source="KIP-226; ConfigHelper.describeConfigs",
     sentence="DescribeConfigs of a broker's own id gives its configurations: what its file sets with source 4, its default "

@@ -94,6 +94,7 @@ def everything(topic: Topic, offset: int = 0) -> dict[tuple[Topic, int], int]:
 
 @requirement(
     "FSS-01",
+    since="1.1",
     notices="stuck: librdkafka and sarama always fetch like this, Java and franz-go where they get no session",
     source="KIP-227; FetchManager.newContext (SessionlessFetchContext)",
     sentence="Session id 0 with epoch -1 is a fetch without a session: all partitions are answered, and the session id is 0.",
@@ -113,6 +114,7 @@ def without_a_session(broker: Broker) -> None:
 
 @requirement(
     "FSS-02",
+    since="1.1",
     notices="client: Java and franz-go send and get all partitions in each fetch where they get no session",
     source="KIP-227; FetchSession.FullFetchContext",
     sentence="Session id 0 with epoch 0 makes a new session: the answer has all partitions and an id that no other session has.",
@@ -137,6 +139,7 @@ def new_session(broker: Broker) -> None:
 
 @requirement(
     "FSS-03",
+    since="1.1",
     notices="client: Java and franz-go make a new session on this code; a stale request would change theirs unseen",
     source="KIP-227; FetchManager.newContext",
     sentence="Each request of a session must carry the epoch after the last one's, beginning with 1; any other is "
@@ -159,6 +162,7 @@ def epochs_count_up(broker: Broker) -> None:
 
 @requirement(
     "FSS-04",
+    since="1.1",
     notices="stuck: after a restart Java sends only what changed; without this code it is given nothing any more",
     source="KIP-227; FetchManager.newContext",
     sentence="A session id that the broker does not know is FETCH_SESSION_ID_NOT_FOUND, without partitions.",
@@ -181,6 +185,7 @@ def unknown_session(broker: Broker) -> None:
 
 @requirement(
     "FSS-05",
+    since="1.1",
     notices="stuck: Java and franz-go name only what changed; a partition that is dropped gets no records any more",
     source="KIP-227; FetchSession.update",
     sentence="A request of a session names what changed: partitions that it does not name stay as they were and are served, "
@@ -206,6 +211,7 @@ def unnamed_partitions_stay(broker: Broker) -> None:
 
 @requirement(
     "FSS-06",
+    since="1.1",
     notices="client: Java takes what did not change too; it is bytes for nothing with thousands of partitions",
     source="KIP-227; FetchSession.PartitionIterator, CachedPartition.maybeUpdateResponseData",
     sentence="The answer to a session's request leaves out partitions without news: no records, and the same high watermark and "
@@ -239,6 +245,7 @@ def only_news(broker: Broker) -> None:
 
 @requirement(
     "FSS-07",
+    since="1.1",
     notices="client: Java throws away a whole answer that has a partition which it forgot, and makes a new session",
     source="KIP-227; FetchSession.update (toForget)",
     sentence="Forgotten partitions leave the session; with the last of them the session ends, and the answer is one without a "
@@ -264,6 +271,7 @@ def forgotten_partitions(broker: Broker) -> None:
 
 @requirement(
     "FSS-08",
+    since="1.1",
     notices="none seen: Java and franz-go forget the old id; a broker that keeps it wastes memory",
     source="KIP-227; FetchManager.newContext",
     sentence="A full request (epoch 0 or -1) that names a session closes it; with epoch 0 a new one takes its place.",
@@ -313,6 +321,7 @@ def names_and_ids_do_not_mix(broker: Broker) -> None:
 
 @requirement(
     "FSS-10",
+    since="1.1",
     notices="client: partitions behind a busy one in a session get their records late",
     source="KIP-227; FetchSession.PartitionIterator (partitions with data move to the end)",
     sentence="Partitions that were given records move to the end of the session's order, so that none starves when max_bytes "
@@ -335,6 +344,7 @@ def nobody_starves(broker: Broker) -> None:
 
 @requirement(
     "FSS-11",
+    since="1.1",
     notices="misread: a consumer whose session another one changes is given other partitions than it reads",
     source="KIP-227; FetchManager.newContext",
     sentence="A session is the broker's, not the connection's: another connection goes on with it, and two sessions do not touch "
@@ -358,6 +368,7 @@ def sessions_stand_alone(broker: Broker) -> None:
 
 untestable(
     "FSS-12",
+    since="1.1",
     notices="none seen: Java makes a new session on any error, once in two thousand million fetches",
     source="KIP-227; FetchMetadata.nextEpoch",
     sentence="After session epoch 2147483647 comes 1.",

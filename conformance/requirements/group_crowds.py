@@ -125,7 +125,7 @@ def crowds(broker: Broker) -> None:
             if member in waiting and not member.connection.is_silent(AN_INSTANT_S):
                 member.expect_joined()
                 waiting.discard(member)
-            if member not in waiting and member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
+            if member not in waiting and group.rebalances(member):
                 member.begin_join()
                 waiting.add(member)
         return not waiting and len({one.generation for one in members}) == 1

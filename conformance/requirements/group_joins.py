@@ -28,7 +28,7 @@ def join_versions(broker: Broker, lowest: int = 0) -> range:
     notices="client: Java sends group.id= as it is, and reports this code to its user",
     source="GroupCoordinatorService.joinGroup, isGroupIdNotEmpty",
     sentence="JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the empty group id are refused with INVALID_GROUP_ID.",
-    accepted="INVALID_GROUP_ID(24), in every version of JoinGroup",
+    accepted="INVALID_GROUP_ID(24), in every version of JoinGroup; before 2.0 (KAFKA-6773) UNKNOWN_MEMBER_ID(25) of the others",
 )
 def empty_group_id(broker: Broker) -> None:
     group = Group(broker)
@@ -37,9 +37,10 @@ def empty_group_id(broker: Broker) -> None:
         answer = group.member(version=version).ask_to_join()
         broker.expect_error(answer.error_code, ErrorCode.INVALID_GROUP_ID, what=f"JoinGroup v{version}")
     member = group.member(id="somebody")
-    broker.expect_error(member.sync(generation=1).error_code, ErrorCode.INVALID_GROUP_ID, what="SyncGroup")
-    broker.expect_error(member.heartbeat(1), ErrorCode.INVALID_GROUP_ID, what="Heartbeat")
-    broker.expect_error(group.leave(member.identity()).error_code, ErrorCode.INVALID_GROUP_ID, what="LeaveGroup")
+    wanted = ErrorCode.INVALID_GROUP_ID if broker.is_kafka("2.0") else ErrorCode.UNKNOWN_MEMBER_ID
+    broker.expect_error(member.sync(generation=1).error_code, wanted, what="SyncGroup")
+    broker.expect_error(member.heartbeat(1), wanted, what="Heartbeat")
+    broker.expect_error(group.leave(member.identity()).error_code, wanted, what="LeaveGroup")
 
 
 @requirement(
@@ -124,7 +125,8 @@ def unknown_members(broker: Broker) -> None:
     source="ClassicGroup.supportsProtocols; GroupMetadataManager.classicGroupJoin",
     sentence="A join with another protocol type than the group's, with no protocol that all members support, with no protocol "
     "at all or with an empty protocol type is refused with INCONSISTENT_GROUP_PROTOCOL.",
-    accepted="INCONSISTENT_GROUP_PROTOCOL(23) in each case, also for the first member where it is about no protocol or no type",
+    accepted="INCONSISTENT_GROUP_PROTOCOL(23) in each case, also for the first member where it is about no protocol or no type "
+    "(since 1.0, KAFKA-6005)",
 )
 def inconsistent_protocols(broker: Broker) -> None:
     group = Group(broker)
@@ -138,6 +140,8 @@ def inconsistent_protocols(broker: Broker) -> None:
     bare, first_bare = group.member(), Group(broker).member()
     bare.protocols, first_bare.protocols = {}, {}
     wrong |= {"no protocol": bare, "the first without a protocol": first_bare}
+    if not broker.is_kafka("1.0"):
+        wrong = {told: other for told, other in wrong.items() if "the first" not in told}
     for told, other in wrong.items():
         answer = other.ask_to_join()
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -262,8 +266,9 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
 
 @requirement(
     "GRP-22",
+    since="2.2",
     notices="operator: the bound on members that the administrator set is not kept",
-    source="group.max.size; GroupMetadataManager.acceptJoiningMember",
+    source="KIP-389; group.max.size; GroupMetadataManager.acceptJoiningMember",
     sentence="A group of group.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; its members can join again, and a "
     "place that becomes free can be taken.",
     accepted="GROUP_MAX_SIZE_REACHED(81) for a third member of two; both join again; after one left another is admitted",

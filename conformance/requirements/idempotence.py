@@ -138,7 +138,8 @@ def half_an_identity(broker: Broker) -> None:
     source="ProducerAppendInfo.inSequence; DefaultRecordBatch.incrementSequence",
     sentence="A batch of n records with first sequence s is followed by one with s + n; after 2147483647 comes 0, between "
     "batches and within one.",
-    accepted="NONE(0) and the next offset for each; a batch that starts where the last one did not end is refused",
+    accepted="NONE(0) and the next offset for each; a batch that starts where the last one did not end is refused; what comes "
+    "after 2147483647 is looked at since 2.5 (KIP-360)",
 )
 def sequences_count_records(broker: Broker) -> None:
     ordinary = Producer(broker, broker.topic())
@@ -146,6 +147,8 @@ def sequences_count_records(broker: Broker) -> None:
         if sequence:
             ordinary.refused(sequence + 1, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         ordinary.stored(sequence, count)
+    if not broker.is_kafka("2.5"):  # KIP-360: until then the first sequence was 0, and the last is too far from it
+        return
     between = Producer(broker, broker.topic())
     between.stored(LAST_SEQUENCE - 2, 3)
     between.refused(1, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -180,17 +183,20 @@ def out_of_order(broker: Broker) -> None:
     source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN; UnifiedLog.analyzeAndValidateProducerState",
     sentence="A batch sent again, while it is one of the producer's last five in the partition, succeeds with its first "
     "offset and is not stored again.",
-    accepted="NONE(0) and the original base offset for each of the last five, in any order; the log end stays",
+    accepted="NONE(0) and the original base offset for each of the last five (before 1.0, KAFKA-5494, for the last), in any "
+    "order; "
+    "the log end stays",
 )
 def sent_again(broker: Broker) -> None:
     producer = Producer(broker, broker.topic())
     other = Producer(broker, producer.topic)
     sent: list[tuple[int, int, int]] = []
+    remembered = REMEMBERED if broker.is_kafka("1.0") else 1
     for number in range(REMEMBERED + 3):
         sequence, count = sum(count for _, count, _ in sent), number % 3 + 1
         sent.append((sequence, count, producer.stored(sequence, count)))
         other.stored(number)
-    last = sent[-REMEMBERED:]
+    last = sent[-remembered:]
     for sequence, count, base_offset in (*last, *reversed(last)):
         producer.known_already(sequence, count, base_offset)
     producer.stored(sum(count for _, count, _ in sent))
@@ -269,6 +275,7 @@ def higher_epoch(broker: Broker) -> None:
 
 @requirement(
     "IDM-10",
+    since="2.5",
     notices="stuck: after retention or DeleteRecords removed a producer's state it goes on where it was (KIP-360)",
     source="ProducerAppendInfo.checkSequence (NO_PRODUCER_EPOCH); KIP-360",
     sentence="Of a producer that a partition does not know, the first batch may have any sequence; from then on they count.",

@@ -5,11 +5,13 @@ from typing import Any
 
 from conformance.batches import batch, batches
 from conformance.broker import LATEST, Broker, Topic, fetch_request, only
+from conformance.changes import METADATA_WITH_EPOCHS
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
+from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 UNKNOWN = -1
@@ -75,6 +77,7 @@ def expect_everywhere(broker: Broker, topic: Topic, current: int, error: ErrorCo
 
 @requirement(
     "EPO-01",
+    since="2.1",
     notices="misread: Java, franz-go and librdkafka look for lost records on this code before they read on",
     source="KIP-320; Partition.checkCurrentLeaderEpoch",
     sentence="Fetch, ListOffsets and OffsetForLeaderEpoch with a current leader epoch below the leader's are "
@@ -94,6 +97,7 @@ def epoch_of_the_past(broker: Broker) -> None:
 
 @requirement(
     "EPO-02",
+    since="2.1",
     notices="misread: a consumer that knows a later leader reads from a deposed one what nobody else has",
     source="KIP-320; Partition.checkCurrentLeaderEpoch",
     sentence="Fetch, ListOffsets and OffsetForLeaderEpoch with a current leader epoch above the leader's are "
@@ -109,6 +113,7 @@ def epoch_of_the_future(broker: Broker) -> None:
 
 @requirement(
     "EPO-03",
+    since="2.1",
     notices="stuck: kafka-go and aiokafka send -1, Java, librdkafka, franz-go and sarama the epoch of Metadata",
     source="KIP-320; Partition.checkCurrentLeaderEpoch",
     sentence="The current leader epoch -1 is not checked, and the leader's own is right.",
@@ -125,6 +130,7 @@ def epoch_not_given(broker: Broker) -> None:
 
 @requirement(
     "EPO-04",
+    apis={"Metadata": METADATA_WITH_EPOCHS},
     notices="misread: Java, franz-go and librdkafka take a lower end for lost records, and reset their position",
     source="KIP-101; LeaderEpochFileCache.endOffsetFor",
     sentence="OffsetForLeaderEpoch for the current epoch gives that epoch and the log end offset.",
@@ -144,6 +150,8 @@ def end_of_the_current_epoch(broker: Broker) -> None:
 
 @requirement(
     "EPO-05",
+    since="2.0",
+    apis={"Metadata": METADATA_WITH_EPOCHS},
     notices="misread: Java, franz-go and librdkafka go back to this offset after records were lost",
     source="KIP-279; LeaderEpochFileCache.endOffsetFor",
     sentence="OffsetForLeaderEpoch for an older epoch gives the largest epoch up to it in which something was written, and where "
@@ -181,7 +189,8 @@ def unknown_epoch(broker: Broker) -> None:
     broker.append(topic, batch(b"x"))
     lowest, highest = broker.versions_of(OffsetForLeaderEpochRequest)
     for version in range(lowest, highest + 1):
-        for epoch in (broker.leader_epoch(topic) + 1, 2_147_483_647, UNKNOWN):
+        later = broker.leader_epoch(topic) + 1 if broker.version_for(MetadataRequest) >= METADATA_WITH_EPOCHS else 2**30
+        for epoch in (later, 2_147_483_647, UNKNOWN):
             found = end_of_epoch(broker, topic, epoch, version=version)
             broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}, epoch {epoch}")
             broker.expect_equal("epoch and end offset", (found.leader_epoch, found.end_offset), (UNKNOWN, UNKNOWN))

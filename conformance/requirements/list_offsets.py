@@ -4,6 +4,7 @@ from typing import Any
 
 from conformance.batches import CODECS, Record, batch
 from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, Broker, Topic, only
+from conformance.changes import codecs
 from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
 from reference.protocol.errors import ErrorCode
@@ -87,7 +88,7 @@ def latest(broker: Broker) -> None:
     "empty log",
 )
 def by_timestamp(broker: Broker) -> None:
-    for name, codec in CODECS.items():
+    for name, codec in codecs(broker).items():
         with broker.case(name):
             topic = broker.topic()
             expect_at(broker, topic, 0, (-1, -1))

@@ -4,6 +4,7 @@ from uuid import UUID
 
 from conformance.batches import batch
 from conformance.broker import Broker, delete_topics_request, only
+from conformance.changes import METADATA_WITH_EPOCHS
 from conformance.requirement import requirement
 from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
@@ -172,7 +173,8 @@ def partitions_in_order(broker: Broker) -> None:
         told = f"partition {p.partition_index}: leader {p.leader_id}, replicas {p.replica_nodes}, in sync {p.isr_nodes}"
         related = p.leader_id in p.isr_nodes and set(p.isr_nodes) <= set(p.replica_nodes) <= nodes
         broker.expect(related and len(p.replica_nodes) == broker.subject.nodes, told)
-        broker.expect(p.leader_epoch >= 0, f"partition {p.partition_index}: leader epoch {p.leader_epoch}")
+        if broker.version_for(MetadataRequest) >= METADATA_WITH_EPOCHS:
+            broker.expect(p.leader_epoch >= 0, f"partition {p.partition_index}: leader epoch {p.leader_epoch}")
         broker.expect_equal(f"partition {p.partition_index}: offline replicas", p.offline_replicas, [])
 
 

@@ -10,7 +10,7 @@ from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 
-API_VERSIONS, PRODUCE = 18, 0
+API_VERSIONS, PRODUCE, CONTROLLED_SHUTDOWN = 18, 0, 7
 ADVERTISED_ONLY = range(3)
 """Versions of Produce that Kafka 4 advertises for the sake of old librdkafka and does not serve (KAFKA-18659)."""
 
@@ -149,12 +149,14 @@ def every_version_is_served(broker: Broker) -> None:
     source="SocketServer.processCompletedReceives; KAFKA-18659",
     sentence="A version just below the lowest or just above the highest that is advertised closes the connection without an "
     "answer, for every API but ApiVersions.",
-    accepted="closed without an answer; so do Produce v0 to v2 on Kafka 4, which advertises them and does not serve them",
+    accepted="closed without an answer (ControlledShutdown since 1.0, KAFKA-2507); so do "
+    "Produce v0 to v2 on Kafka 4, which "
+    "advertises them and does not serve them",
     deadline_s=90,
 )
 def outside_of_the_ranges(broker: Broker) -> None:
     for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
-        if key == API_VERSIONS or key not in APIS:
+        if key == API_VERSIONS or key not in APIS or (key == CONTROLLED_SHUTDOWN and not broker.is_kafka("1.0")):
             continue
         outside = [lowest - 1] * (lowest > 0) + [highest + 1]
         if broker.is_kafka("4.0") and key == PRODUCE:

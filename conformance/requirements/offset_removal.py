@@ -19,7 +19,10 @@ from conformance.requirement import requirement
 from conformance.requirements.group_survival import group_at
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.join_group import JoinGroupRequest
 
+WITH_INSTANCES = 5
+"""The version of JoinGroup from which on members may be static (KIP-345)."""
 DEADLINE_S = 180.0
 ENDS = ("kill", "restart")
 BY_NAME = 9
@@ -122,6 +125,7 @@ def expect_refused_deletes(broker: Broker, topic: Topic) -> None:
 
 @requirement(
     "OFF-15",
+    since="2.1",
     notices="operator: offsets of groups that are gone fill the coordinator; and those of live ones must stay",
     source="KIP-211; offsets.retention.minutes; ClassicGroup.offsetExpirationCondition",
     sentence="Offsets expire offsets.retention.minutes after their last commit where nobody is a member, or after the group "
@@ -138,7 +142,8 @@ def expired_offsets(broker: Broker) -> None:
     live, leaving = Group(broker), Group(broker)
     protocols = {"range": subscription(subscribed.name)}
     # static members are admitted at once: no look can come between being given an id and joining with it
-    (stays,), (leaves,) = (group.stable(1, protocols=protocols, instance_id="one") for group in (live, leaving))
+    instance = "one" if broker.version_for(JoinGroupRequest) >= WITH_INSTANCES else None
+    (stays,), (leaves,) = (group.stable(1, protocols=protocols, instance_id=instance) for group in (live, leaving))
     began = time.monotonic()
     expect_committed(broker, nobodys, {(subscribed, 0): 5})
     for member in (stays, leaves):

@@ -22,7 +22,9 @@ from conformance.batches import (
     write_record,
 )  # fmt: skip
 from conformance.broker import Broker, Topic, only, produce_request
+from conformance.changes import closes_on_unreadable_batches, codecs, has_leader_epochs, refusals
 from conformance.requirement import requirement
+from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
@@ -37,19 +39,30 @@ BY_ID = 13
 def expect_refused(
     broker: Broker, topic: Topic, records: bytes | None, *accepted: ErrorCode, what: str = "",
     tolerated: frozenset[ErrorCode] | set[ErrorCode] = frozenset(), version: int | None = None,
-    others_too: bool = False,
+    others_too: bool = False, unreadable: bool = False,
 ) -> Any:  # fmt: skip
     """Produce bad records to partition 0 and good ones to partition 1 of a topic, in one request.
 
     The bad ones are refused with one of the errors and not stored; the good ones are stored, or (`others_too`) refused
-    with the same error and not stored. Gives the refusal.
+    with the same error and not stored. Gives the refusal; None where an old Kafka closes the connection instead, as it did
+    when the batches cannot be walked through (`unreadable`).
     """
+    accepted, also_tolerated = refusals(broker, accepted)
     before = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
     request = produce_request({(topic, 0): records, (topic, 1): good()})
-    answer = broker.call(request, version, to=broker.leader(topic))
+    try:
+        answer = broker.call(request, version, to=broker.leader(topic))
+    except Closed:
+        if not (unreadable and closes_on_unreadable_batches(broker)):
+            raise
+        after = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
+        broker.expect_equal(f"{what}: the log end offsets after the connection was closed", after, before)
+        return None
     results = {one.index: one for one in only(answer.responses, "topic in the answer").partition_responses}
     bad, other = results[0], results[1]
-    broker.expect_error(bad.error_code, *accepted, tolerated=tolerated, what=what, message=bad.error_message)
+    broker.expect_error(
+        bad.error_code, *accepted, tolerated={*tolerated, *also_tolerated}, what=what, message=bad.error_message
+    )
     broker.expect_equal("the base offset of the refused batch", bad.base_offset, -1)
     if not others_too or other.error_code != bad.error_code:
         broker.expect_error(other.error_code, ErrorCode.NONE, what="the other partition")
@@ -95,7 +108,8 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     notices="none seen: all clients write magic 2 from v3 on",
     source="ProduceRequest.validateRecords; KIP-98",
     sentence="From v3 on, records in a format older than magic 2 are refused with INVALID_RECORD.",
-    accepted="INVALID_RECORD(87), for a message set of magic 0 and of magic 1, in v3 and in the highest version",
+    accepted="INVALID_RECORD(87), for a message set of magic 0 and of magic 1, in v3 and in the highest version; before 2.4 "
+    "(KIP-467) CORRUPT_MESSAGE(2), before 2.2 (KAFKA-7549) a closed connection",
 )
 def old_magic(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -103,8 +117,9 @@ def old_magic(broker: Broker) -> None:
         for magic in (0, 1):
             data = message_set(b"old", magic)
             expect_refused(
-                broker, topic, data, ErrorCode.INVALID_RECORD, version=version, what=f"magic {magic}, v{version}"
-            )
+                broker, topic, data, ErrorCode.INVALID_RECORD, version=version, what=f"magic {magic}, v{version}",
+                unreadable=True,
+            )  # fmt: skip
 
 
 @requirement(
@@ -112,14 +127,15 @@ def old_magic(broker: Broker) -> None:
     notices="none seen: all clients send one batch a partition; who takes two and stores both harms nobody",
     source="ProduceRequest.validateRecords",
     sentence="From v3 on, no batch at all, or more than one for a partition, is refused with INVALID_RECORD.",
-    accepted="INVALID_RECORD(87), for no bytes and for two batches",
+    accepted="INVALID_RECORD(87), for no bytes and for two batches; before 2.4 (KIP-467) CORRUPT_MESSAGE(2), before 2.2 "
+    "(KAFKA-7549) a closed connection",
     draft="null records were thought to be refused too: Kafka 4.3.1 trips over them (NullPointerException) and never answers",
 )
 def one_batch_each(broker: Broker) -> None:
     topic = broker.topic(2)
     for what, data in {"no bytes": b"", "two batches": good() + good()}.items():
         with broker.case(what):
-            expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD)
+            expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD, unreadable=True)
 
 
 @requirement(
@@ -131,7 +147,7 @@ def one_batch_each(broker: Broker) -> None:
 )
 def wrong_crc(broker: Broker) -> None:
     topic = broker.topic(2)
-    for name, codec in CODECS.items():
+    for name, codec in codecs(broker).items():
         with broker.case(name):
             data = batch(b"x" * 50, codec=codec)
             expect_refused(broker, topic, patched(data, crc=0), ErrorCode.CORRUPT_MESSAGE, what="CRC 0")
@@ -144,14 +160,16 @@ def wrong_crc(broker: Broker) -> None:
     notices="stuck: Java consumers throw at an unknown magic or a batch without a header, and come no further",
     source="ByteBufferLogInputStream.nextBatch",
     sentence="A batch that announces fewer bytes than its header has, or an unknown magic, is refused with CORRUPT_MESSAGE.",
-    accepted="CORRUPT_MESSAGE(2); the other partitions of the request may be refused with it",
+    accepted="CORRUPT_MESSAGE(2); the other partitions of the request may be refused with it; before 2.2 (KAFKA-7549) a closed "
+    "connection",
     draft="the other partitions were thought to be untouched: Kafka 4.3.1 refuses the whole request",
 )
 def impossible_header(broker: Broker) -> None:
     topic = broker.topic(2)
     for what, header in {"length 10": {"length": 10}, "magic 3": {"magic": 3}, "magic -1": {"magic": -1}}.items():
         with broker.case(what):
-            expect_refused(broker, topic, patched(good(), **header), ErrorCode.CORRUPT_MESSAGE, others_too=True)
+            data = patched(good(), **header)
+            expect_refused(broker, topic, data, ErrorCode.CORRUPT_MESSAGE, others_too=True, unreadable=True)
 
 
 @requirement(
@@ -159,10 +177,12 @@ def impossible_header(broker: Broker) -> None:
     notices="client: the Java producer splits a batch on this code and sends the halves; on others it fails all of it",
     source="UnifiedLog.analyzeAndValidateRecords; max.message.bytes, default 1048588",
     sentence="A batch larger than max.message.bytes is refused with MESSAGE_TOO_LARGE; one of exactly that size is stored.",
-    accepted="MESSAGE_TOO_LARGE(10) for one byte more, NONE(0) for the limit itself; by default the limit is 1048588",
+    accepted="MESSAGE_TOO_LARGE(10) for one byte more, NONE(0) for the limit itself; by default the limit is 1048588 (before "
+    "2.5, KAFKA-4203: 1000012)",
 )
 def too_large(broker: Broker) -> None:
-    for limit, configs in ((1000, {"max.message.bytes": "1000"}), (1_048_588, {})):
+    default = 1_048_588 if broker.is_kafka("2.5") else 1_000_012
+    for limit, configs in ((1000, {"max.message.bytes": "1000"}), (default, {})):
         topic = broker.topic(2, configs=configs)
         overhead = len(batch(bytes(limit - 100))) - (limit - 100)
         fits, too_big = batch(bytes(limit - overhead)), batch(bytes(limit - overhead + 1))
@@ -191,7 +211,7 @@ def larger_than_a_segment(broker: Broker) -> None:
     notices="none seen: all clients write 0, and a broker that puts its own offset there harms nobody",
     source="UnifiedLog.analyzeAndValidateRecords",
     sentence="A client's batch whose base offset is not 0 is refused with INVALID_RECORD.",
-    accepted="INVALID_RECORD(87), for base offsets 1, 5 and -1",
+    accepted="INVALID_RECORD(87), for base offsets 1, 5 and -1; before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",
 )
 def base_offset_not_zero(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -203,11 +223,12 @@ def base_offset_not_zero(broker: Broker) -> None:
 
 @requirement(
     "PRD-10",
+    since="2.0",
     notices="misread: Java consumers throw on a wrong count and come no further; offsets follow from the last delta",
-    source="LogValidator.validateBatch",
+    source="LogValidator.validateBatch; KAFKA-6554",
     sentence="A batch whose record count and last offset delta disagree, or whose count is not positive, is refused with "
     "INVALID_RECORD.",
-    accepted="INVALID_RECORD(87)",
+    accepted="INVALID_RECORD(87); before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",
 )
 def counts_disagree(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -232,7 +253,7 @@ def counts_disagree(broker: Broker) -> None:
     notices="data: a client's batch would end another one's transaction, and consumers skip it as a marker",
     source="LogValidator.validateBatch",
     sentence="A batch with the control bit set by a client is refused with INVALID_RECORD.",
-    accepted="INVALID_RECORD(87)",
+    accepted="INVALID_RECORD(87); before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",
 )
 def control_bit(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -245,7 +266,7 @@ def control_bit(broker: Broker) -> None:
     notices="none seen: no client writes it, and a broker that ignores the producer id harms nobody",
     source="LogValidator.validateBatch",
     sentence="A batch with a producer id and a negative base sequence is refused with INVALID_RECORD.",
-    accepted="INVALID_RECORD(87)",
+    accepted="INVALID_RECORD(87); before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",
 )
 def negative_sequence(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -264,7 +285,8 @@ def negative_sequence(broker: Broker) -> None:
 def no_key_for_compaction(broker: Broker) -> None:
     topic = broker.topic(2, configs={"cleanup.policy": "compact"})
     data = batch(Record(b"a", key=b"k"), b"b", Record(b"c", key=b""), b"d")
-    for version in (7, 8, broker.version_for(ProduceRequest)):
+    highest = broker.version_for(ProduceRequest)
+    for version in sorted({min(7, highest), min(8, highest), highest}):
         bad = expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD, version=version, what=f"v{version}")
         if version >= 8:
             indexes = [error.batch_index for error in bad.record_errors]
@@ -348,7 +370,7 @@ def zstd_too_early(broker: Broker) -> None:
 def does_not_decompress(broker: Broker) -> None:
     topic = broker.topic(2)
     body = write_record(Record(b"x" * 200), 0)
-    for name, codec in CODECS.items():
+    for name, codec in codecs(broker).items():
         if not codec:
             continue
         whole = compress(body, codec)
@@ -448,7 +470,7 @@ def malformed_record(broker: Broker) -> None:
 def malformed_compressed_record(broker: Broker) -> None:
     topic = broker.topic(2)
     for what, body in malformed_records().items():
-        for name in ("gzip", "zstd"):
+        for name in ("gzip", "zstd" if "zstd" in codecs(broker) else "lz4"):
             if what not in ("a size beyond the batch", "a negative size"):
                 with broker.case(f"{what}, {name}"):
                     data = batch(b"x", codec=CODECS[name], payload=compress(body, CODECS[name]))
@@ -458,8 +480,9 @@ def malformed_compressed_record(broker: Broker) -> None:
 
 @requirement(
     "PRD-21",
+    since="2.4",
     notices="misread: consumers add these deltas to the base offset: two records at one offset, and commits that skip",
-    source="LogValidator.validateMessagesAndAssignOffsetsCompressed",
+    source="LogValidator.validateMessagesAndAssignOffsetsCompressed; KAFKA-8729",
     sentence="In a compressed batch, offset deltas of records that do not count up from 0 are refused.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
     draft="uncompressed batches were thought to be refused too: Kafka 4.3.1 does not look at their deltas, and stores them",
@@ -478,14 +501,15 @@ def offset_deltas(broker: Broker) -> None:
     notices="misread: what follows a cut-off batch is read as its end, by every consumer and follower",
     source="ByteBufferLogInputStream.nextBatch; ProduceRequest.validateRecords",
     sentence="A batch that is cut off, by the header's length or by the end of the records field, is never stored.",
-    accepted="INVALID_RECORD(87) or CORRUPT_MESSAGE(2)",
+    accepted="INVALID_RECORD(87) or CORRUPT_MESSAGE(2); before 2.2 (KAFKA-7549) a closed connection",
 )
 def cut_off(broker: Broker) -> None:
     topic = broker.topic(2)
     data = batch(b"x" * 100)
     for size in (1, 16, HEADER_BYTES - 1, HEADER_BYTES, len(data) - 1):
         with broker.case(f"{size} of {len(data)} bytes"):
-            expect_refused(broker, topic, data[:size], ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+            codes = ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE
+            expect_refused(broker, topic, data[:size], *codes, unreadable=True)
 
 
 @requirement(
@@ -521,9 +545,8 @@ def harmless_fields(broker: Broker) -> None:
     broker.append(topic, batch(Record(b"x", timestamp=now), partition_leader_epoch=77))
     broker.append(topic, batch(Record(b"y", timestamp=now), max_timestamp=now - 5))
     stored = batches(broker.log(topic))
-    broker.expect_equal(
-        "the leader epochs", [one.partition_leader_epoch for one in stored], [broker.leader_epoch(topic)] * 2
-    )
+    epoch = broker.leader_epoch(topic) if has_leader_epochs(broker) else 0
+    broker.expect_equal("the leader epochs", [one.partition_leader_epoch for one in stored], [epoch] * 2)
     broker.expect_equal("the maximum timestamps", [one.max_timestamp for one in stored], [now, now])
     broker.expect_equal("the values", values(broker.log(topic)), [b"x", b"y"])
     broker.expect(all(one.crc_holds for one in stored), "the CRCs of the stored batches hold")

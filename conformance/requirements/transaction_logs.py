@@ -2,8 +2,9 @@
 
 import time
 
-from conformance.batches import CODECS, CONTROL, NONE, TRANSACTIONAL, Record, batch, batches
+from conformance.batches import CONTROL, NONE, TRANSACTIONAL, Record, batch, batches
 from conformance.broker import READ_COMMITTED, Broker, only
+from conformance.changes import codecs
 from conformance.read_committed import ABORT, COMMIT, aborted_of, committed, expect_committed, marker_of, markers
 from conformance.requirement import requirement
 from conformance.requirements.idempotence import EXPIRATION_MS, Producer, active_producers
@@ -222,18 +223,18 @@ def over_a_restart(broker: Broker) -> None:
 )
 def compressed(broker: Broker) -> None:
     def judge(protocol: Protocol) -> None:
-        topic = broker.topic()
+        topic, known = broker.topic(), codecs(broker)
         client = TransactionalClient(broker, protocol)
         for ends_well in (False, True):
-            for name, codec in CODECS.items():
+            for name, codec in known.items():
                 client.write(topic, b"%s " % name.encode() * 50, b"%d" % ends_well, codec=codec)
             client.finish(committed=ends_well)
         log = batches(broker.log(topic))
         sent = [one.codec for one in log if not one.attributes & CONTROL]
-        broker.expect_equal("the codecs of the batches", sent, [*CODECS.values()] * 2)
+        broker.expect_equal("the codecs of the batches", sent, [*known.values()] * 2)
         ends = [(marker_of(one).kind, one.codec) for one in log if one.attributes & CONTROL]
         broker.expect_equal("the control batches", ends, [(ABORT, NONE), (COMMIT, NONE)])
-        wanted = [value for name in CODECS for value in (b"%s " % name.encode() * 50, b"1")]
+        wanted = [value for name in known for value in (b"%s " % name.encode() * 50, b"1")]
         expect_committed(broker, "what counts", topic, *wanted)
 
     in_each_protocol(broker, judge)

@@ -115,7 +115,9 @@ OTHER_ROOTS: dict[str, Roots] = {
 
 SCALA = (((2, 4), "2.13"), ((0, 10, 2), "2.12"), ((0,), "2.11"))
 LOGGERS = (((4,), LOGGING), ((3, 2), LOGGING_RELOAD4J), ((0,), LOGGING_LOG4J))
-"""From which release on: the Scala that its broker is taken for; what its logging needs beside it."""
+ZOOKEEPERS = (((2, 6), ""), ((2, 4), "3.5.9"), ((2,), "3.4.10"), ((0,), ""))
+"""From which release on: the Scala that its broker is taken for; what its logging needs beside it; the ZooKeeper that is taken
+instead of its own, whose client cannot connect on Java 14 or newer (ZOOKEEPER-3779)."""
 
 
 def kafka_roots(version: str) -> Roots:
@@ -123,9 +125,12 @@ def kafka_roots(version: str) -> Roots:
     if not re.fullmatch(r"\d+(\.\d+){2,3}", version):
         raise ArtifactError(f"{version!r} is no version of Kafka, as 3.9.2 or 0.10.2.2")
     key = tuple(int(part) for part in version.split("."))
-    scala, logging = (next(value for first, value in table if key >= first) for table in (SCALA, LOGGERS))
+    scala, logging, zookeeper = (
+        next(value for first, value in table if key >= first) for table in (SCALA, LOGGERS, ZOOKEEPERS)
+    )
     extras = (JAXB,) if key < (1,) else ()
-    return Roots((f"org.apache.kafka:kafka_{scala}:{version}", logging, *extras), NOT_NEEDED)
+    overridden = (f"org.apache.zookeeper:zookeeper:{zookeeper}",) if zookeeper else ()
+    return Roots((f"org.apache.kafka:kafka_{scala}:{version}", logging, *extras), NOT_NEEDED, overridden)
 
 
 def roots_of(name: str) -> Roots:

@@ -47,10 +47,9 @@ class ZooKeeperKafkaCluster(KafkaCluster):
         self.zookeeper: Process | None = None
         self.zookeeper_data = Path()
         self.killed_at: dict[int, float] = {}
-        self.gives_up = int(version.split(".")[0]) >= 1
-        """Whether a broker ends when ZooKeeper still has the session of its former life; before 1.0 it waits."""
 
     def properties(self, member: Member) -> dict[str, str]:
+        """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""
         host, port = member.host.address, member.node.port
         return {
             "broker.id": str(member.node.id),
@@ -59,6 +58,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
             "zookeeper.connect": f"{self.zookeeper_host.address}:{self.zookeeper_port}",
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
             "unclean.leader.election.enable": "false",
+            "delete.topic.enable": "true",
             "log.dirs": str(member.data),
             **small_internal_topics(self.size),
             **SMALL_BROKER,
@@ -109,7 +109,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
     def restart(self, node: int, *, wait: bool = True) -> None:
         """Start it again, not before its old session is over: a broker that finds itself still registered gives up."""
         since_kill_s = time.monotonic() - self.killed_at.get(node, 0)
-        time.sleep(max(0.0, (SESSION_TIMEOUT_MS + 2 * TICK_MS) / 1000 - since_kill_s) if self.gives_up else 0)
+        time.sleep(max(0.0, (SESSION_TIMEOUT_MS + 2 * TICK_MS) / 1000 - since_kill_s))
         super().restart(node, wait=wait)
 
     def end_all(self) -> None:

@@ -1,0 +1,41 @@
+"""What Apache Kafka changed between releases, where several requirements must know it: the release and the KIP or issue."""
+
+from conformance.batches import CODECS
+from conformance.broker import Broker
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.produce import ProduceRequest
+
+PRODUCE_WITH_ZSTD = 7
+METADATA_WITH_EPOCHS = 7
+FETCH_WITH_EPOCHS = 9
+
+
+def codecs(broker: Broker) -> dict[str, int]:
+    """The codecs that the target knows: zstd came with Produce v7 (2.1, KIP-110)."""
+    with_zstd = broker.version_for(ProduceRequest) >= PRODUCE_WITH_ZSTD
+    return {name: codec for name, codec in CODECS.items() if name != "zstd" or with_zstd}
+
+
+def has_leader_epochs(broker: Broker) -> bool:
+    """Whether clients learn leader epochs and may name them: Metadata v7, Fetch v9 (2.1, KIP-320)."""
+    return (
+        broker.version_for(MetadataRequest) >= METADATA_WITH_EPOCHS
+        and broker.version_for(FetchRequest) >= FETCH_WITH_EPOCHS
+    )
+
+
+def refusals(broker: Broker, accepted: tuple[ErrorCode, ...]) -> tuple[tuple[ErrorCode, ...], set[ErrorCode]]:
+    """What is accepted as a refusal of records, and what is tolerated: INVALID_RECORD(87) came with 2.4 (KIP-467); until then
+    Kafka said CORRUPT_MESSAGE(2) for it."""
+    if broker.is_kafka("2.4") or ErrorCode.INVALID_RECORD not in accepted:
+        return accepted, set()
+    others = tuple(code for code in accepted if code != ErrorCode.INVALID_RECORD)
+    return (ErrorCode.CORRUPT_MESSAGE, *others), {ErrorCode.INVALID_RECORD}
+
+
+def closes_on_unreadable_batches(broker: Broker) -> bool:
+    """Whether a Produce whose batches cannot be walked through closes the connection: until 2.2 (KAFKA-7549) Kafka looked at
+    them while it read the request."""
+    return not broker.is_kafka("2.2")

@@ -21,6 +21,7 @@ from uuid import UUID
 from conformance.requirement import Requirement, version_key
 from conformance.results import Case, Verdict
 from conformance.wire import CLIENT_ID, Connection, Deadline, Failed, Misbehaved, NoAnswer, Recorder
+from linearizability.targets.addresses import AddressMap
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -134,10 +135,10 @@ class Broker:
     def connect(
         self, address: tuple[str, int] | None = None, *, client_id: str | None = CLIENT_ID, timeout_s: float = 10.0
     ) -> Connection:
-        """A new connection, to the first bootstrap address unless another is given."""
-        connection = Connection(
-            address or self.address, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id
-        )
+        """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
+        mapped = getattr(self.target, "addresses", AddressMap())
+        reachable = mapped.reach(*(address or self.address))
+        connection = Connection(reachable, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id)
         self._connections.append(connection)
         return connection
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -44,6 +46,21 @@ LevelOption = Annotated[list[str] | None, typer.Option("--level", help="Only mus
 ProfileOption = Annotated[
     list[str] | None, typer.Option("--profile", help="Only core, groups, transactions ...; may be repeated.")
 ]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="ADVERTISED=REACHABLE",
+        help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
+    ),
+]
+RestartCommand = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND",
+        help="For addr: targets: a shell's command that restarts a broker; {node}, {host}, {port} name it.",
+    ),
+]
 KafkaVersion = Annotated[
     str, typer.Option("--version", help="Judge as this Kafka version (as 4.3.1); default: found out from the target.")
 ]
@@ -65,6 +82,8 @@ def run(
     level: LevelOption = None,
     profile: ProfileOption = None,
     version: KafkaVersion = "",
+    mapped: Mapped = None,
+    restart_command: RestartCommand = "",
     expected_failures: Annotated[
         Path | None,
         typer.Option(
@@ -106,12 +125,13 @@ def run(
     expected = _expected(expected_failures)
     if confirm and not target.startswith("kafka:"):
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
+    opening = _opening(target, mapped, restart_command)
     networked = _on_a_network(backend, target, entries)
     runs: list[Run] = []
     for turn in range(repeat):
         plan = Plan(
             spec=target, entries=entries, folder=new_run_folder("run", target, results), selection=" ".join(ids or []),
-            kafka_version=version, expected_failures=expected, open_target=open_networked if networked else None,
+            kafka_version=version, expected_failures=expected, open_target=open_networked if networked else opening,
         )  # fmt: skip
         runs.append(_carry_out(plan, with_demonstrations and turn == 0))
         if as_json:
@@ -129,6 +149,19 @@ def run(
         _console().print(f"{len(runs)} runs, flakes: {', '.join(flakes) or 'none'}")
     worst = max((_exit_code(one) for one in runs), key=SEVERITY.index)
     raise typer.Exit(FAIL if flakes and worst == PASS else worst)
+
+
+def _opening(target: str, mapped: list[str] | None, restart_command: str) -> Callable[..., Any]:
+    """The way to a target, with what the caller knows of its addresses. Errors: typer.BadParameter."""
+    from linearizability.targets import AddressMap, WrongTarget, open_target
+
+    if restart_command and not target.startswith("addr:"):
+        raise typer.BadParameter("the suite starts this target itself", param_hint="--restart-command")
+    try:
+        addresses = AddressMap.parse(mapped or ())
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--map") from None
+    return partial(open_target, addresses=addresses, restart_command=restart_command)
 
 
 def _on_a_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
@@ -322,14 +355,17 @@ def compare(
 
 @app.command(epilog="Examples:  tidegauge doctor   ·   tidegauge doctor --target kafka:4.3.1 --json")
 def doctor(
-    target: Annotated[str, typer.Option(help="Also open this target and smoke-test it.")] = "", as_json: Json = False
+    target: Annotated[str, typer.Option(help="Also open this target and smoke-test it.")] = "",
+    mapped: Mapped = None,
+    restart_command: RestartCommand = "",
+    as_json: Json = False,
 ) -> None:
     """Say what this machine has, and what is missing for which target."""
     from rich.text import Text
 
     from conformance.doctor import examine
 
-    checks = examine(target)
+    checks = examine(target, _opening(target, mapped, restart_command))
     for check in checks:
         if as_json:
             _line(check.model_dump(mode="json"))

@@ -9,9 +9,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -29,8 +30,8 @@ class Check(BaseModel):
     advice: str = ""
 
 
-def examine(target: str = "") -> list[Check]:
-    """Look at all there is; with a target, open it and smoke-test it as well."""
+def examine(target: str = "", opening: Callable[..., Any] | None = None) -> list[Check]:
+    """Look at all there is; with a target, open it (by `opening`, if given) and smoke-test it as well."""
     checks = [
         _python(),
         *(_package(name) for name in PACKAGES),
@@ -41,7 +42,7 @@ def examine(target: str = "") -> list[Check]:
         _docker(),
     ]
     if target:
-        checks.append(_target(target))
+        checks.append(_target(target, opening))
     return checks
 
 
@@ -109,13 +110,13 @@ def _docker() -> Check:
     return Check(name="docker", state="ok", found=shutil.which("docker") or "")
 
 
-def _target(spec: str) -> Check:
+def _target(spec: str, opening: Callable[..., Any] | None) -> Check:
     from conformance.requirement import select
     from conformance.results import TargetRecord
     from conformance.runner import Plan, run
 
     with tempfile.TemporaryDirectory() as folder:
-        report = run(Plan(spec=spec, entries=select(["API-01"]), folder=Path(folder)))
+        report = run(Plan(spec=spec, entries=select(["API-01"]), folder=Path(folder), open_target=opening))
     who: TargetRecord = report.target
     if report.broken:
         return Check(

@@ -6,7 +6,7 @@
 
 | spec | what it is |
 | --- | --- |
-| `addr:HOST:PORT` | a broker that runs already; no hooks |
+| `addr:HOST:PORT` | a broker that runs already, with all nodes of its cluster; no hooks, or `restart` by a command |
 | `reference[:NODES]` | this project's broker |
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
 | `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
@@ -21,13 +21,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linearizability.targets.addresses import AddressMap
 from linearizability.targets.hosts import Host
 from linearizability.targets.target import HOOKS, HookMissing, Node, Target, TargetError, WrongTarget
 
 if TYPE_CHECKING:
     from linearizability.targets.strangers.server import Server
 
-__all__ = ["HOOKS", "HookMissing", "Node", "Target", "TargetError", "WrongTarget", "open_target"]
+__all__ = ["HOOKS", "AddressMap", "HookMissing", "Node", "Target", "TargetError", "WrongTarget", "open_target"]
 
 MAX_NODES = 9
 
@@ -39,18 +40,35 @@ def open_target(
     config: Mapping[str, str] | None = None,
     hosts: Sequence[Host] | None = None,
     nodes: int | None = None,
+    addresses: AddressMap | None = None,
+    restart_command: str = "",
 ) -> Target:
     """The target that `spec` names, not yet started: use it as a context manager.
 
     `folder` takes its logs and data; `config` are broker properties by Kafka's names; `hosts` are where its nodes shall
-    run (this machine's loopback unless given); `nodes` is their number where the text does not say it. Errors: WrongTarget.
+    run (this machine's loopback unless given); `nodes` is their number where the text does not say it; `addresses` says
+    where advertised addresses are reached, `restart_command` how an `addr:` target is restarted. Errors: WrongTarget.
     """
+    target = _named(spec, folder, config=config, hosts=hosts, nodes=nodes, restart_command=restart_command)
+    target.addresses = addresses or AddressMap()
+    return target
+
+
+def _named(
+    spec: str,
+    folder: Path,
+    *,
+    config: Mapping[str, str] | None,
+    hosts: Sequence[Host] | None,
+    nodes: int | None,
+    restart_command: str,
+) -> Target:
     kind, _, rest = spec.partition(":")
     match kind:
         case "addr":
             from linearizability.targets.address import Address
 
-            return Address(spec, rest, config=config)
+            return Address(spec, rest, folder=folder, config=config, restart_command=restart_command)
         case "reference":
             from linearizability.targets.reference import ReferenceCluster
 

@@ -72,7 +72,7 @@ class Adapter(Target):
         data.mkdir()
         start = contract.Start(id=0, nodes=wanted, folder=str(data), config=self.given if described.config else {})
         started = self._ask(start, contract.Started)
-        self._nodes = [Node(node.id, node.host, node.port) for node in started.nodes]
+        self._nodes = [Node(node.id, *self.addresses.reach(node.host, node.port)) for node in started.nodes]
 
     def close(self) -> None:
         child, self._child = self._child, None

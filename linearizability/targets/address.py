@@ -1,29 +1,50 @@
-"""A broker that somebody else started: only its address is known, and nothing can be done to it."""
+"""A broker that somebody else started: its address is known, its other nodes are found, and little can be done to it."""
 
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from linearizability.targets.target import Node, Target, TargetError, WrongTarget
+from linearizability.targets.addresses import AddressMap, diagnosis, parse_address
+from linearizability.targets.target import HookMissing, Node, Target, TargetError
 from linearizability.targets.wire import WireError, answers, listed_brokers
 
+__all__ = ["Address", "parse_address"]
+
 TIMEOUT_S = 15.0
-REVIVED_WITHIN_S = 60.0
-"""How long whoever runs the broker may take to start it again."""
+BACK_WITHIN_S = 120.0
+"""How long a broker may take to answer again, after the restart command or by its owner's doing."""
 POLL_S = 0.2
 
 
 class Address(Target):
-    """`addr:HOST:PORT[,HOST:PORT…]`."""
+    """`addr:HOST:PORT[,HOST:PORT…]`. One address is enough: the other nodes are those of its Metadata.
 
-    def __init__(self, spec: str, addresses: str, *, config: Mapping[str, str] | None = None) -> None:
+    With a restart command it offers the hook `restart`. In the command, a shell's, `{node}`, `{host}` and `{port}` stand
+    for the node; a node that still runs is stopped by the command, too.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        addresses: str,
+        *,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        restart_command: str = "",
+    ) -> None:
         self.spec = spec
+        self.given_addresses = [parse_address(text) for text in addresses.split(",")]
         self.unknown_config = tuple(config or {})
-        self.addresses = [parse_address(text) for text in addresses.split(",")]
+        self.folder = folder
+        self.restart_command = restart_command
+        self.hooks = ("restart",) if restart_command else ()
         self._nodes: list[Node] = []
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in self.addresses)
+        return ",".join(f"{host}:{port}" for host, port in self.given_addresses)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -32,34 +53,70 @@ class Address(Target):
     def open(self) -> None:
         """Ask the first that answers for all nodes. Errors: TargetError where none does."""
         failures: list[str] = []
-        for host, port in self.addresses:
+        for host, port in self.given_addresses:
             try:
                 brokers = listed_brokers(host, port, timeout_s=TIMEOUT_S)
             except (WireError, ValueError) as error:
                 failures.append(f"{host}:{port}: {error}")
                 continue
-            self._nodes = [Node(broker.node_id, broker.host, broker.port) for broker in brokers]
+            self._take(brokers, f"{host}:{port}")
             return
         raise TargetError(f"{self.spec} does not answer: {'; '.join(failures)}")
-
-    def revive(self) -> None:
-        """Wait until each node answers again: only its owner can start it. Errors: TargetError."""
-        until = time.monotonic() + REVIVED_WITHIN_S
-        for node in self._nodes:
-            while not answers(node.host, node.port):
-                if time.monotonic() > until:
-                    raise TargetError(
-                        f"{self.spec}: {node.address} did not answer again within {REVIVED_WITHIN_S:.0f} s"
-                    )
-                time.sleep(POLL_S)
 
     def close(self) -> None:
         """Nothing of it is ours."""
 
+    def restart(self, node: int, *, wait: bool = True) -> None:
+        if not self.restart_command:
+            raise HookMissing(self.spec, "restart")
+        here = self._node(node)
+        command = self.restart_command
+        for name, value in (("node", node), ("host", here.host), ("port", here.port)):
+            command = command.replace(f"{{{name}}}", str(value))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        log = self.folder / "restart-command.log"
+        with log.open("ab") as output:
+            try:
+                done = subprocess.run(
+                    command, shell=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=BACK_WITHIN_S
+                )
+            except subprocess.TimeoutExpired:
+                raise TargetError(f"the restart command did not end within {BACK_WITHIN_S:.0f} s: {command}") from None
+        if done.returncode:
+            raise TargetError(f"the restart command ended with exit code {done.returncode}: {command}; see {log}")
+        if wait:
+            self._await(here)
 
-def parse_address(text: str) -> tuple[str, int]:
-    """`host:port`, `[host]:port` for IPv6. Errors: WrongTarget."""
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise WrongTarget(f"{text!r} is no address: HOST:PORT is needed")
-    return host.strip("[]"), int(port)
+    def revive(self) -> None:
+        """Restart the nodes that do not answer; without a restart command wait for their owner. Errors: TargetError."""
+        for node in self._nodes:
+            if node.id in self.unreachable or answers(node.host, node.port):
+                continue
+            if self.restart_command:
+                self.restart(node.id)
+            else:
+                self._await(node)
+
+    def _take(self, brokers: Sequence[Any], asked: str) -> None:
+        """Keep the nodes by their reachable addresses. A single node is reached where it was asked."""
+        self.unreachable = {}
+        for broker in brokers:
+            problem = diagnosis(broker.node_id, broker.host, broker.port, self.addresses)
+            if problem and len(brokers) == 1:
+                self.addresses |= AddressMap({f"{broker.host}:{broker.port}": asked})
+            elif problem:
+                self.unreachable[broker.node_id] = problem
+        self._nodes = [Node(b.node_id, *self.addresses.reach(b.host, b.port)) for b in brokers]
+
+    def _await(self, node: Node) -> None:
+        until = time.monotonic() + BACK_WITHIN_S
+        while not answers(node.host, node.port):
+            if time.monotonic() > until:
+                raise TargetError(f"{self.spec}: {node.address} did not answer again within {BACK_WITHIN_S:.0f} s")
+            time.sleep(POLL_S)
+
+    def _node(self, node: int) -> Node:
+        for each in self._nodes:
+            if each.id == node:
+                return each
+        raise TargetError(f"{self.spec} has no node {node}, but {', '.join(str(each.id) for each in self._nodes)}")

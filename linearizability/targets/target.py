@@ -11,7 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from linearizability.targets.addresses import AddressMap
+from linearizability.targets.errors import TargetError, WrongTarget
 from linearizability.targets.wire import answers
+
+__all__ = ["HOOKS", "DiskError", "HookMissing", "Node", "Target", "TargetError", "WrongTarget"]
 
 DiskError = Literal["full", "broken"]
 """What writes to a disk end with: ENOSPC, or EIO."""
@@ -31,14 +35,6 @@ HOOKS: dict[str, str] = {
     "logs": "give the files that a node logs into",
 }
 """Hook -> what it does. `partition`, `power-loss` and `config` are the names of the contract; the methods have underscores."""
-
-
-class TargetError(Exception):
-    """The target could not be started, reached or hurt: an engine error, never a failure of the broker under judgement."""
-
-
-class WrongTarget(TargetError, ValueError):
-    """The text that names the target is wrong."""
 
 
 class HookMissing(TargetError):
@@ -72,6 +68,10 @@ class Target(ABC):
     unknown_config: Collection[str] = ()
     """Broker properties that were given and that the target does not promise to honour: whether they are in force can
     only be seen (DescribeConfigs, or their effect)."""
+    addresses: AddressMap = AddressMap()
+    """Where advertised addresses are reached from here; `nodes` are reachable ones already."""
+    unreachable: Mapping[int, str] = {}
+    """Nodes that cannot be reached from here, each with one line that says what was tried and what to do."""
     keep_data: bool = False
     """Whether the nodes' data stays in the run's folder when it is closed; their logs and properties always do."""
 
@@ -101,6 +101,8 @@ class Target(ABC):
             "nodes": [node.id for node in self.nodes],
             "hooks": sorted(self.hooks),
             "unknown_config": sorted(self.unknown_config),
+            "mapped": dict(self.addresses.pairs),
+            "unreachable": list(self.unreachable.values()),
         }
 
     def running(self, node: int) -> bool:

@@ -1,0 +1,85 @@
+"""Advertised addresses are mapped to reachable ones, and one that cannot be reached is diagnosed in one line."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from conformance.requirement import select
+from conformance.runner import Plan, run
+from linearizability.targets import AddressMap, HookMissing, TargetError, WrongTarget, address, open_target
+from linearizability.targets.ports import free_ports
+
+
+def test_a_listener_s_own_entry_goes_before_its_host_s():
+    addresses = AddressMap.parse(["kafka-1:9092=localhost:19092", "kafka-1=10.0.0.1", "kafka-2=[::1]"])
+    assert addresses.reach("kafka-1", 9092) == ("localhost", 19092)
+    assert addresses.reach("kafka-1", 9093) == ("10.0.0.1", 9093)
+    assert addresses.reach("kafka-2", 9092) == ("::1", 9092)
+    assert addresses.reach("elsewhere", 1) == ("elsewhere", 1)
+
+
+@pytest.mark.parametrize("text", ["", "a", "a=", "=b", "a:1=b", "a=b:1", "a:1=b:70000"])
+def test_what_is_no_mapping_is_refused(text):
+    with pytest.raises(WrongTarget, match="HOST:PORT"):
+        AddressMap.parse([text])
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Three nodes that advertise ports where nobody listens."""
+    ports = free_ports(3)
+    listed = [SimpleNamespace(node_id=n, host="127.0.0.1", port=port) for n, port in enumerate(ports, start=1)]
+    monkeypatch.setattr(address, "listed_brokers", lambda *_, **__: listed)
+    monkeypatch.setattr(address, "answers", lambda *_: True)
+    return listed
+
+
+def test_unreachable_nodes_of_a_cluster_are_named_with_what_to_do(cluster, tmp_path):
+    with open_target("addr:127.0.0.1:9092", folder=tmp_path) as target:
+        assert [node.id for node in target.nodes] == [1, 2, 3]
+        line = target.unreachable[2]
+        assert f"node 2 advertises 127.0.0.1:{cluster[1].port}, which cannot be reached from here" in line
+        assert f"--map 127.0.0.1:{cluster[1].port}=HOST:PORT" in line and "\n" not in line
+        assert line in target.describe()["unreachable"]
+
+
+def test_a_single_node_is_reached_where_it_was_asked(cluster, tmp_path):
+    del cluster[1:]
+    with open_target("addr:127.0.0.1:9092", folder=tmp_path) as target:
+        assert target.nodes[0].address == "127.0.0.1:9092" and not target.unreachable
+        assert target.addresses.reach("127.0.0.1", cluster[0].port) == ("127.0.0.1", 9092)
+
+
+def test_the_restart_command_names_the_node(cluster, tmp_path):
+    seen = tmp_path / "seen"
+    command = f"echo {{node}} {{host}}:{{port}} >> {seen}"
+    with open_target("addr:127.0.0.1:9092", folder=tmp_path, restart_command=command) as target:
+        target.restart(3)
+        assert seen.read_text() == f"3 127.0.0.1:{cluster[2].port}\n"
+    with (
+        pytest.raises(TargetError, match="ended with exit code 7: exit 7"),
+        open_target("addr:127.0.0.1:9092", folder=tmp_path, restart_command="exit 7") as target,
+    ):
+        target.restart(1)
+
+
+def test_without_a_restart_command_its_owner_is_waited_for(cluster, tmp_path, monkeypatch):
+    del cluster[1:]
+    answers = iter([False, False, True])
+    monkeypatch.setattr(address, "answers", lambda *_: next(answers))
+    with open_target("addr:127.0.0.1:9092", folder=tmp_path) as target:
+        target.revive()
+        assert not list(answers)
+        monkeypatch.setattr(address, "BACK_WITHIN_S", 0.0)
+        monkeypatch.setattr(address, "answers", lambda *_: False)
+        with pytest.raises(TargetError, match="did not answer again within 0 s"):
+            target.revive()
+        with pytest.raises(HookMissing):
+            target.restart(1)
+
+
+def test_a_broker_that_advertises_what_nobody_reaches_is_judged_where_it_was_asked(tmp_path):
+    unreachable = {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}
+    with open_target("reference:1", folder=tmp_path / "target", config=unreachable) as target:
+        report = run(Plan(spec=f"addr:{target.bootstrap}", entries=select(["PRD-05"]), folder=tmp_path))
+    assert [judgement.verdict for judgement in report.judgements] == ["pass"], report

@@ -11,6 +11,7 @@ import typer
 from linearizability.bench.compaction import compaction
 from linearizability.bench.fuzz import fuzz
 from linearizability.bench.history import history
+from linearizability.bench.suite import suite
 
 app = typer.Typer(
     name="bench",
@@ -31,6 +32,12 @@ app.command(
     "fuzz",
     epilog="Examples:  tidegauge bench fuzz --resume  |  tidegauge bench fuzz --mutant kip-279 --seeds 3 --json",
 )(fuzz)
+
+app.command(
+    "suite",
+    epilog="Examples:  tidegauge bench suite --resume --json  |  tidegauge bench suite --lie heartbeats-always-fine  |  "
+    "tidegauge bench suite --count 5 --jobs 2",
+)(suite)
 
 app.command(
     "compaction",

@@ -1,0 +1,311 @@
+"""`tidegauge bench suite`: the conformance suite before liars.
+
+Each *lie* (`linearizability.mutants.wire`) is one divergence that a proxy plants between the suite and a sound broker. The
+suite is run as a command on the requirements that speak of the lie, and on a seeded sample of those that only use the
+lie's API: *bystanders*, of which none may fail. A share of the lies is judged by the whole suite. What came out is stored
+as soon as a run is over, with the fingerprint of what decides it (the lie's row, the modules of the requirements that
+speak of it); `--resume` runs only what is missing or stale.
+
+Which requirement uses which API, and how long it takes, is seen in one run through the proxy without a lie (`--baseline`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from linearizability.mutants.wire.rewriting import Lie
+
+FOLDER = Path(__file__).parent
+STORE = FOLDER / "suite.json"
+REQUIREMENTS = FOLDER.parents[1] / "conformance" / "requirements"
+TABLES = FOLDER.parent / "mutants" / "wire"
+BASELINE = "baseline"
+RUN_TIMEOUT_S = 900
+WHOLE_RUN_TIMEOUT_S = 3600
+QUICK_S = 3.0
+"""What takes longer without a lie is no bystander."""
+SPEAKERS, BYSTANDERS = 8, 8
+"""At most so many of an area that speaks of a lie, and so many bystanders."""
+FAILED, ENGINE_ERROR = "fail", "engine error"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one lie."""
+
+    found_by: list[str]
+    """Requirements that speak of the lie and failed."""
+    bystanders: list[str]
+    """Others that failed."""
+    blocked: int
+    judged: int
+    engine_errors: dict[str, str] = field(default_factory=dict[str, str])
+    """Requirement -> what went wrong in the suite; the empty name for a run that did not end or told nothing."""
+    whole: bool = False
+    seconds: float = 0.0
+    fingerprint: str = ""
+
+    @property
+    def found(self) -> bool:
+        return bool(self.found_by or self.bystanders)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a requirement does without a lie."""
+
+    verdict: str
+    seconds: float
+    apis: list[str]
+
+
+# ---- what is run
+
+
+def fingerprint(lie: Lie) -> str:
+    """What decides a lie's trial: its row in the tables, and the modules of the requirements that speak of it."""
+    digest = hashlib.sha256(_row(lie.name).encode())
+    for path in sorted({path for id in lie.accusers for path in _modules_of(id)}):
+        digest.update(_text(path).encode())
+    return digest.hexdigest()[:12]
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
+def _row(name: str) -> str:
+    rows = [line for path in sorted(TABLES.glob("*.py")) for line in _text(path).splitlines()]
+    return next(line for line in rows if line.strip().startswith(f'Lie("{name}"'))
+
+
+def _modules_of(id: str) -> list[Path]:
+    """The modules that register a requirement, or one of an area."""
+    return [path for path in sorted(REQUIREMENTS.glob("*.py")) if f'"{id}' in _text(path)]
+
+
+def selection(lie: Lie, usage: dict[str, Usage], seed: int) -> list[str]:
+    """The requirements that are run for a lie: those that speak of it, and bystanders."""
+    draw = random.Random(f"{seed}/{lie.name}")
+    speakers: list[str] = []
+    for accuser in lie.accusers:
+        of_area = [id for id in usage if id[:3] == accuser and lie.api in ("", *usage[id].apis)]
+        speakers += draw.sample(of_area, min(SPEAKERS, len(of_area))) if len(accuser) == 3 else [accuser]
+    others = [
+        id
+        for id, used in usage.items()
+        if not lie.is_spoken_of_by(id)
+        and used.verdict == "pass"
+        and used.seconds < QUICK_S
+        and lie.api in ("", *used.apis)
+    ]
+    return sorted({*speakers, *draw.sample(others, min(BYSTANDERS, len(others)))})
+
+
+def run_suite(name: str, ids: Sequence[str], behind: str, folder: Path, timeout_s: float) -> list[dict[str, Any]]:
+    """The JSON lines of `tidegauge run` on the proxy; a line without an id where it did not end or told nothing."""
+    target = f"exec:{sys.executable} -m linearizability.mutants.wire adapter {name} {behind}"
+    command = [sys.executable, "-m", "tidegauge", "run", *ids, "--target", target, "--json", "--results", str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
+        return [*_lines(said), {"id": "", "verdict": ENGINE_ERROR, "reason": f"no end within {timeout_s:g} s"}]
+    lines = _lines(done.stdout)
+    if not lines:
+        lines = [{"id": "", "verdict": ENGINE_ERROR, "reason": done.stderr.strip()[-300:]}]
+    return lines
+
+
+def _lines(text: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+    return [line for line in found if "id" in line]
+
+
+def try_lie(lie: Lie, usage: dict[str, Usage], behind: str, seed: int, whole: bool) -> Trial:
+    """Run the suite on a lie."""
+    began = time.monotonic()
+    ids = [] if whole else selection(lie, usage, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        timeout_s = WHOLE_RUN_TIMEOUT_S if whole else RUN_TIMEOUT_S
+        lines = run_suite(lie.name, ids, behind, Path(folder), timeout_s)
+    failed = [line["id"] for line in lines if line["verdict"] == FAILED]
+    return Trial(
+        found_by=[id for id in failed if lie.is_spoken_of_by(id)],
+        bystanders=[id for id in failed if not lie.is_spoken_of_by(id)],
+        blocked=sum(line["verdict"] == "blocked" for line in lines),
+        judged=sum(line["verdict"] in ("pass", "tolerated", FAILED) for line in lines),
+        engine_errors={line["id"]: line["reason"] for line in lines if line["verdict"] == ENGINE_ERROR},
+        whole=whole,
+        seconds=round(time.monotonic() - began, 1),
+        fingerprint=fingerprint(lie),
+    )
+
+
+def baseline(behind: str) -> dict[str, Usage]:
+    """Run the whole suite through the proxy without a lie. Errors: RuntimeError where it tells nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_suite("honest", [], behind, Path(folder), WHOLE_RUN_TIMEOUT_S)
+        reports = [*Path(folder).rglob("report.json")]
+        if not reports:
+            raise RuntimeError("the run without a lie left no report")
+        return usage_of(reports[0])
+
+
+def usage_of(report: Path) -> dict[str, Usage]:
+    """What the requirements of a report used."""
+    found: dict[str, Usage] = {}
+    for judgement in json.loads(report.read_text())["judgements"]:
+        if judgement["verdict"] in ("pass", "tolerated", FAILED):
+            apis = sorted({exchange["api"] for exchange in judgement["exchanges"]} - {"", "ApiVersions"})
+            known = [api for api in apis if api] + (
+                ["ApiVersions"] if judgement["requirement"]["id"][:3] == "API" else []
+            )
+            found[judgement["requirement"]["id"]] = Usage(judgement["verdict"], round(judgement["seconds"], 1), known)
+    return found
+
+
+# ---- the store
+
+
+def read_store(path: Path) -> tuple[dict[str, Usage], dict[str, Trial]]:
+    """The baseline and the trials that are kept; empty where there is no file."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    usage = {id: Usage(*values) for id, values in kept.pop(BASELINE, {}).items()}
+    return usage, {name: Trial(**values) for name, values in kept.items()}
+
+
+def write_store(path: Path, usage: dict[str, Usage], trials: dict[str, Trial]) -> None:
+    """Keep both, a line each; a reader never finds half a file."""
+    used = [f"  {json.dumps(id)}: {json.dumps([*asdict(usage[id]).values()])}" for id in sorted(usage)]
+    rows = [f" {json.dumps(name)}: {json.dumps(asdict(trials[name]))}" for name in sorted(trials)]
+    partial = path.with_suffix(".part")
+    partial.write_text("{\n" + ",\n".join([f' "{BASELINE}": {{\n' + ",\n".join(used) + "\n }", *rows]) + "\n}\n")
+    partial.replace(path)
+
+
+# ---- what is told
+
+
+def summary(trials: dict[str, Trial], lies: dict[str, Lie]) -> dict[str, Any]:
+    """The counts of trials, and what asks for a look."""
+    spoken = [name for name in trials if lies[name].spoken_of]
+    accused = {name: trials[name].bystanders for name in trials if trials[name].bystanders}
+    return {
+        "planted": len(trials),
+        "found": sum(trial.found for trial in trials.values()),
+        "found_by_the_right_one": sum(bool(trials[name].found_by) for name in spoken),
+        "spoken_of": len(spoken),
+        "not_found": [name for name in spoken if not trials[name].found_by],
+        "gaps": [name for name in trials if not lies[name].spoken_of],
+        "bystanders_accused": sum(map(len, accused.values())),
+        "lies_with_bystanders": accused,
+        "blocked": sum(trial.blocked for trial in trials.values()),
+        "judged": sum(trial.judged for trial in trials.values()),
+        "engine_errors": {name: trial.engine_errors for name, trial in trials.items() if trial.engine_errors},
+        "whole_runs": sum(trial.whole for trial in trials.values()),
+        "seconds": round(sum(trial.seconds for trial in trials.values())),
+    }
+
+
+def suite(
+    lies: Annotated[
+        list[str] | None, typer.Option("--lie", help="A lie; may repeat. All by default, or as many as --count says.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=0, help="So many lies, drawn by the seed; 0 means all.")] = 0,
+    areas: Annotated[
+        list[str] | None, typer.Option("--area", help="Only lies that this area speaks of; may repeat.")
+    ] = None,
+    whole: Annotated[int, typer.Option(min=0, help="So many of them are judged by the whole suite.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, max=16, help="So many runs side by side.")] = 2,
+    seed: Annotated[int, typer.Option(help="Draws lies and bystanders.")] = 0,
+    behind: Annotated[str, typer.Option(help="The sound broker behind the proxy.")] = "reference:1",
+    minutes: Annotated[float, typer.Option(min=0.01, help="Begin no run after this time.")] = 1e6,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep what is stored, and run what is missing or stale.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--baseline", help="Run the suite without a lie first, and store that.")
+    ] = False,
+    store: Annotated[Path, typer.Option(help="Where results are kept.")] = STORE,
+    json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
+) -> None:
+    """Plant lies at the wire between the conformance suite and a sound broker: which are found, by whom, and who is accused
+    wrongly; resumable."""
+    from linearizability.mutants.wire.lies import LIES
+
+    unknown = [name for name in lies or () if name not in LIES]
+    if unknown:
+        raise typer.BadParameter(
+            f"{unknown[0]!r} is no lie: `python -m linearizability.mutants.wire list`", param_hint="--lie"
+        )
+    usage, kept = read_store(store)
+    if again or not usage:
+        usage = baseline(behind)
+        write_store(store, usage, kept)
+    chosen = [LIES[name] for name in lies or LIES if not areas or {id[:3] for id in LIES[name].accusers} & set(areas)]
+    if count:
+        chosen = random.Random(seed).sample(chosen, min(count, len(chosen)))
+    entire = {lie.name for lie in random.Random(f"whole {seed}").sample(chosen, min(whole, len(chosen)))}
+    trials = {name: trial for name, trial in kept.items() if name in LIES and (resume or name not in _names(chosen))}
+    missing = [lie for lie in chosen if _is_missing(lie, trials, lie.name in entire)]
+    _run_all(missing, entire, usage, trials, (store, behind, seed, jobs, time.monotonic() + minutes * 60))
+    said = summary({lie.name: trials[lie.name] for lie in chosen if lie.name in trials}, LIES)
+    print(json.dumps(said) if json_ else json.dumps(said, indent=1))
+    if said["engine_errors"] or said["bystanders_accused"] or said["not_found"]:
+        raise typer.Exit(1)
+
+
+def _names(lies: Iterable[Lie]) -> set[str]:
+    return {lie.name for lie in lies}
+
+
+def _is_missing(lie: Lie, trials: dict[str, Trial], whole: bool) -> bool:
+    trial = trials.get(lie.name)
+    return trial is None or trial.fingerprint != fingerprint(lie) or (whole and not trial.whole)
+
+
+def _run_all(
+    lies: Sequence[Lie], entire: set[str], usage: dict[str, Usage], trials: dict[str, Trial],
+    how: tuple[Path, str, int, int, float],
+) -> None:  # fmt: skip
+    """Run what is missing, some at a time; Ctrl-C and the time leave what was stored."""
+    store, behind, seed, jobs, until = how
+
+    def one(lie: Lie) -> Trial | None:
+        return try_lie(lie, usage, behind, seed, lie.name in entire) if time.monotonic() < until else None
+
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(one, lie): lie for lie in lies}
+        try:
+            for done in as_completed(running):
+                lie, trial = running[done], done.result()
+                if trial is not None:
+                    trials[lie.name] = trial
+                    write_store(store, usage, trials)
+                    print(f"{lie.name}: {_in_words(trial)}", file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+
+
+def _in_words(trial: Trial) -> str:
+    told = [f"found by {', '.join(trial.found_by) or 'nobody'}"]
+    told += [f"accused {', '.join(trial.bystanders)}"] if trial.bystanders else []
+    told += [f"engine errors {trial.engine_errors}"] if trial.engine_errors else []
+    return f"{'; '.join(told)} ({trial.judged} judged, {trial.seconds} s)"

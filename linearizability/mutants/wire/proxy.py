@@ -1,0 +1,341 @@
+"""The proxy: one listener for each node, the nodes' addresses in answers replaced by the listeners'.
+
+Whatever no *tamper* touches passes unchanged and at once, malformed bytes too: the proxy in front of a sound broker is
+itself a sound broker. What clients send is passed on as it arrives, unless the tamper rewrites requests: then whole frames
+are. Responses are matched to requests by their correlation ids, in order; a request that is never answered is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from linearizability.targets.target import Node
+from reference.protocol.apis import APIS
+from reference.protocol.codec import CodecError, decode_from
+from reference.protocol.frames import decode_request, decode_response, encode_response
+from reference.protocol.schema import Message
+
+LARGEST_FRAME_BYTES = 100 << 20
+"""A client that announces more has no frame to be read, and its bytes pass as they are (socket.request.max.bytes)."""
+LARGEST_KEPT_REQUEST = 1 << 20
+"""Longer requests pass, and no tamper sees what they ask."""
+READ_BYTES = 1 << 16
+
+
+@dataclass
+class Exchange:
+    """One request, as a tamper sees it."""
+
+    api: str
+    """Its name; empty for an unknown key."""
+    key: int
+    version: int
+    correlation_id: int
+    frame: bytes = field(repr=False)
+    """The request without its size; empty where it was too long to be kept."""
+    connection: Connection = field(repr=False)
+    dropped: bool = False
+    """Whether the client did not send it, and is not given its answer."""
+    _request: Message | None = field(default=None, repr=False)
+
+    @property
+    def request(self) -> Any:
+        """The request's body as the client sent it. Errors: CodecError."""
+        if self._request is None:
+            self._request = self.decoded()[1]
+        return self._request
+
+    def decoded(self) -> tuple[bytes, Any]:
+        """The bytes of the request's header, and a copy of its body. Errors: CodecError."""
+        _, form, view, position = decode_request(self.frame)
+        return self.frame[:position], decode_from(form.request, self.version, view, position)[0]
+
+    def reply(self, body: Message) -> None:
+        """Answer in the broker's place; the request must not go there then."""
+        self.connection.pending.remove(self)
+        parts = encode_response(self.key, self.version, self.correlation_id, body)
+        self.connection.writer.write(b"".join(parts))  # type: ignore[arg-type]
+
+
+@dataclass
+class Answer:
+    """What is sent instead of a response: frames with their sizes, after a delay, perhaps with an end behind them."""
+
+    frames: list[bytes]
+    delay_s: float = 0.0
+    close: bool = False
+    hold: bool = False
+    """Keep it until another answer of the connection was sent."""
+
+
+class Tamper(Protocol):
+    """Who rewrites. Each method may return None: nothing is changed."""
+
+    rewrites_requests: bool
+    """Whether requests are held until they are whole."""
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        """The frames (with sizes) that go to the broker instead of the request; none swallows it, later ones get no answer."""
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        """What the client gets instead of the response, which is given without its size."""
+
+    def ended(self, connection: Connection) -> bytes | None:
+        """The broker closed: bytes to be sent, after which the connection stays open; None closes it."""
+
+
+class Honest:
+    """Rewrites nothing."""
+
+    rewrites_requests = False
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        return None
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        return None
+
+    def ended(self, connection: Connection) -> bytes | None:
+        return None
+
+
+def sized(frame: bytes) -> bytes:
+    """A frame with its size in front."""
+    return struct.pack(">i", len(frame)) + frame
+
+
+class Connection:
+    """One client's connection and the one behind it."""
+
+    def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.proxy = proxy
+        self.reader, self.writer = reader, writer
+        self.pending: deque[Exchange] = deque()
+        self.last: Exchange | None = None
+        """The last request that was understood."""
+        self.memory: dict[str, Any] = {}
+        """Whatever the tamper remembers of this connection."""
+        self._held: list[bytes] = []
+        self._unread = bytearray()
+        self.malformed = b""
+        """The size field that could not be one, where such a thing was sent."""
+
+    async def serve(self, node: Node) -> None:
+        """Pass bytes both ways until both sides have ended."""
+        try:
+            broker_reader, self.broker = await asyncio.open_connection(node.host, node.port)
+        except OSError:
+            self.writer.close()
+            return
+        sending = asyncio.ensure_future(self._send())
+        try:
+            closed_by_broker = await self._answer(broker_reader)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            said = self.proxy.tamper.ended(self) if closed_by_broker else None
+            if said is not None:
+                self.writer.write(said)
+                while await self.reader.read(READ_BYTES):
+                    pass
+        finally:
+            sending.cancel()
+            self.broker.close()
+            self.writer.close()
+
+    async def _send(self) -> None:
+        """From the client to the broker; the client's end is passed on, and answers still come."""
+        try:
+            while data := await self.reader.read(READ_BYTES):
+                for part in self._requests(data):
+                    self.broker.write(part)
+                await self.broker.drain()
+            if self.proxy.tamper.rewrites_requests and not self.malformed:
+                self.broker.write(bytes(self._unread))
+            self.broker.write_eof()
+        except OSError:
+            self.broker.close()
+
+    def _requests(self, data: bytes) -> Sequence[bytes]:
+        """What goes to the broker now that these bytes have come."""
+        if self.malformed:
+            return [data]
+        self._unread += data
+        out: list[bytes] = []
+        while len(self._unread) >= 4:
+            size = struct.unpack_from(">i", self._unread)[0]
+            if not 0 <= size <= LARGEST_FRAME_BYTES:
+                self.malformed = bytes(self._unread[:4])
+                out.append(bytes(self._unread))
+                break
+            if len(self._unread) < 4 + size:
+                break
+            frame = bytes(self._unread[4 : 4 + size])
+            del self._unread[: 4 + size]
+            out += self._request(frame)
+        return out if self.proxy.tamper.rewrites_requests else [data]
+
+    def _request(self, frame: bytes) -> Sequence[bytes]:
+        if len(frame) < 8:
+            return [sized(frame)]
+        key, version, correlation_id = struct.unpack_from(">hhi", frame)
+        kept = frame if len(frame) <= LARGEST_KEPT_REQUEST else b""
+        name = APIS[key].name if key in APIS else ""
+        self.last = exchange = Exchange(name, key, version, correlation_id, kept, self)
+        self.pending.append(exchange)
+        instead = self.proxy.tamper.asked(exchange)
+        if instead is None:
+            return [sized(frame)]
+        for more in instead[1:]:
+            self.pending.append(
+                Exchange(name, key, version, struct.unpack_from(">i", more, 8)[0], b"", self, dropped=True)
+            )
+        return instead
+
+    async def _answer(self, broker: asyncio.StreamReader) -> bool:
+        """From the broker to the client, frame by frame; true where the broker ended it, false where a lie did."""
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                size_field = await broker.readexactly(4)
+                frame = await broker.readexactly(struct.unpack(">i", size_field)[0])
+                if not await self._pass(frame):
+                    return False
+        return True
+
+    async def _pass(self, frame: bytes) -> bool:
+        """Send a response on, as it is or rewritten; false where the connection is to be closed then."""
+        exchange = self._asked_by(frame)
+        if exchange and exchange.dropped:
+            return True
+        answer = self._rewritten(exchange, frame) if exchange else Answer([sized(frame)])
+        if answer.delay_s:
+            await asyncio.sleep(answer.delay_s)
+        if answer.hold and self.pending:
+            self._held += answer.frames
+            return True
+        self.writer.write(b"".join([*answer.frames, *self._held]))
+        self._held = []
+        await self.writer.drain()
+        return not answer.close
+
+    def _asked_by(self, frame: bytes) -> Exchange | None:
+        """The request of a response; those before it were not answered (acks=0) and never will be."""
+        correlation_id = struct.unpack_from(">i", frame)[0] if len(frame) >= 4 else None
+        if not any(exchange.correlation_id == correlation_id for exchange in self.pending):
+            return None
+        while (exchange := self.pending.popleft()).correlation_id != correlation_id:
+            pass
+        return exchange
+
+    def _rewritten(self, exchange: Exchange, frame: bytes) -> Answer:
+        frame = self.proxy.with_own_addresses(exchange, frame)
+        return self.proxy.tamper.answered(exchange, frame) or Answer([sized(frame)])
+
+
+def names_nodes(message: type[Message]) -> bool:
+    """Whether a message has addresses of nodes in it."""
+    names = {each.name for each in message.FIELDS}
+    return {"host", "port"} <= names or any(
+        names_nodes(each.element) for each in message.FIELDS if isinstance(each.element, type)
+    )
+
+
+NAMING_NODES = ("Metadata", "FindCoordinator", "DescribeCluster", "Produce", "Fetch")
+"""APIs whose answers to clients have addresses (a test holds this against the schemas)."""
+
+
+class Loop:
+    """An event loop in a thread of its own, for proxies. A context manager."""
+
+    def __enter__(self) -> Loop:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="wire proxy", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def run(self, coroutine: Any) -> Any:
+        """The result of a coroutine that runs there."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+
+class Proxy:
+    """Listeners before the nodes of a target. A context manager; `nodes` are where clients go."""
+
+    def __init__(self, loop: Loop, behind: Sequence[Node], tamper: Tamper | None = None) -> None:
+        self.tamper: Tamper = tamper or Honest()
+        self.memory: dict[str, Any] = {}
+        """Whatever the tamper remembers."""
+        self.nodes: list[Node] = []
+        self._loop, self._behind = loop, behind
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._addresses: dict[tuple[str, int], Node] = {}
+
+    def __enter__(self) -> Proxy:
+        self._loop.run(self._listen())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run(self._close())
+
+    async def _listen(self) -> None:
+        for behind in self._behind:
+            server = await asyncio.start_server(self._handler(behind), behind.host, 0)
+            self._servers.append(server)
+            own = Node(behind.id, behind.host, server.sockets[0].getsockname()[1])
+            self.nodes.append(own)
+            self._addresses[behind.host, behind.port] = own
+
+    def _handler(self, behind: Node) -> Any:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            try:
+                with suppress(ConnectionError, asyncio.CancelledError):
+                    await Connection(self, reader, writer).serve(behind)
+            finally:
+                self._tasks.discard(task)
+
+        return handle
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in [*self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def with_own_addresses(self, exchange: Exchange, frame: bytes) -> bytes:
+        """The response with the listeners' addresses in the place of the nodes'."""
+        if exchange.api not in NAMING_NODES:
+            return frame
+        try:
+            correlation_id, message = decode_response(exchange.key, exchange.version, frame)
+            if not self._replace(message):
+                return frame
+            return b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))[4:]  # type: ignore[arg-type]
+        except CodecError:
+            return frame
+
+    def _replace(self, message: Any) -> bool:
+        changed = False
+        names = {each.name for each in message.FIELDS}
+        if {"host", "port"} <= names and (own := self._addresses.get((message.host, message.port))):
+            message.host, message.port, changed = own.host, own.port, True
+        for each in message.FIELDS:
+            inner = getattr(message, each.name) if isinstance(each.element, type) else None
+            for one in inner if isinstance(inner, list) else [inner] if inner is not None else []:
+                changed = self._replace(one) or changed
+        return changed

@@ -1,0 +1,355 @@
+"""What lies are made of: small functions that change a decoded message, or say what is sent in its place.
+
+A *change* takes the exchange and its decoded message, and changes the message in place; it may give an `Act` instead. Paths
+name fields from the message down, through lists and structures: `responses.partition_responses.base_offset`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crc32c import crc32c
+
+from linearizability.mutants.wire.proxy import Answer, Connection, Exchange, sized
+from reference.protocol.codec import CodecError, encode
+from reference.protocol.frames import decode_response, encode_response
+from reference.protocol.records.batch import HEADER_BYTES, BatchHeader, read_batches
+from reference.protocol.schema import Message, Versions
+
+Act = Callable[[bytes], Answer]
+"""Makes of the frame (with its size) what is sent in its place."""
+Change = Callable[[Exchange, Any], "Act | None"]
+
+
+@dataclass(frozen=True)
+class Lie:
+    """One divergence that the proxy plants."""
+
+    name: str
+    api: str
+    """The API whose requests or answers are rewritten; empty: any."""
+    what: str
+    spoken_of: str
+    """Requirements (or areas) whose sentences speak of it, of which one must fail; empty: a gap in the catalogue."""
+    answer: Change | None = None
+    ask: Change | None = None
+    raw: Callable[[Exchange, bytes], bytes | Answer | None] | None = None
+    """Changes the answer's bytes (without the size) instead of the message."""
+    end: Callable[[Connection], bytes | None] | None = None
+    """What is said where the broker closes; then the connection stays open."""
+    versions: str = "0+"
+
+    @property
+    def accusers(self) -> tuple[str, ...]:
+        """The requirements and areas that speak of it."""
+        return tuple(self.spoken_of.split())
+
+    def is_spoken_of_by(self, id: str) -> bool:
+        """Whether a requirement speaks of it."""
+        return id in self.accusers or id[:3] in self.accusers
+
+    def concerns(self, exchange: Exchange) -> bool:
+        """Whether an exchange is of its API and versions."""
+        return self.api in ("", exchange.api) and exchange.version in Versions.parse(self.versions)
+
+
+class Liar:
+    """The tamper that tells one lie."""
+
+    def __init__(self, lie: Lie) -> None:
+        self.lie = lie
+        self.rewrites_requests = lie.ask is not None
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if self.lie.ask is None or not self.lie.concerns(exchange) or not exchange.frame:
+            return None
+        try:
+            header, request = exchange.decoded()
+            act = self.lie.ask(exchange, request)
+            frame = sized(header + encode(request, exchange.version))
+        except CodecError:
+            return None
+        return act(frame).frames if act else [frame]
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        if not self.lie.concerns(exchange):
+            return None
+        if self.lie.raw is not None:
+            said = self.lie.raw(exchange, frame)
+            return Answer([sized(said)]) if isinstance(said, bytes) else said
+        if self.lie.answer is None:
+            return None
+        try:
+            correlation_id, message = decode_response(exchange.key, exchange.version, frame)
+            act = self.lie.answer(exchange, message)
+            told = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
+        except CodecError:
+            return None
+        return act(told) if act else Answer([told])
+
+    def ended(self, connection: Connection) -> bytes | None:
+        return self.lie.end(connection) if self.lie.end else None
+
+
+# ---- fields
+
+
+def owners(message: Any, path: Sequence[str]) -> Iterator[Any]:
+    """The structures that hold the last field of a path."""
+    if len(path) == 1:
+        yield message
+        return
+    inner = getattr(message, path[0])
+    for one in inner if isinstance(inner, list) else [inner] if inner is not None else []:
+        yield from owners(one, path[1:])
+
+
+def put(path: str, change: Any, where: Callable[[Any], bool] = lambda owner: True) -> Change:
+    """Set fields: to a value, to what a function makes of the old one, or by a table from old values to new ones."""
+    *_, name = steps = path.split(".")
+
+    def apply(exchange: Exchange, message: Any) -> None:
+        for owner in owners(message, steps):
+            if where(owner):
+                setattr(owner, name, _changed(change, getattr(owner, name)))
+
+    return apply
+
+
+def _changed(change: Any, old: Any) -> Any:
+    if isinstance(change, Mapping):
+        return change.get(old, old)
+    return change(old) if callable(change) else change
+
+
+def errors(*pairs: int) -> Change:
+    """Error codes wherever they stand in the answer: the first of each pair becomes the second."""
+    table = dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+    def apply(exchange: Exchange, message: Any) -> None:
+        for owner in structures(message):
+            for each in owner.FIELDS:
+                if each.name in ("error_code", "partition_error_code"):
+                    code = getattr(owner, each.name)
+                    setattr(owner, each.name, table.get(code, code))
+
+    return apply
+
+
+def structures(message: Any) -> Iterator[Any]:
+    """The message and every structure in it."""
+    yield message
+    for each in message.FIELDS:
+        inner = getattr(message, each.name) if isinstance(each.element, type) else None
+        for one in inner if isinstance(inner, list) else [inner] if inner is not None else []:
+            yield from structures(one)
+
+
+def lists(path: str, change: Callable[[list[Any]], Any]) -> Change:
+    """Change lists that are not null or empty."""
+    *_, name = steps = path.split(".")
+
+    def apply(exchange: Exchange, message: Any) -> None:
+        for owner in owners(message, steps):
+            if items := getattr(owner, name):
+                setattr(owner, name, list(change(items)))
+
+    return apply
+
+
+def first_missing(path: str) -> Change:
+    """The first element is left out."""
+    return lists(path, lambda items: items[1:])
+
+
+def last_missing(path: str) -> Change:
+    """The last element is left out, where there are several."""
+    return lists(path, lambda items: items[:-1] if len(items) > 1 else items)
+
+
+def doubled(path: str) -> Change:
+    """The first element comes twice."""
+    return lists(path, lambda items: [*items, items[0]])
+
+
+def turned(path: str) -> Change:
+    """The elements come in the reverse order."""
+    return lists(path, lambda items: items[::-1])
+
+
+def each(path: str, do: Callable[[Exchange, Any], None]) -> Change:
+    """Something is done to every structure at a path."""
+
+    def apply(exchange: Exchange, message: Any) -> None:
+        for one in owners(message, [*path.split("."), ""]):
+            do(exchange, one)
+
+    return apply
+
+
+def shared(path: str) -> Change:
+    """One element's error becomes everybody's."""
+
+    def apply(exchange: Exchange, message: Any) -> None:
+        found = [*owners(message, [*path.split("."), ""])]
+        for one in found:
+            one.error_code = max(other.error_code for other in found)
+
+    return apply
+
+
+def both(*changes: Change) -> Change:
+    """Several changes at once."""
+
+    def apply(exchange: Exchange, message: Any) -> Act | None:
+        acts = [change(exchange, message) for change in changes]
+        return next((act for act in acts if act), None)
+
+    return apply
+
+
+def when(holds: Callable[[Exchange, Any], bool], change: Change) -> Change:
+    """A change for some exchanges only; the condition is given the exchange and the message."""
+    return lambda exchange, message: change(exchange, message) if holds(exchange, message) else None
+
+
+def asks(holds: Callable[[Any], bool], change: Change) -> Change:
+    """A change of answers whose request is such."""
+    return when(lambda exchange, message: bool(exchange.frame) and holds(exchange.request), change)
+
+
+# ---- acts
+
+
+def late(delay_s: float) -> Change:
+    """The answer comes late."""
+    return lambda exchange, message: lambda frame: Answer([frame], delay_s=delay_s)
+
+
+def closed(exchange: Exchange, message: Any) -> Act:
+    """The connection is closed instead of an answer."""
+    return lambda frame: Answer([], close=True)
+
+
+def silent(exchange: Exchange, message: Any) -> Act:
+    """No answer comes, or no request."""
+    return lambda frame: Answer([])
+
+
+def twice(exchange: Exchange, message: Any) -> Act:
+    """The answer comes twice."""
+    return lambda frame: Answer([frame, frame])
+
+
+def sent_twice(exchange: Exchange, message: Any) -> Act:
+    """The broker is asked twice; the client hears of once."""
+    other = struct.pack(">i", exchange.correlation_id ^ 0x4000_0000)
+    return lambda frame: Answer([frame, frame[:8] + other + frame[12:]])
+
+
+def cut(count: int) -> Change:
+    """The frame is shorter by some bytes, and its size says so."""
+    return lambda exchange, message: lambda frame: Answer([sized(frame[4:-count])])
+
+
+def extended(data: bytes = b"\x00") -> Change:
+    """The frame goes on after its end, and its size says so."""
+    return lambda exchange, message: lambda frame: Answer([sized(frame[4:] + data)])
+
+
+def held_back(exchange: Exchange, message: Any) -> Act:
+    """Sent after the next answer of the connection, where one is to come."""
+    return lambda frame: Answer([frame], hold=True)
+
+
+def replied(body: Callable[[Exchange, Any], Message]) -> Change:
+    """The proxy answers in the broker's place, which never learns of the request."""
+
+    def apply(exchange: Exchange, message: Any) -> Act:
+        exchange.reply(body(exchange, message))
+        return lambda frame: Answer([])
+
+    return apply
+
+
+# ---- records
+
+
+def sealed(batch: bytes | bytearray) -> bytes:
+    """A batch with its length and its CRC made right."""
+    data = bytearray(batch)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+OFFSETS: dict[str, tuple[int, str]] = {
+    "base_offset": (0, ">q"), "leader_epoch": (12, ">i"), "magic": (16, ">b"), "attributes": (21, ">h"),
+    "last_offset_delta": (23, ">i"), "base_timestamp": (27, ">q"), "max_timestamp": (35, ">q"),
+    "producer_id": (43, ">q"), "producer_epoch": (51, ">h"), "base_sequence": (53, ">i"), "count": (57, ">i"),
+}  # fmt: skip
+"""Where the fields of a batch's header are, and how they are written."""
+
+
+def header(name: str, change: Any, where: Callable[[BatchHeader], bool] = lambda header: True) -> Callable[..., Any]:
+    """Of batches: set a field of the header, the CRC made right again."""
+    position, form = OFFSETS[name]
+
+    def apply(batches: list[tuple[BatchHeader, bytes]], request: Any = None) -> list[bytes]:
+        out = []
+        for read, data in batches:
+            if where(read):
+                copy = bytearray(data)
+                (old,) = struct.unpack_from(form, copy, position)
+                struct.pack_into(form, copy, position, _changed(change, old))
+                data = sealed(copy)
+            out.append(data)
+        return out
+
+    return apply
+
+
+def fetched(change: Callable[[list[tuple[BatchHeader, bytes]]], list[bytes]]) -> Change:
+    """Change the whole batches of every partition of a Fetch response; a cut-off last one is left out."""
+
+    def apply(exchange: Exchange, message: Any) -> None:
+        for topic in message.responses:
+            for partition in topic.partitions:
+                if partition.records:
+                    batches = split(bytes(partition.records))
+                    partition.records = b"".join(change(batches)) if batches else partition.records
+
+    return apply
+
+
+def split(data: bytes) -> list[tuple[BatchHeader, bytes]]:
+    """The whole batches of magic 2, each with its header; none where there are others."""
+    try:
+        return [(batch.header, bytes(batch.data)) for batch in read_batches(data)]
+    except ValueError:
+        return []
+
+
+def sent(change: Callable[[list[tuple[BatchHeader, bytes]]], list[bytes]]) -> Change:
+    """Change the batches of a Produce request, where they can be read as such."""
+
+    def apply(exchange: Exchange, message: Any) -> None:
+        for topic in message.topic_data:
+            for partition in topic.partition_data:
+                batches = split(bytes(partition.records or b""))
+                if batches:
+                    partition.records = b"".join(change(batches))
+
+    return apply
+
+
+def repaired(exchange: Exchange, message: Any) -> None:
+    """The CRC of every batch that is sent is made right."""
+    for topic in message.topic_data:
+        for partition in topic.partition_data:
+            data = bytes(partition.records or b"")
+            if len(data) > HEADER_BYTES and struct.unpack_from(">i", data, 8)[0] == len(data) - 12 and data[16] == 2:
+                partition.records = sealed(data)

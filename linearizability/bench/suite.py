@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -34,7 +34,6 @@ FOLDER = Path(__file__).parent
 STORE = FOLDER / "suite.json"
 REQUIREMENTS = FOLDER.parents[1] / "conformance" / "requirements"
 TABLES = FOLDER.parent / "mutants" / "wire"
-BASELINE = "baseline"
 RUN_TIMEOUT_S = 900
 WHOLE_RUN_TIMEOUT_S = 3600
 QUICK_S = 3.0
@@ -145,6 +144,8 @@ def try_lie(lie: Lie, usage: dict[str, Usage], behind: str, seed: int, whole: bo
     with tempfile.TemporaryDirectory() as folder:
         timeout_s = WHOLE_RUN_TIMEOUT_S if whole else RUN_TIMEOUT_S
         lines = run_suite(lie.name, ids, behind, Path(folder), timeout_s)
+        if any("Traceback" in path.read_text(errors="replace") for path in Path(folder).rglob("adapter.log")):
+            lines.append({"id": "", "verdict": ENGINE_ERROR, "reason": "the lie itself failed: see the adapter's log"})
     failed = [line["id"] for line in lines if line["verdict"] == FAILED]
     return Trial(
         found_by=[id for id in failed if lie.is_spoken_of_by(id)],
@@ -184,20 +185,85 @@ def usage_of(report: Path) -> dict[str, Usage]:
 # ---- the store
 
 
-def read_store(path: Path) -> tuple[dict[str, Usage], dict[str, Trial]]:
-    """The baseline and the trials that are kept; empty where there is no file."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    usage = {id: Usage(*values) for id, values in kept.pop(BASELINE, {}).items()}
-    return usage, {name: Trial(**values) for name, values in kept.items()}
+@dataclass
+class Store:
+    """What is kept, a line each."""
+
+    usage: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    trials: dict[str, Trial] = field(default_factory=dict[str, Trial])
+    rewritten: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """First seed -> what a batch of trials with random rewritings told at its end."""
+
+    @staticmethod
+    def read(path: Path) -> Store:
+        """Empty where there is no file."""
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        usage = {id: Usage(*values) for id, values in kept.get("baseline", {}).items()}
+        trials = {name: Trial(**values) for name, values in kept.get("lies", {}).items()}
+        return Store(usage, trials, kept.get("rewritten", {}))
+
+    def write(self, path: Path) -> None:
+        """A reader never finds half a file."""
+        parts = {
+            "baseline": {id: [*asdict(self.usage[id]).values()] for id in sorted(self.usage)},
+            "lies": {name: asdict(self.trials[name]) for name in sorted(self.trials)},
+            "rewritten": self.rewritten,
+        }
+        text = ",\n".join(f' "{part}": {{\n{_rows(rows)}\n }}' for part, rows in parts.items())
+        partial = path.with_suffix(".part")
+        partial.write_text(f"{{\n{text}\n}}\n")
+        partial.replace(path)
 
 
-def write_store(path: Path, usage: dict[str, Usage], trials: dict[str, Trial]) -> None:
-    """Keep both, a line each; a reader never finds half a file."""
-    used = [f"  {json.dumps(id)}: {json.dumps([*asdict(usage[id]).values()])}" for id in sorted(usage)]
-    rows = [f" {json.dumps(name)}: {json.dumps(asdict(trials[name]))}" for name in sorted(trials)]
-    partial = path.with_suffix(".part")
-    partial.write_text("{\n" + ",\n".join([f' "{BASELINE}": {{\n' + ",\n".join(used) + "\n }", *rows]) + "\n}\n")
-    partial.replace(path)
+def _rows(rows: dict[str, Any]) -> str:
+    return ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+
+
+# ---- random rewritings
+
+REWRITTEN_AT_ONCE = 250
+"""Trials of one batch: one broker, one process."""
+
+
+def rewrite(wanted: int, jobs: int, kept: dict[str, dict[str, Any]], done: Callable[[], None], until: float) -> None:
+    """Judge requirements on answers that are rewritten at random (`conformance.rewritten`) until so many were."""
+    for first in range(0, 1 << 30, REWRITTEN_AT_ONCE):
+        if str(first) in kept:
+            continue
+        if sum(batch["rewritten"] for batch in kept.values()) >= wanted or time.monotonic() > until:
+            return
+        began = time.monotonic()
+        command = [
+            sys.executable,
+            "-m",
+            "conformance.rewritten",
+            "--first",
+            str(first),
+            "--trials",
+            str(REWRITTEN_AT_ONCE),
+        ]
+        ended = subprocess.run(
+            [*command, "--jobs", str(jobs)], stdout=subprocess.PIPE, text=True, timeout=WHOLE_RUN_TIMEOUT_S, check=False
+        )
+        *trials, said = [json.loads(line) for line in ended.stdout.splitlines()]
+        bad = [trial for trial in trials if trial["verdict"] in (ENGINE_ERROR, "hangs") or trial["overran"]]
+        for trial in bad:
+            print(json.dumps(trial), file=sys.stderr, flush=True)
+        kept[str(first)] = said | {
+            "bad_seeds": [trial["seed"] for trial in bad],
+            "seconds": round(time.monotonic() - began),
+        }
+        done()
+
+
+def rewritings_told(kept: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The counts of all batches."""
+    sums = {
+        name: sum(batch[name] for batch in kept.values())
+        for name in ("trials", "rewritten", "engine_errors", "overran")
+    }
+    peak_mb = max((batch["peak_mb"] for batch in kept.values()), default=0)
+    return sums | {"peak_mb": peak_mb, "bad_seeds": [seed for batch in kept.values() for seed in batch["bad_seeds"]]}
 
 
 # ---- what is told
@@ -233,7 +299,13 @@ def suite(
         list[str] | None, typer.Option("--area", help="Only lies that this area speaks of; may repeat.")
     ] = None,
     whole: Annotated[int, typer.Option(min=0, help="So many of them are judged by the whole suite.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, max=16, help="So many runs side by side.")] = 2,
+    rewritings: Annotated[
+        int,
+        typer.Option(min=0, help="Rewrite so many answers at random instead, to see that nothing in the suite breaks."),
+    ] = 0,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=64, help="So many runs, or rewritten requirements, side by side.")
+    ] = 2,
     seed: Annotated[int, typer.Option(help="Draws lies and bystanders.")] = 0,
     behind: Annotated[str, typer.Option(help="The sound broker behind the proxy.")] = "reference:1",
     minutes: Annotated[float, typer.Option(min=0.01, help="Begin no run after this time.")] = 1e6,
@@ -255,25 +327,28 @@ def suite(
         raise typer.BadParameter(
             f"{unknown[0]!r} is no lie: `python -m linearizability.mutants.wire list`", param_hint="--lie"
         )
-    usage, kept = read_store(store)
-    if again or not usage:
-        usage = baseline(behind)
-        write_store(store, usage, kept)
+    kept = Store.read(store)
+    if again or not kept.usage:
+        kept.usage = baseline(behind)
+        kept.write(store)
     chosen = [LIES[name] for name in lies or LIES if not areas or {id[:3] for id in LIES[name].accusers} & set(areas)]
     if count:
         chosen = random.Random(seed).sample(chosen, min(count, len(chosen)))
     entire = {lie.name for lie in random.Random(f"whole {seed}").sample(chosen, min(whole, len(chosen)))}
-    trials = {name: trial for name, trial in kept.items() if name in LIES and (resume or name not in _names(chosen))}
-    missing = [lie for lie in chosen if _is_missing(lie, trials, lie.name in entire)]
-    _run_all(missing, entire, usage, trials, (store, behind, seed, jobs, time.monotonic() + minutes * 60))
-    said = summary({lie.name: trials[lie.name] for lie in chosen if lie.name in trials}, LIES)
+    names = {lie.name for lie in chosen}
+    kept.trials = {name: each for name, each in kept.trials.items() if name in LIES and (resume or name not in names)}
+    missing = [lie for lie in chosen if _is_missing(lie, kept.trials, lie.name in entire)]
+    until = time.monotonic() + minutes * 60
+    if not rewritings or lies or count or areas:
+        _run_all(missing, entire, kept, (store, behind, seed, jobs, until))
+    said = summary({lie.name: kept.trials[lie.name] for lie in chosen if lie.name in kept.trials}, LIES)
+    if rewritings:
+        kept.rewritten = kept.rewritten if resume else {}
+        rewrite(rewritings, jobs, kept.rewritten, lambda: kept.write(store), until)
+    said["rewritings"] = rewritings_told(kept.rewritten)
     print(json.dumps(said) if json_ else json.dumps(said, indent=1))
-    if said["engine_errors"] or said["bystanders_accused"] or said["not_found"]:
+    if said["engine_errors"] or said["bystanders_accused"] or said["not_found"] or said["rewritings"]["bad_seeds"]:
         raise typer.Exit(1)
-
-
-def _names(lies: Iterable[Lie]) -> set[str]:
-    return {lie.name for lie in lies}
 
 
 def _is_missing(lie: Lie, trials: dict[str, Trial], whole: bool) -> bool:
@@ -281,15 +356,12 @@ def _is_missing(lie: Lie, trials: dict[str, Trial], whole: bool) -> bool:
     return trial is None or trial.fingerprint != fingerprint(lie) or (whole and not trial.whole)
 
 
-def _run_all(
-    lies: Sequence[Lie], entire: set[str], usage: dict[str, Usage], trials: dict[str, Trial],
-    how: tuple[Path, str, int, int, float],
-) -> None:  # fmt: skip
+def _run_all(lies: Sequence[Lie], entire: set[str], kept: Store, how: tuple[Path, str, int, int, float]) -> None:
     """Run what is missing, some at a time; Ctrl-C and the time leave what was stored."""
     store, behind, seed, jobs, until = how
 
     def one(lie: Lie) -> Trial | None:
-        return try_lie(lie, usage, behind, seed, lie.name in entire) if time.monotonic() < until else None
+        return try_lie(lie, kept.usage, behind, seed, lie.name in entire) if time.monotonic() < until else None
 
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(one, lie): lie for lie in lies}
@@ -297,8 +369,8 @@ def _run_all(
             for done in as_completed(running):
                 lie, trial = running[done], done.result()
                 if trial is not None:
-                    trials[lie.name] = trial
-                    write_store(store, usage, trials)
+                    kept.trials[lie.name] = trial
+                    kept.write(store)
                     print(f"{lie.name}: {_in_words(trial)}", file=sys.stderr, flush=True)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)

@@ -1,0 +1,147 @@
+"""Requirements judged on answers that were rewritten at random: whatever a broker says, the suite must not break.
+
+    python -m conformance.rewritten --first 0 --trials 200      # a JSON line for each trial, the last one sums up
+    python -m conformance.rewritten --first 17 --trials 1       # one again: its seed draws requirement and rewritings
+
+A *trial* is one requirement, judged through a proxy of its own that rewrites answers by the trial's seed
+(`linearizability.mutants.wire.chance`). Its verdict does not matter; an engine error, or a trial that goes on after its
+deadline, does. All trials share one sound broker, and some run side by side: a seed gives the same requirement and the
+same drawing, and mostly the same rewritings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from conformance.broker import Broker, Subject
+from conformance.plan import BASE_CONFIGS
+from conformance.requirement import Entry, catalogue
+from conformance.results import Verdict
+from conformance.runner import addresses, judge
+from linearizability.bench.suite import STORE, Store
+from linearizability.mutants.wire.chance import Chance
+from linearizability.mutants.wire.proxy import Loop, Proxy
+from linearizability.targets import Target, open_target
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+
+DEADLINE_S = 6.0
+"""Requirements get no longer here: what was rewritten is often waited for until the end."""
+GRACE_S = 20.0
+"""A trial that is still not over so long after its deadline has overrun it; a busy machine takes some seconds."""
+HANGS_S = 120.0
+QUICK_S = 3.0
+
+
+def candidates() -> list[Entry]:
+    """Requirements that are quick, and need neither hooks nor nodes nor configurations of their own."""
+    usage = Store.read(STORE).usage
+    return [
+        entry
+        for id, entry in catalogue().items()
+        if entry.test
+        and entry.requirement.needs.nodes == 1
+        and not entry.requirement.needs.hooks
+        and not entry.requirement.needs.configs
+        and (id not in usage or usage[id].seconds < QUICK_S)
+    ]
+
+
+class Trials:
+    """Trials on one broker."""
+
+    def __init__(self, target: Target, loop: Loop) -> None:
+        self.target, self.loop = target, loop
+        self.entries = candidates()
+        self.running: dict[int, tuple[str, float, int]] = {}
+        """Seed -> requirement, since when, thread."""
+        sketch = Subject(bootstrap=addresses(target.bootstrap), kafka_version="4.3.1")
+        with Broker(sketch, self.entries[0].requirement) as broker:
+            answer = broker.connect().call(ApiVersionsRequest(), 0)
+        self.api_versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def run(self, seed: int) -> dict[str, Any]:
+        """One trial, as the line that tells of it."""
+        entry = random.Random(f"requirement {seed}").choice(self.entries)
+        deadline_s = min(entry.requirement.deadline_s, DEADLINE_S)
+        hurried = Entry(requirement=entry.requirement.model_copy(update={"deadline_s": deadline_s}), test=entry.test)
+        chance = Chance(seed)
+        began = time.monotonic()
+        self.running[seed] = (entry.requirement.id, began, threading.get_ident())
+        with Proxy(self.loop, self.target.nodes, chance) as proxy:
+            subject = Subject(
+                bootstrap=[(node.host, node.port) for node in proxy.nodes], kafka_version="4.3.1",
+                api_versions=dict(self.api_versions), target=self.target,
+            )  # fmt: skip
+            judgement = judge(hurried, subject)
+        seconds = time.monotonic() - began
+        del self.running[seed]
+        line = {"seed": seed, "id": entry.requirement.id, "verdict": judgement.verdict, "rewritten": len(chance.done)}
+        if judgement.verdict is Verdict.ENGINE_ERROR:
+            line |= {"reason": judgement.reason, "traceback": judgement.traceback, "done": chance.done}
+        return line | {"seconds": round(seconds, 2), "overran": seconds > deadline_s + GRACE_S}
+
+    def watch(self) -> None:
+        """End the process when a trial hangs, and say where."""
+        while True:
+            time.sleep(1)
+            for seed, (id, began, thread) in [*self.running.items()]:
+                if time.monotonic() - began > HANGS_S:
+                    stack = traceback.format_stack(sys._current_frames().get(thread))
+                    print(
+                        json.dumps({"seed": seed, "id": id, "verdict": "hangs", "traceback": "".join(stack)}),
+                        flush=True,
+                    )
+                    os_exit(3)
+
+
+def os_exit(code: int) -> None:
+    """End now: a thread that hangs would keep the interpreter."""
+    import os
+
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m conformance.rewritten")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--trials", type=int, default=100, help="how many seeds")
+    parser.add_argument("--jobs", type=int, default=8, help="trials side by side")
+    parser.add_argument("--target", default="reference:1")
+    chosen = parser.parse_args()
+    verdicts: Counter[str] = Counter()
+    rewritten = errors = overran = 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_target(chosen.target, folder=Path(folder), config=BASE_CONFIGS) as target,
+        Loop() as loop,
+    ):
+        trials = Trials(target, loop)
+        threading.Thread(target=trials.watch, daemon=True).start()
+        with ThreadPoolExecutor(chosen.jobs) as pool:
+            for line in pool.map(trials.run, range(chosen.first, chosen.first + chosen.trials)):
+                verdicts[line["verdict"]] += 1
+                rewritten += line["rewritten"]
+                errors += line["verdict"] == Verdict.ENGINE_ERROR
+                overran += line["overran"]
+                print(json.dumps(line), flush=True)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    told = {"trials": chosen.trials, "rewritten": rewritten, "engine_errors": errors, "overran": overran}
+    print(json.dumps(told | {"peak_mb": peak_mb, "verdicts": dict(verdicts)}))
+    return 1 if errors or overran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

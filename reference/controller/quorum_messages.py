@@ -39,12 +39,11 @@ def of_metadata(topics: Sequence[Any]) -> Any | None:
 
 
 def of_metadata_by_id(topics: Sequence[Any]) -> Any | None:
-    """As `of_metadata` for fetches, which name the topic by its id (since v13) or its name."""
+    """As `of_metadata` for fetches, which name the topic by its id: before version 13 none can (Kafka 4.3.1 refuses them)."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
-    known = topic.topic_id == METADATA_TOPIC_ID or (topic.topic_id.int == 0 and topic.topic == METADATA_TOPIC)
-    return partition if known and _index(partition) == PARTITION else None
+    return partition if topic.topic_id == METADATA_TOPIC_ID and _index(partition) == PARTITION else None
 
 
 def bytes_of(field: Records) -> Buffer:

@@ -5,6 +5,7 @@ from typing import Any
 
 from conformance.batches import TRANSACTIONAL, idempotent, patched, values
 from conformance.broker import EARLIEST, TRANSACTION, Broker, Topic, error_name, only
+from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -83,10 +84,12 @@ def init_producer_id(broker: Broker, version: int | None = None, **fields: Any) 
     return broker.eventually(answered, "InitProducerId is served")
 
 
-def active_producers(broker: Broker, topic: Topic, partition: int = 0) -> dict[int, Any]:
-    """What DescribeProducers says of a partition's producers, by their ids."""
+def active_producers(
+    broker: Broker, topic: Topic, partition: int = 0, to: tuple[str, int] | None = None
+) -> dict[int, Any]:
+    """What DescribeProducers says of a partition's producers, by their ids; the leader is asked, or who is named."""
     asked = DescribeProducersRequest.TopicRequest(name=topic.name, partition_indexes=[partition])
-    answer = broker.call(DescribeProducersRequest(topics=[asked]), to=broker.leader(topic, partition))
+    answer = broker.call(DescribeProducersRequest(topics=[asked]), to=to or broker.leader(topic, partition))
     found = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
     broker.expect_error(found.error_code, ErrorCode.NONE, what="DescribeProducers")
     return {one.producer_id: one for one in found.active_producers}
@@ -476,3 +479,33 @@ def describe_open_transaction(broker: Broker) -> None:
     broker.eventually(
         lambda: active_producers(broker, topic)[id].current_txn_start_offset == -1, "no transaction is open any more"
     )
+
+
+@requirement(
+    "IDM-18",
+    notices="tool: `kafka-transactions describe-producers --broker-id` asks a follower for a producer that hangs there",
+    source="KIP-664; ReplicaManager.activeProducerState",
+    sentence="Every replica answers DescribeProducers from its own log, a follower as the leader; a broker without a replica "
+    "answers NOT_LEADER_OR_FOLLOWER.",
+    accepted="from the follower in sync the producer, epoch and last sequence that the leader gives; NOT_LEADER_OR_FOLLOWER(6)",
+    since="2.8", apis={"DescribeProducers": 0},
+    nodes=3, hooks=("pause", "resume"), configs=QUICK, deadline_s=180.0,
+)  # fmt: skip
+def describe_producers_of_a_follower(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, stranger = nodes.cast()
+        topic = nodes.topic(leader, follower)
+        producer = Producer(broker, topic)
+        producer.stored(0, 3)
+        producer.stored(3, 2)
+
+        def known_to(node: int) -> list[tuple[int, int, int]]:
+            found = active_producers(broker, topic, to=nodes.address(node)).values()
+            return [(one.producer_id, one.producer_epoch, one.last_sequence) for one in found]
+
+        broker.expect_equal("the leader's producers", known_to(leader), [(producer.id, producer.epoch, 4)])
+        broker.eventually(lambda: known_to(follower) == known_to(leader), "the follower knows what its leader knows")
+        asked = DescribeProducersRequest.TopicRequest(name=topic.name, partition_indexes=[0])
+        answer = broker.call(DescribeProducersRequest(topics=[asked]), to=nodes.address(stranger))
+        missing = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
+        broker.expect_error(missing.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER, what="a broker without a replica")

@@ -36,7 +36,7 @@ def init_producer_id(
 def describe_producers(
     node: Node, request: Request, body: DescribeProducersRequest, now: TimestampMs
 ) -> DescribeProducersResponse:
-    """The idempotent producers that a partition's leader remembers (IDM-14)."""
+    """The idempotent producers that this replica of a partition remembers; it need not lead (IDM-14, IDM-18)."""
     response = DescribeProducersResponse()
     for topic in body.topics:
         results = [_describe(node, topic.name, index) for index in topic.partition_indexes]
@@ -49,7 +49,6 @@ def _describe(node: Node, topic: str, index: int) -> DescribeProducersResponse.P
     try:
         validate_topic_name(topic)
         partition = node.partition(topic, index)
-        partition.require_leader()
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result

@@ -37,7 +37,9 @@ def fetch(version: int, **fields: int) -> FetchRequest:
     by_id = version >= FIRST_BY_ID
     partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1000, **fields)
     topic = FetchRequest.FetchTopic(
-        topic="" if by_id else METADATA_TOPIC, topic_id=METADATA_TOPIC_ID if by_id else UUID(int=0), partitions=[partition]
+        topic="" if by_id else METADATA_TOPIC,
+        topic_id=METADATA_TOPIC_ID if by_id else UUID(int=0),
+        partitions=[partition],
     )
     return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[topic])
 
@@ -65,7 +67,9 @@ def test_the_metadata_log_is_fetched_by_its_topics_id_alone(target: ReferenceClu
     """Kafka 4.3.1 calls a fetch that names it INVALID_REQUEST; up to version 6 there is no field to say so."""
     for version in range(4, FIRST_BY_ID):
         with Wire.connect("127.0.0.1", ports(target)["controller"]) as wire:
-            answer = wire.call(fetch(version, current_leader_epoch=1, last_fetched_epoch=0 if version >= 12 else -1), version)
+            answer = wire.call(
+                fetch(version, current_leader_epoch=1, last_fetched_epoch=0 if version >= 12 else -1), version
+            )
             told = ErrorCode.INVALID_REQUEST if version >= FIRST_WITH_ERROR else ErrorCode.NONE
             assert (answer.error_code, answer.responses) == (told, [])
     for version in range(FIRST_BY_ID, 18):

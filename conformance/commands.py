@@ -355,7 +355,10 @@ def compare(
 
 @app.command(epilog="Examples:  tidegauge doctor   ·   tidegauge doctor --target kafka:4.3.1 --json")
 def doctor(
-    target: Annotated[str, typer.Option(help="Also open this target and smoke-test it.")] = "",
+    target: Annotated[
+        str,
+        typer.Option(help="Also open this target and smoke-test it; an adapter (exec:) is tested by itself before."),
+    ] = "",
     mapped: Mapped = None,
     restart_command: RestartCommand = "",
     as_json: Json = False,

@@ -12,22 +12,12 @@ import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel
+from conformance.contract_check import Check, check_contract
 
 JAVA_NEEDED = 17
 PACKAGES = ("pytest", "pydantic", "rich", "jinja2", "cramjam", "crc32c", "confluent-kafka", "pyspark", "pyarrow")
-
-
-class Check(BaseModel):
-    """One thing that was looked at."""
-
-    name: str
-    state: Literal["ok", "missing", "broken"]
-    """broken: nothing can be judged here; missing: some targets or commands cannot be used."""
-    found: str = ""
-    advice: str = ""
 
 
 def examine(target: str = "", opening: Callable[..., Any] | None = None) -> list[Check]:
@@ -41,7 +31,10 @@ def examine(target: str = "", opening: Callable[..., Any] | None = None) -> list
         _namespaces(),
         _docker(),
     ]
-    if target:
+    if target.startswith("exec:"):
+        with tempfile.TemporaryDirectory() as folder:
+            checks += check_contract(target, Path(folder), opening)
+    if target and not any(check.state == "broken" for check in checks):
         checks.append(_target(target, opening))
     return checks
 

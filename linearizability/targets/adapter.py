@@ -87,11 +87,27 @@ class Adapter(Target):
             child.stdin.close()  # type: ignore[union-attr]
         with suppress(subprocess.TimeoutExpired):
             child.wait(END_WITHIN_S if self._nodes else END_UNSTARTED_WITHIN_S)
+        self._end(child)
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        """Kill what is left of it."""
         leash.kill_group(child.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             child.wait(END_WITHIN_S)
         child.stdout.close()  # type: ignore[union-attr]
         leash.let_go(child.pid)
+
+    def end_input(self) -> bool:
+        """Close the adapter's standard input; whether it and all of its process group then end in time."""
+        child, self._child = self._child, None
+        if child is None:
+            raise TargetError(f"{self.spec} is not open")
+        child.stdin.close()  # type: ignore[union-attr]
+        until = time.monotonic() + END_WITHIN_S
+        while (lives := child.poll() is None or leash.group_lives(child.pid)) and time.monotonic() < until:
+            time.sleep(0.05)
+        self._end(child)
+        return not lives
 
     def describe(self) -> dict[str, Any]:
         described = self.description.model_dump() if self.description else {}

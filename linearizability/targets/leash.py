@@ -48,6 +48,17 @@ def kill_group(pid: int, number: int) -> None:
         os.killpg(pid, number)
 
 
+def group_lives(pid: int) -> bool:
+    """Whether a process that was started here, or one that it started in its session, still runs."""
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def let_go(pid: int) -> None:
     """The process has ended and was waited for: its number may belong to somebody else from now on."""
     with _lock, suppress(OSError, KeyError):

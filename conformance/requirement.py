@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from conformance.levels import LEVEL_OF, Level, kind_of
-from conformance.levels import MAY as MAY
-from conformance.levels import MUST as MUST
-from conformance.levels import SHOULD as SHOULD
+from conformance.levels import LEVEL_OF, MAY, Level, kind_of
 from conformance.profiles import ConformanceProfile, profile_of
 
 if TYPE_CHECKING:
@@ -155,8 +152,7 @@ _entries: dict[str, Entry] = {}
 def requirement(
     id: str,
     *,
-    level: Level | None = None,
-    notices: str = "",
+    notices: str,
     sentence: str,
     source: str,
     accepted: str,
@@ -174,7 +170,7 @@ def requirement(
     """Register the function below as the test of this requirement. The fields are those of `Requirement` and `Needs`."""
     needs = Needs(nodes=nodes, configs=configs or {}, alone=alone, hooks=tuple(hooks), apis=apis or {})
     record = Requirement(
-        id=id, level=level or LEVEL_OF[kind_of(notices)], notices=notices, sentence=sentence, source=source,
+        id=id, level=LEVEL_OF[kind_of(notices)], notices=notices, sentence=sentence, source=source,
         accepted=accepted, tolerated=tolerated, since=since, until=until, needs=needs, deadline_s=deadline_s,
         draft=draft, confirmed=confirmed_on(id),
     )  # fmt: skip
@@ -189,8 +185,7 @@ def requirement(
 def untestable(
     id: str,
     *,
-    level: Level | None = None,
-    notices: str = "",
+    notices: str,
     sentence: str,
     source: str,
     reason: str,
@@ -203,7 +198,7 @@ def untestable(
         Entry(
             requirement=Requirement(
                 id=id,
-                level=level or LEVEL_OF[kind_of(notices)],
+                level=LEVEL_OF[kind_of(notices)],
                 notices=notices,
                 sentence=sentence,
                 source=source,

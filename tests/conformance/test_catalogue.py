@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from conformance.levels import MUST
 from conformance.report.schema import SCHEMA, schema_text
 from conformance.requirement import (
     AREAS,
     CONFIRMATIONS,
-    MUST,
     Requirement,
     catalogue,
     owed_by,
@@ -90,9 +90,13 @@ def test_since_and_until_include_their_versions(since: str, until: str, version:
 
 def test_an_id_is_given_once() -> None:
     with pytest.raises(ValueError, match="registered twice"):
-        untestable("FRM-01", level=MUST, sentence="A sentence.", source="a test", reason="none")
+        untestable(
+            "FRM-01", notices="none seen: nobody was looked at", sentence="A sentence.", source="a test", reason="none"
+        )
     with pytest.raises(ValueError, match="no such area"):
-        requirement("XXX-01", level=MUST, sentence="A sentence.", source="a test", accepted="x")
+        requirement(
+            "XXX-01", notices="none seen: nobody was looked at", sentence="A sentence.", source="a test", accepted="x"
+        )
 
 
 def test_confirmations_name_requirements_that_exist() -> None:

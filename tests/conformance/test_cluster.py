@@ -10,7 +10,8 @@ import pytest
 import conformance.cluster
 from conformance.broker import Broker, Skipped, Subject, Topic
 from conformance.cluster import ATTEMPTS, Cluster, Moment, Writes, cluster, in_time
-from conformance.requirement import MAY, Requirement
+from conformance.levels import MAY
+from conformance.requirement import Requirement
 from conformance.runner import addresses
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode

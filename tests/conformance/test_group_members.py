@@ -20,7 +20,8 @@ from conformance.committed_offsets import (
     fetch_request,
 )
 from conformance.consumers import Consumer, expect_apart, joined, listed, partitions_of, settle
-from conformance.requirement import MAY, Requirement
+from conformance.levels import MAY
+from conformance.requirement import Requirement
 from conformance.runner import addresses
 from conformance.wire import Failed
 from reference.protocol.codec import decode_from

@@ -78,3 +78,24 @@ def test_a_selection_by_profile() -> None:
     last = json.loads(result.stdout.splitlines()[-1])
     assert last["profiles"] == {"history": last["requirements"]}
     assert profile_of("COO-09") is ConformanceProfile.TRANSACTIONS
+
+
+def test_every_requirement_says_who_notices_and_musts_say_what_harm() -> None:
+    wrong: list[str] = []
+    for id, entry in catalogue().items():
+        record = entry.requirement
+        text = record.notices.partition(": ")[2].lower()
+        if record.level is not LEVEL_OF[kind_of(record.notices)] or (
+            record.level is not Level.MAY and "none seen" in text
+        ):
+            wrong.append(f"{id}: {record.level}, {record.notices}")
+    assert not wrong
+
+
+def test_the_share_of_each_level_is_sane() -> None:
+    """Where nearly all is a must, a must says nothing; where little is, a run's pass says nothing."""
+    last = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout.splitlines()[-1])
+    share = {level: count / last["requirements"] for level, count in last["levels"].items()}
+    assert 0.4 < share["must"] < 0.65
+    assert 0.2 < share["should"] < 0.45
+    assert 0.05 < share["may"] < 0.25

@@ -16,12 +16,13 @@ from rich.console import Console
 
 from conformance import report
 from conformance.batches import batch
+from conformance.levels import MUST, SHOULD
 from conformance.report import anatomy
 from conformance.report.html import matrix_page, run_page
 from conformance.report.junit import junit
 from conformance.report.matrix import matrix, show
 from conformance.report.terminal import show as show_run
-from conformance.requirement import MUST, SHOULD, Requirement
+from conformance.requirement import Requirement
 from conformance.results import Case, Judgement, RecordedExchange, Run, RunVerdict, TargetRecord, Verdict
 from conformance.wire import frame, request_header
 from reference.protocol.apis import APIS

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from conformance.broker import Broker, Subject
+from conformance.levels import MAY, MUST, SHOULD, Level
 from conformance.plan import BASE_CONFIGS, plan
-from conformance.requirement import MAY, MUST, SHOULD, Entry, Level, Needs, Requirement, select
+from conformance.requirement import Entry, Needs, Requirement, select
 from conformance.results import Judgement, Run, RunVerdict, TargetRecord, Verdict
 from conformance.runner import Plan, guess_kafka_version, judge, missing, run
 from conformance.wire import Failed

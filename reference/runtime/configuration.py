@@ -1,7 +1,8 @@
 """The broker's configuration file: Kafka's `server.properties`, Kafka's names, every wrong line named.
 
 Values are checked twice: each against the table of names (type and bounds), and together by the model below (roles,
-listeners, voters). What the file says wrong comes out as one sentence, `ConfigurationError`.
+listeners, voters). What the file says wrong comes out as one sentence, `ConfigurationError`. A name that is not in the table
+may be a plugin's: as Kafka does, it is taken, and named in the log (`remarks`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from reference.controller.config_definition import REQUIRED, InvalidConfig
 from reference.controller.config_table import BROKER, TOPIC
+from reference.runtime.security import is_open, refused_line, refused_listener
 
 EXTENSIONS = {
     "tidegauge.metrics.listener": "HOST:PORT of the Prometheus metrics endpoint; none by default",
@@ -24,13 +26,7 @@ EXTENSIONS = {
 }
 """Names of our own; everything else is Kafka's."""
 
-IGNORED_PREFIXES = (
-    "sasl.", "ssl.", "remote.log.", "delegation.", "quota.", "client.quota.", "telemetry.", "replica.alter.",
-)  # fmt: skip
-
-
-WITHOUT_EFFECT = frozenset({"leader.imbalance.per.broker.percentage"})
-"""Names that Kafka 4.3.1 still takes from a file, and that mean nothing under KRaft."""
+OWN_PREFIX = "tidegauge."
 
 
 class ConfigurationError(ValueError):
@@ -142,6 +138,14 @@ class ServerConfiguration(BaseModel):
         for listener in self.advertised_listeners:
             if listener.name not in names:
                 raise ValueError(f"advertised.listeners: {listener.name} is not among the listeners {', '.join(names)}")
+        reached = (
+            names if "controller" in self.process_roles else [*names, *map(str.upper, self.controller_listener_names)]
+        )
+        refused = refused_listener(
+            reached, self.controller_listener_names, self.properties.get("listener.security.protocol.map")
+        )
+        if refused is not None:
+            raise ValueError(f"listeners: {refused}")
         ids = [voter.id for voter in self.voters]
         if len(set(ids)) != len(ids):
             raise ValueError("controller.quorum.voters names a node twice")
@@ -211,13 +215,16 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
     for name, text in properties.items():
         definition = BROKER.get(name)
         if definition is None:
-            if name in EXTENSIONS or _is_known_family(name):
-                continue
-            raise ConfigurationError(f"{source}: unknown configuration name '{name}'{_hint(name)}")
+            if name.startswith(OWN_PREFIX) and name not in EXTENSIONS:
+                raise ConfigurationError(f"{source}: unknown configuration name '{name}'")
+            continue
         try:
             definition.parse(name, text)
         except InvalidConfig as error:
             raise ConfigurationError(f"{source}: {error}") from error
+    refused = refused_line(properties, {name: each.default for name, each in BROKER.items()})
+    if refused is not None:
+        raise ConfigurationError(f"{source}: {refused}")
     for name in ("node.id", "process.roles"):
         if (
             name not in properties
@@ -237,9 +244,20 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
         raise ConfigurationError(f"{source}: {where + ': ' if where else ''}{message}") from error
 
 
-def _is_known_family(name: str) -> bool:
-    """`listener.name.X.…` and plugins' own names: Kafka passes them on, and they mean nothing here."""
-    return name in WITHOUT_EFFECT or name.startswith(("listener.name.", *IGNORED_PREFIXES))
+def remarks(configuration: ServerConfiguration) -> list[str]:
+    """What an operator is to know of a configuration that can be run: a sentence for the log each."""
+    found = [
+        f"unknown configuration name '{name}': it has no effect{_hint(name)}"
+        for name in configuration.properties
+        if name not in BROKER and name not in EXTENSIONS
+    ]
+    found += [
+        f"listener {each.name}://{each.host}:{each.port} is open to everyone who can reach it: there is no encryption, no "
+        "authentication and no authorizer"
+        for each in configuration.listeners
+        if is_open(each.host)
+    ]
+    return found
 
 
 def _hint(name: str) -> str:

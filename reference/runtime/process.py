@@ -30,7 +30,7 @@ from reference.protocol.codec import CodecError
 from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
 from reference.runtime.clock import Clock
-from reference.runtime.configuration import ConfigurationError, ServerConfiguration
+from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
 from reference.runtime.metrics import Metrics
 from reference.runtime.server import Server, advertised_endpoints, bind_listeners
 from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
@@ -128,6 +128,8 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
     Errors: ConfigurationError for what stands in the way: address in use, folder locked, damaged or another node's.
     """
     logger = make_logger(configuration)
+    for remark in remarks(configuration):
+        logger.warning("%s", remark)
     try:
         configuration.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -17,7 +17,8 @@ GOOD = {
     "controller.listener.names": "CONTROLLER",
 }
 WRONG = {
-    "unknown name": ({"log.retention.hour": "7"}, ["log.retention.hour"]),
+    "unknown name of our own": ({"tidegauge.trace.files": "7"}, ["tidegauge.trace.files"]),
+    "protection": ({"authorizer.class.name": "x.Y"}, ["authorizer.class.name asks for an authorizer"]),
     "not a number": ({"num.partitions": "many"}, ["num.partitions", "many"]),
     "out of bounds": ({"num.partitions": "0"}, ["num.partitions", "0"]),
     "no listener": ({"listeners": "127.0.0.1:9092"}, ["listeners", "127.0.0.1:9092"]),

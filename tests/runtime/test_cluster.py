@@ -157,5 +157,5 @@ def test_nodes_stop_when_the_command_is_killed(tmp_path: Path) -> None:
 def test_what_cannot_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="between 1 and 9"):
         lay_out(tmp_path, 0, 9092, {})
-    with pytest.raises(ConfigurationError, match="no-such-name"):
-        lay_out(tmp_path, 3, 9092, {"no-such-name": "1"})
+    with pytest.raises(ConfigurationError, match="Invalid value none"):
+        lay_out(tmp_path, 3, 9092, {"num.partitions": "none"})

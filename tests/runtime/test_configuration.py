@@ -9,6 +9,7 @@ from reference.runtime.configuration import (
     check_configuration,
     load_configuration,
     parse_properties,
+    remarks,
 )
 
 GOOD = {
@@ -32,8 +33,7 @@ def test_a_good_file_is_understood() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"node.idd": "1"}, "f: unknown configuration name 'node.idd'"),
-        ({"retention.ms": "1"}, "f: unknown configuration name 'retention.ms'; for topics' default the broker's name is log.retention.ms"),
+        ({"tidegauge.log.fromat": "json"}, "f: unknown configuration name 'tidegauge.log.fromat'"),
         ({"node.id": "x"}, "f: Invalid value x for configuration node.id: not a number of type INT"),
         ({"node.id": "-1"}, "f: Invalid value -1 for configuration node.id: must be at least 0"),
         ({"node.id": None}, "f: node.id is missing"),
@@ -78,5 +78,48 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_configuration(tmp_path / "none.properties")
 
 
-def test_kafkas_own_names_that_mean_nothing_here_are_accepted() -> None:
-    assert check_configuration({**GOOD, "num.network.threads": "3", "ssl.truststore.location": "x"}, "f").node_id == 1
+def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
+    """Kafka 4.3.1 starts with each of them; the topic's name and the misspelt one are said to have no effect."""
+    given = {"num.network.threads": "3", "ssl.client.auth": "none", "zookeeper.connect": "z", "retention.ms": "1"}
+    configuration = check_configuration({**GOOD, **given}, "f")
+    assert remarks(configuration) == [
+        "unknown configuration name 'zookeeper.connect': it has no effect",
+        "unknown configuration name 'retention.ms': it has no effect; for topics' default the broker's name is log.retention.ms",
+    ]
+
+
+MAP = "listener.security.protocol.map"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"authorizer.class.name": "A"}, "authorizer.class.name asks for an authorizer, and every client may do everything here"),
+        ({"super.users": "User:a"}, "super.users asks for an authorizer"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms asks for authentication by SASL"),
+        ({"listener.name.a.plain.sasl.jaas.config": "x"}, "listener.name.a.plain.sasl.jaas.config asks for authentication"),
+        ({"ssl.keystore.location": "x"}, "ssl.keystore.location asks for TLS"),
+        ({"listener.name.a.ssl.client.auth": "required"}, "listener.name.a.ssl.client.auth asks for TLS"),
+        ({"create.topic.policy.class.name": "P"}, "create.topic.policy.class.name asks for a policy"),
+        ({"alter.config.policy.class.name": "P"}, "alter.config.policy.class.name asks for a policy"),
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL"),
+        ({"listeners": "SSL://:1,CONTROLLER://:2"}, "listeners: the listener SSL is to speak SSL"),
+        ({"listeners": "SASL_SSL://:1,CONTROLLER://:2"}, "listeners: the listener SASL_SSL is to speak SASL_SSL"),
+        ({MAP: "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"}, "listeners: the listener CONTROLLER is to speak SASL_PLAINTEXT"),
+        ({"listeners": "OUT://:1,CONTROLLER://:2"}, f"listeners: {MAP} has no protocol for the listener OUT"),
+        ({MAP: "PLAINTEXT:PLAINTEXT"}, f"listeners: {MAP} has no protocol for the listener CONTROLLER"),
+        ({"process.roles": "broker", "node.id": "2", "listeners": "PLAINTEXT://:1", "controller.listener.names": "SSL"},
+         "listeners: the listener SSL is to speak SSL"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_protected_is_refused(change: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        check_configuration({**GOOD, **change}, "f")
+    assert str(error.value).startswith(f"f: {sentence}") and "\n" not in str(error.value)
+
+
+def test_a_listener_beyond_loopback_is_named() -> None:
+    protocols = "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    listeners = "IN://localhost:1,OUT://:2,CONTROLLER://[::1]:3"
+    (remark,) = remarks(check_configuration({**GOOD, "listeners": listeners, MAP: protocols}, "f"))
+    assert remark.startswith("listener OUT://:2 is open to everyone who can reach it")

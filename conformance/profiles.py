@@ -29,7 +29,7 @@ class ConformanceProfile(StrEnum):
 P = ConformanceProfile
 
 PROFILE_OF_AREA = {
-    "FRM": P.CORE, "API": P.CORE, "MET": P.CORE, "PRD": P.CORE, "ACK": P.CORE,
+    "FRM": P.CORE, "API": P.CORE, "MET": P.CORE, "FMT": P.CORE, "PRD": P.CORE, "ACK": P.CORE,
     "FET": P.CORE, "FSS": P.CORE, "EPO": P.CORE, "LOF": P.CORE, "IDM": P.CORE,
     "TXN": P.TRANSACTIONS, "TXV": P.TRANSACTIONS,
     "COO": P.GROUPS, "GRP": P.GROUPS, "OFF": P.GROUPS, "CGH": P.GROUPS, "GAD": P.GROUPS,

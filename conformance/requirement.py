@@ -33,6 +33,7 @@ AREAS = {
     "FRM": "Framing, headers, malformed input",
     "API": "Version negotiation",
     "MET": "Metadata, topic ids, cluster description",
+    "FMT": "Message formats 0 and 1",
     "PRD": "Produce: validation",
     "ACK": "Produce: acks, durability, timestamps, compression",
     "FET": "Fetch: limits, visibility, isolation",

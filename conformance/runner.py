@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pytest
 
 from conformance.broker import Broker, Skipped, Subject, delete_topics_request
+from conformance.known_bugs import known_bugs
 from conformance.plan import Group, plan
 from conformance.requirement import OPTIONAL, Entry, Requirement, owed_by, version_key
 from conformance.results import Judgement, RecordedExchange, Run, TargetRecord, Verdict, worst
@@ -108,6 +109,7 @@ class Suite:
         self.broke = ""
         self.host = Host(chosen, report)
         self.groups = plan(chosen.entries)
+        self.known_bugs = known_bugs(chosen.spec)
 
     def pytest_collect_file(self, file_path: Path, parent: Any) -> RequirementModule | None:
         """One collector for each module of requirements that has chosen ones."""
@@ -151,10 +153,13 @@ class Suite:
     def add(self, judgement: Judgement) -> None:
         """Keep a judgement, and hold it against the expected failures."""
         id = judgement.requirement.id
-        if id in self.chosen.expected_failures:
+        bug = self.known_bugs.get(id)
+        if id in self.chosen.expected_failures or bug:
             judgement.expected = judgement.verdict is Verdict.FAIL
-            if judgement.verdict is Verdict.PASS:
+            if judgement.verdict is Verdict.PASS and (not bug or bug.strict):
                 self.report.unexpected_passes.append(id)
+        if bug and judgement.expected:
+            judgement.reason = f"Kafka's own bug {bug.reference}: {bug.what}; {judgement.reason}"
         self.report.judgements.append(judgement)
         if self.chosen.listener:
             self.chosen.listener.judged(judgement)

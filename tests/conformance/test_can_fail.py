@@ -16,6 +16,8 @@ from conformance.broker import Subject
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
 from conformance.runner import addresses, judge
+from linearizability.targets.addresses import AddressMap
+from reference.protocol.apis import APIS
 from tests.conformance.parrot import Flock, Parrot
 
 WAIT_S = 0.15
@@ -48,7 +50,14 @@ class Outdated(Parrot):
         return {key: (lowest, lowest) for key, (lowest, _) in super().ranges().items()}
 
 
-BIRDS: tuple[type[Parrot], ...] = (Parrot, Echoing, Unclosing, Outdated)
+class Aged(Parrot):
+    """Serves the versions before Kafka 4 too."""
+
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        return {key: (APIS[key].request.VERSIONS.lowest, highest) for key, (_, highest) in super().ranges().items()}
+
+
+BIRDS: tuple[type[Parrot], ...] = (Parrot, Echoing, Unclosing, Outdated, Aged)
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +89,7 @@ def hooks_of_all() -> Any:
 
     class Hooks:
         hooks = ("kill", "restart", "pause", "resume", "stop", "start", "partition", "heal", "power-loss", "config")
+        addresses = AddressMap()
 
         def __getattr__(self, name: str) -> Any:
             return lambda *_, **__: None

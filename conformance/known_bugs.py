@@ -1,0 +1,57 @@
+"""Apache Kafka's own bugs that fail requirements: which release has them, where they are written down, what they do.
+
+A run on `kafka:VERSION` names the bug instead of a plain failure, and does not fail by it. A bug that is always seen is
+strict: where the requirement passes the table is wrong, and the run says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.requirement import version_key
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBug:
+    """One bug of Apache Kafka."""
+
+    ids: tuple[str, ...]
+    """The requirements that it fails."""
+    reference: str
+    """The issue's number in Apache's JIRA, or the place of our dossier."""
+    what: str
+    since: str
+    """The first release that has it."""
+    mended: tuple[str, ...] = ()
+    """The releases that first lack it: the last one for all that follow, those before for their own line (1.0.2)."""
+    strict: bool = True
+    """Whether it is seen in every run."""
+
+    def affects(self, version: str) -> bool:
+        """Whether a release has it."""
+        key = version_key(version)
+        if key < version_key(self.since) or (self.mended and key >= version_key(self.mended[-1])):
+            return False
+        lines = [version_key(first) for first in self.mended[:-1]]
+        return not any(key[: len(first) - 1] == first[:-1] and key >= first for first in lines)
+
+
+KNOWN_BUGS = (
+    KnownBug(
+        ("TOP-20",), "KAFKA-5163", "DeleteRecords moves the log start, and then refuses because of the cleanup policy",
+        since="0.11.0", mended=("1.1",),
+    ),
+    KnownBug(
+        ("FMT-03",), "KAFKA-6739", "records with headers are not converted for old consumers: UNKNOWN_SERVER_ERROR",
+        since="0.11.0", mended=("1.0.2", "1.1.1", "2.0"),
+    ),
+)  # fmt: skip
+"""The bugs that runs of the suite have met."""
+
+
+def known_bugs(spec: str) -> dict[str, KnownBug]:
+    """Requirement -> the bug that a target `kafka:VERSION[:NODES]` has; none for other targets."""
+    kind, _, rest = spec.partition(":")
+    version = rest.partition(":")[0]
+    found = [bug for bug in KNOWN_BUGS if kind == "kafka" and bug.affects(version)]
+    return {id: bug for bug in found for id in bug.ids}

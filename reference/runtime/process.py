@@ -31,6 +31,7 @@ from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
+from reference.runtime.descriptors import check_limit, raise_file_limit
 from reference.runtime.metrics import Metrics
 from reference.runtime.server import Server, advertised_endpoints, bind_listeners
 from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
@@ -137,6 +138,8 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
     with locked(configuration.folder), contextlib.ExitStack() as open_files:
         listeners = bind_listeners(configuration)
         meta = open_folder(configuration, logger)
+        say = speaker(logger)
+        say(*check_limit(raise_file_limit(), configuration.folder))
         identity = Identity(
             node=configuration.node_id,
             cluster_id=meta.cluster_id,
@@ -154,7 +157,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
                 configuration.folder,
                 random.Random(),
                 clock.now(),
-                log=speaker(logger),
+                log=say,
                 tracer=_tracer(configuration.trace_file, open_files),
             )
         except (CorruptFile, CodecError, RecordsError, LogError, KafkaError, OSError) as error:

@@ -7,8 +7,6 @@ over when it has wholly come; effects are carried out before the next event is l
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import resource
 import socket
 import time
 import traceback
@@ -136,7 +134,6 @@ class Server:
 
         Errors: NodeBroken, with every connection closed and nothing written any more.
         """
-        raise_file_limit()
         loop = self._loop = asyncio.get_running_loop()
         for listener in self._listeners:
             loop.add_reader(listener.socket.fileno(), self._on_acceptable, listener)
@@ -309,13 +306,6 @@ def prepare_socket(sock: socket.socket, send_buffer_bytes: int) -> None:
         # A buffer of the system's choice takes megabytes at once, which leave the processor's caches before the client
         # reads them: with Kafka's 102,400 bytes a fetch of 1 MiB costs two thirds.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-
-
-def raise_file_limit() -> None:
-    """Allow as many open files as the system lets this process have: each connection and segment is one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 __all__ = ["BoundListener", "Close", "NodeBroken", "Server", "advertised_endpoints", "bind_listeners", "prepare_socket"]

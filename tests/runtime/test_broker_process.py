@@ -91,6 +91,7 @@ def test_a_new_folder_is_formatted_served_and_ended_cleanly(tmp_path: Path, brok
     )
     assert answer.error_code == 0 and len(answer.api_keys) > 20
     broker.wait_for("formatted")
+    broker.wait_for("open files are allowed")
     assert broker.end() == 0
     assert (tmp_path / "data" / "meta.properties").exists()
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

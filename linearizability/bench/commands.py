@@ -12,6 +12,7 @@ from linearizability.bench.compaction import compaction
 from linearizability.bench.fuzz import fuzz
 from linearizability.bench.history import history
 from linearizability.bench.suite import suite
+from linearizability.damage.campaign import damage
 
 app = typer.Typer(
     name="bench",
@@ -43,6 +44,11 @@ app.command(
     "compaction",
     epilog="Examples:  tidegauge bench compaction  |  tidegauge bench compaction --case '1 KB, lz4' --megabytes 100 --json",
 )(compaction)
+
+app.command(
+    "damage",
+    epilog="Examples:  tidegauge bench damage --trials 100  |  tidegauge bench damage --resume --json",
+)(damage)
 
 
 Measured = Annotated[str, typer.Option("--target", help="The broker that is measured.")]

@@ -439,10 +439,16 @@ class Node:
     # ---- what handlers ask
 
     def partition(self, topic: TopicName, index: int) -> Partition:
-        """This node's replica. Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for another node's."""
+        """This node's replica.
+
+        Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for another node's, KAFKA_STORAGE_ERROR for
+        one that is offline.
+        """
         found = self.partitions.get((topic, index))
         if found is not None:
             return found
+        if (topic, index) in self.replicas.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         if self.image.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

@@ -13,11 +13,11 @@ from typing import Protocol
 from reference.controller.config_table import TOPIC
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
-from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicName
+from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicId, TopicName
 from reference.replication.partition import Partition, Reign, Trace
 from reference.replication.reign import Brokers, TruncationRule
 from reference.storage.config import LogConfig
-from reference.storage.errors import LogError, StorageError
+from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_manager import LogManager
 
 TAKE_UP_AGAIN_MS = 1000
@@ -61,6 +61,8 @@ class Replicas:
     ) -> None:
         """`brokers` finds the registrations by which leaders judge followers; `truncation` is followers' rule."""
         self.partitions: dict[Key, Partition] = {}
+        self.offline: dict[Key, TopicId] = {}
+        """Replicas whose logs are damaged: they are answered with KAFKA_STORAGE_ERROR, and nothing touches their folders."""
         self._node = node
         self._image = image
         self._configuration = configuration
@@ -97,6 +99,8 @@ class Replicas:
             for index, image in topic.partitions.items():
                 if self._node in image.replicas:
                     wanted.add((topic.name, index))
+                    if self.offline.get((topic.name, index)) == topic.id:
+                        continue
                     if taken_up >= TAKE_UPS_A_STEP:
                         self._next_take_up = now
                         continue
@@ -105,10 +109,19 @@ class Replicas:
                     except StorageError as error:
                         # The decision stands in the metadata log: the replica is taken up when the disk allows it.
                         self._fail((topic.name, index), error, now)
+                    except CorruptFile as error:
+                        self._go_offline((topic.name, index), topic.id, error)
         for key in [key for key in (*self.partitions, *self._set_aside) if key not in wanted]:
             self._give_up(key, now)
+        for key in [key for key in self.offline if key not in wanted]:
+            del self.offline[key]
         for name in [name for name in self._log_configs if name not in self._image.topics]:
             del self._log_configs[name]
+
+    def _go_offline(self, key: Key, topic_id: TopicId, error: CorruptFile) -> None:
+        """A log that cannot be opened, for damage that only its operator can mend, stays as it is until the next start."""
+        self.offline[key] = topic_id
+        self._listener.storage_failed(f"{key[0]}-{key[1]} is offline", error)
 
     def _fail(self, key: Key, error: StorageError, now: TimestampMs) -> None:
         partition = self.partitions.pop(key, None)

@@ -31,13 +31,18 @@ TopicPartition = tuple[str, int]
 
 
 def read_lines(disk: Disk, path: Path, words: int) -> list[list[str]]:
-    """The lines of a version 0 checkpoint, as words; none when there is no file. Errors: CorruptFile."""
+    """The lines of a version 0 checkpoint, as words; none when there is no file, or nothing in it. Errors: CorruptFile.
+
+    Apache Kafka leaves empty ones: the `leader-epoch-checkpoint` of a partition without records.
+    """
     try:
         lines = disk.read_file(path).decode().splitlines()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
         raise CorruptFile(f"{path.name} is not text") from None
+    if not lines:
+        return []
     if len(lines) < 2 or lines[0] != "0" or lines[1] != str(len(lines) - 2):
         raise CorruptFile(
             f"{path.name} does not begin with version 0 and the number of its {max(0, len(lines) - 2)} lines"
@@ -77,7 +82,10 @@ def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
         return None
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise CorruptFile(f"{PARTITION_METADATA} in {folder.name} is not version 0 with a topic_id")
-    return uuid_of_text(fields["topic_id"])
+    try:
+        return uuid_of_text(fields["topic_id"])
+    except CorruptFile as error:
+        raise CorruptFile(f"{PARTITION_METADATA} in {folder.name}: {error}") from None
 
 
 def write_topic_id(disk: Disk, folder: Path, topic_id: UUID) -> None:
@@ -93,9 +101,12 @@ def text_of_uuid(value: UUID) -> str:
 def uuid_of_text(text: str) -> UUID:
     """The id that Kafka's spelling means. Errors: CorruptFile."""
     try:
-        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+        value = UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except ValueError:
         raise CorruptFile(f"{text!r} is no id") from None
+    if text_of_uuid(value) != text.rstrip("="):  # the decoder drops what is no base64
+        raise CorruptFile(f"{text!r} is no id")
+    return value
 
 
 # ---- meta.properties

@@ -100,9 +100,9 @@ class Cleaner:
         log = self._logs[key]
         # What goes because of a marker must not outlive it, and a gap is a loss to a start that knows of a lower recovery point.
         log.flush(now)
-        log.write_checkpoint()
         cleaning = Cleaning(log, section, now, self.settings.map_bytes)
         self._job = key, cleaning, cleaning.steps()
+        log.write_checkpoint()
 
     def _sections(self, now: TimestampMs) -> Iterator[tuple[TopicPartition, Cleanable]]:
         for key, log in self._logs.items():
@@ -152,6 +152,10 @@ class Cleaner:
             cleaning.abandon()
         except OSError as error:
             self._say("warning", f"{cleaning.log.folder.name}: {error}; the next start removes what a compaction left")
+
+    def works_on(self, key: TopicPartition) -> bool:
+        """Whether segments of this log are about to be replaced."""
+        return self._job is not None and self._job[0] == key
 
     # ---- how far each log is clean
 

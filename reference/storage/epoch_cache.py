@@ -4,6 +4,8 @@ A list of (epoch, start offset), both growing. An epoch ends where the next one 
 is written, durably, before the first record of a new epoch is: a record without its epoch would defeat truncation.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from reference.protocol.primitives import Epoch, Offset
@@ -14,6 +16,15 @@ from reference.storage.errors import CorruptFile
 from reference.storage.index_search import last_slot_up_to
 
 Entry = tuple[Epoch, Offset]
+
+
+def open_epochs(disk: Disk, folder: Path) -> tuple[EpochCache, list[str]]:
+    """A partition's epochs, none where the file is damaged, and what is to be said of that: the batches have them too."""
+    try:
+        return EpochCache(disk, folder), []
+    except CorruptFile as error:
+        disk.remove(folder / LEADER_EPOCHS)
+        return EpochCache(disk, folder), [f"{error}; it is made again from the batches"]
 
 
 class EpochCache:

@@ -63,15 +63,15 @@ class OffsetIndex:
         relative, position = _ENTRY.unpack_from(self._file.buffer, slot * ENTRY_BYTES)
         return self._base_offset + relative, position
 
-    def lookup(self, offset: Offset) -> int:
-        """A position at or before the batch that holds an offset; 0 when no entry is low enough."""
+    def lookup(self, offset: Offset) -> tuple[Offset, int]:
+        """The last entry at or before an offset; the segment's beginning when none is low enough."""
         if self.count == 0:
-            return 0
+            return self._base_offset, 0
         buffer = self._file.buffer
         slot = last_slot_up_to(
             lambda slot: _KEY.unpack_from(buffer, slot * ENTRY_BYTES)[0], self.count, offset - self._base_offset
         )
-        return 0 if slot < 0 else _ENTRY.unpack_from(buffer, slot * ENTRY_BYTES)[1]
+        return (self._base_offset, 0) if slot < 0 else self.entry(slot)
 
     def truncate_to(self, offset: Offset) -> None:
         """Forget entries from this offset on."""

@@ -7,9 +7,11 @@ before the recovery point moved past them; those whose indexes do not tell of th
 looked for this until 2.x and trusts since then; here a wrong position would be taken for the log's end, and a wrong
 timestamp lets retention delete what is young.
 
-Nothing is cut after a clean shutdown: then everything was whole, and what is damaged now was acknowledged. `check` looks for
-it before a start touches anything, and the start is refused until somebody decides. So does Apache Kafka refuse it, but only
-where it meets a batch that is too small, and only once: its next start takes the last end for a crash, and cuts.
+Nothing is cut after a clean shutdown, nor ever below the recovery point: then everything was whole, and what is damaged now
+was acknowledged. `check` looks for it before a start touches anything, and the start is refused until somebody decides. So
+does Apache Kafka refuse it, but only where it meets a batch that is too small, and only once: its next start takes the last
+end for a crash, and cuts. A log file that is gone is as good as empty to Kafka; here what else there is gives it away: its
+indexes, `segment-checksums`, the recovery point.
 
 Nothing here depends on the order in which a crash let things reach the disk, but for the promises of `Disk`. A gap between
 two segments is a loss, for a log begins each segment where the last one ends; except where compaction took the last records
@@ -18,14 +20,15 @@ of a segment, which it does only below the recovery point.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from binascii import crc32
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from reference.protocol.primitives import Epoch, Offset, TimestampMs
-from reference.protocol.records.batch import check_crc
+from reference.protocol.records.batch import BatchHeader, check_crc
 from reference.protocol.records.errors import RecordsError
-from reference.storage.checkpoints import CLEAN_SHUTDOWN
+from reference.storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, read_topic_id
 from reference.storage.config import LogConfig
 from reference.storage.disk import TEMPORARY, Disk, File
 from reference.storage.epoch_cache import EpochCache
@@ -47,6 +50,7 @@ from reference.storage.segment import (
     batches_of,
     file_name,
 )
+from reference.storage.segment_checksums import NO_CHECKSUMS, SEGMENT_CHECKSUMS, SegmentChecksum
 from reference.storage.swaps import complete_swaps
 from reference.storage.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 
@@ -61,23 +65,30 @@ class Loaded(NamedTuple):
     """How much was read to recover."""
     lost_bytes: int
     """How much was cut off."""
+    repairs: list[str]
+    """What else was damaged, and was made again."""
 
 
 def load(
     disk: Disk, folder: Path, config: LogConfig, epochs: EpochCache, producers: ProducerState, *,
     log_start: Offset, recovery_point: Offset, clean: bool, now: TimestampMs,
+    checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
 ) -> Loaded:  # fmt: skip
     """Open the segments of a folder, recovering what the last end left unfinished.
 
-    `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing).
-    Errors: OSError; CorruptFile where the last end was clean and something is damaged.
+    `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing), `checksums` those of flushed segments;
+    None for a folder of Apache Kafka, which lowers a recovery point only after the log was cut.
+    Errors: OSError; CorruptFile where something is damaged that the last end had left whole.
     """
     complete_swaps(disk, folder)
+    check_files(disk, folder, checksums or NO_CHECKSUMS, clean)
     remove_rubbish(disk, folder)
     bases = [int(name[: -len(LOG_SUFFIX)]) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
-    recovery = _Recovery(disk, folder, config, epochs, producers, log_start, clean, now)
-    segments = recovery.open_segments(bases, recovery_point)
+    recovery = _Recovery(disk, folder, config, epochs, producers, log_start, recovery_point, clean, checksums, now)
+    segments = recovery.open_segments(bases)
     log_end = segments[-1].next_offset() if segments else log_start
+    if log_end < recovery_point and checksums is not None:
+        raise _loss(folder, f"it ends at {log_end}, and was flushed up to {recovery_point}")
     if log_end < log_start:
         # What the log was is older than where it starts: a crash took the newer part.
         for segment in segments:
@@ -89,24 +100,60 @@ def load(
     recovery.remove_stray_snapshots(segments, log_end)
     if not clean:
         disk.sync_folder(folder)
+    recovery.check_epochs(segments, log_end)
     epochs.truncate_from_end(log_end)
     epochs.truncate_from_start(log_start)
     recovery.restore_epochs(segments, log_start, log_end)
     recovery.rebuild_producers(segments, log_end)
     segments[-1].activate(config.segment_index_bytes)
-    return Loaded(segments, log_start, log_end, recovery.recovered_bytes, recovery.lost_bytes)
+    return Loaded(segments, log_start, log_end, recovery.recovered_bytes, recovery.lost_bytes, recovery.repairs)
 
 
-def check(disk: Disk, folder: Path, now: TimestampMs) -> None:
+def check(
+    disk: Disk, folder: Path, now: TimestampMs, checksums: Mapping[Offset, SegmentChecksum] = NO_CHECKSUMS
+) -> None:
     """Look, and change nothing, whether the segments of a log are whole whose last end was clean.
 
     Errors: OSError; CorruptFile, which names file and position.
     """
+    read_topic_id(disk, folder)
     for name in disk.list_folder(folder):
         if name.endswith(LOG_SUFFIX):
             base = int(name[: -len(LOG_SUFFIX)])
             if not (_has_indexes(disk, folder, base) and _is_sound_segment(disk, folder, base, now)):
                 _check_batches(disk.open_file(folder / name), folder / name, base)
+    check_files(disk, folder, checksums, clean=True)
+
+
+def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChecksum], clean: bool) -> None:
+    """Look whether every log file is there that was, and is what was flushed.
+
+    A file that was being deleted when the last run ended has lost its name before its indexes theirs, and after a crash the
+    oldest segments may be gone: retention has done that. Errors: OSError; CorruptFile, which names the file.
+    """
+    names = disk.list_folder(folder)
+    stems = {name.partition(".")[0] for name in names if LOG_SUFFIX in name}
+    for name in names:
+        stem, _, ending = name.partition(".")
+        if "." + ending in INDEX_SUFFIXES and stem not in stems:
+            raise CorruptFile(
+                f"{folder / stem}{LOG_SUFFIX} is gone, and its {name} is there: restore it, or remove that"
+            )
+    oldest = min((int(stem) for stem in stems), default=0)
+    for base, checksum in checksums.items():
+        name = file_name(base, LOG_SUFFIX)
+        if name in names:
+            if not checksum.fits(disk.open_file(folder / name)):
+                raise _loss(folder, f"{name} is not the file of {checksum.log_bytes} bytes that was flushed")
+        elif clean or (file_name(base, "") not in stems and base >= oldest):
+            raise _loss(folder, f"{name} is gone")
+
+
+def _loss(folder: Path, what: str) -> CorruptFile:
+    return CorruptFile(
+        f"{folder}: {what}. Restore it; or remove the folder, where other replicas have its records; or remove"
+        f" {CLEAN_SHUTDOWN} and {SEGMENT_CHECKSUMS} from {folder.parent}: then what is left counts"
+    )
 
 
 def _is_sound_segment(disk: Disk, folder: Path, base: Offset, now: TimestampMs) -> bool:
@@ -127,8 +174,8 @@ def _check_batches(file: File, path: Path, base: Offset) -> None:
 
 def _damaged(path: Path, position: int, size: int, error: RecordsError | CorruptFile) -> CorruptFile:
     return CorruptFile(
-        f"{path} was whole when the last run ended, and is damaged at byte {position} of {size}: {error}. Restore it, or"
-        f" remove {CLEAN_SHUTDOWN} from {path.parent.parent}: then the log is cut there"
+        f"{path} was whole when it was flushed, and is damaged at byte {position} of {size}: {error}. Restore it, or"
+        f" remove {CLEAN_SHUTDOWN} and {SEGMENT_CHECKSUMS} from {path.parent.parent}: then the log is cut there"
     )
 
 
@@ -153,14 +200,16 @@ def _has_indexes(disk: Disk, folder: Path, base: Offset) -> bool:
 
 
 def remove_rubbish(disk: Disk, folder: Path) -> None:
-    """Remove what was being written or deleted when the last run ended, and indexes without a log."""
+    """Remove what was being written or deleted when the last run ended: indexes without a log first, then the rest.
+
+    A log file that is being deleted tells the next start why its indexes are alone.
+    """
     names = disk.list_folder(folder)
     for name in names:
-        stem = name.partition(".")[0]
-        orphan = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)) and (
-            stem + LOG_SUFFIX not in names
-        )
-        if orphan or name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
+        if name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] + LOG_SUFFIX not in names:
+            disk.remove(folder / name)
+    for name in names:
+        if name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
             disk.remove(folder / name)
 
 
@@ -198,8 +247,10 @@ def _time_index_fits(segment: Segment) -> bool:
         first_timestamp = segment.read_first_timestamp()
         return first_timestamp is None or first_timestamp < 0
     (first, _), (last, offset) = (segment.time_index.entry(slot) for slot in (0, count - 1))
-    found = segment.find(offset) if offset >= segment.base_offset and (count == 1 or first < last) else None
-    return found is not None and segment.header_at(found.position).max_timestamp == last
+    return (count == 1 or first < last) and segment.has_timestamp(last, offset)
+
+
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class _Recovery:
@@ -207,7 +258,8 @@ class _Recovery:
 
     def __init__(
         self, disk: Disk, folder: Path, config: LogConfig, epochs: EpochCache, producers: ProducerState,
-        log_start: Offset, clean: bool, now: TimestampMs,
+        log_start: Offset, recovery_point: Offset, clean: bool,
+        checksums: Mapping[Offset, SegmentChecksum] | None, now: TimestampMs,
     ) -> None:  # fmt: skip
         self.disk = disk
         self.folder = folder
@@ -215,20 +267,28 @@ class _Recovery:
         self.epochs = epochs
         self.producers = producers
         self.log_start = log_start
+        self.recovery_point = recovery_point
         self.clean = clean
+        self.checksums = checksums or NO_CHECKSUMS
+        self.flushed_to = 0 if checksums is None else recovery_point
+        """Below it nothing may be cut."""
         self.now = now
         self.recovered_bytes = 0
         self.lost_bytes = 0
+        self.repairs: list[str] = []
 
-    def open_segments(self, bases: list[Offset], recovery_point: Offset) -> list[Segment]:
-        """The segments of a folder up to the first damage or gap; what lies behind it is removed."""
-        first_unflushed = last_slot_up_to(bases.__getitem__, len(bases), recovery_point)
+    def open_segments(self, bases: list[Offset]) -> list[Segment]:
+        """The segments of a folder up to the first damage or gap; what lies behind it is removed.
+
+        Errors: CorruptFile where what would be removed was flushed.
+        """
+        first_unflushed = last_slot_up_to(bases.__getitem__, len(bases), self.recovery_point)
         segments: list[Segment] = []
         for slot, base in enumerate(bases):
             flushed = self.clean or slot < first_unflushed
             has_indexes = flushed and _has_indexes(self.disk, self.folder, base)
             segment = self._open(base)
-            trusted = has_indexes and _is_sound(segment)
+            trusted = has_indexes and _is_sound(segment) and self._has_its_transactions(segment)
             whole = trusted or self._recover(segment, segments)
             segments.append(segment)
             follower = bases[slot + 1] if slot + 1 < len(bases) else None
@@ -236,6 +296,8 @@ class _Recovery:
                 break
             may_have_gap = self.clean or trusted or (flushed and self.config.compacts)
             if not whole or (not may_have_gap and follower != segment.next_offset()):
+                if follower < self.flushed_to:
+                    raise _loss(self.folder, f"{segment.next_offset()} to {follower} are gone, and were flushed")
                 for later in bases[slot + 1 :]:
                     self.remove(self._open(later))
                 break
@@ -248,6 +310,13 @@ class _Recovery:
             self.disk.remove(self.folder / file_name(base, TRANSACTION_INDEX_SUFFIX))
             return Segment(self.disk, self.folder, base, self.now)
 
+    def _has_its_transactions(self, segment: Segment) -> bool:
+        known = self.checksums.get(segment.base_offset)
+        if known is None or known.transactions == crc32(segment.transaction_index.data):
+            return True
+        self.repairs.append(f"{segment.transaction_index.path.name} is made again: it was damaged")
+        return False
+
     def _recover(self, segment: Segment, before: list[Segment]) -> bool:
         """Read a segment, build its indexes again and cut it behind its last good batch; False when there was damage.
 
@@ -255,7 +324,7 @@ class _Recovery:
         """
         self._rebuild_to(segment.base_offset, before)
         segment.clear_indexes(self.config.segment_index_bytes)
-        position = 0
+        position, end = 0, segment.base_offset
         whole = True
         try:
             for batch in _whole_batches(segment.file, segment.base_offset):
@@ -271,9 +340,9 @@ class _Recovery:
                 if aborted is not None:
                     segment.transaction_index.append(aborted)
                 self.producers.append(header, marker, header.base_offset, header.max_timestamp)
-                position = batch.position + len(batch.data)
+                position, end = batch.position + len(batch.data), header.next_offset
         except (RecordsError, CorruptFile) as error:
-            if self.clean:
+            if self.clean or end < self.flushed_to:
                 raise _damaged(segment.path(LOG_SUFFIX), position, segment.size, error) from error
             whole = False
             self.lost_bytes += segment.size - position
@@ -286,6 +355,17 @@ class _Recovery:
         """Remove a segment's files for good."""
         self.lost_bytes += segment.size
         segment.remove()
+
+    def check_epochs(self, segments: list[Segment], log_end: Offset) -> None:
+        """Forget all epochs where one of them, or the last, is not the batches': they are read from there then."""
+        starts = [start for _, start in self.epochs.entries]
+        for offset in sorted({*starts, *(start - 1 for start in starts), log_end - 1}):
+            header = _header_from(segments, offset) if offset < log_end else None
+            known = NO_EPOCH if header is None else self.epochs.epoch_at(max(offset, header.base_offset))
+            if header is not None and NO_EPOCH not in (known, header.leader_epoch) and known != header.leader_epoch:
+                self.repairs.append(f"{LEADER_EPOCHS} had other epochs than the batches, and is made from them")
+                self.epochs.clear()
+                return
 
     def restore_epochs(self, segments: list[Segment], log_start: Offset, log_end: Offset) -> None:
         """Epochs are forgotten when the log's start moves, for good; a crash may bring back the start before, and records."""
@@ -319,6 +399,16 @@ class _Recovery:
         if self.producers.end_offset != offset or not segments:
             self.producers.load(self.log_start, offset)
             replay(self.producers, segments, offset)
+
+
+def _header_from(segments: list[Segment], offset: Offset) -> BatchHeader | None:
+    """The header of the batch that holds an offset, or of the next one. Errors: CorruptBatch."""
+    for slot, segment in enumerate(segments):
+        if slot + 1 == len(segments) or segments[slot + 1].base_offset > offset:
+            found = segment.find(offset)
+            if found is not None:
+                return segment.header_at(found.position)
+    return None
 
 
 def replay(producers: ProducerState, segments: list[Segment], log_end: Offset) -> None:

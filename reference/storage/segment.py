@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from reference.protocol.primitives import Epoch, Offset, TimestampMs
-from reference.protocol.records.batch import HEADER_BYTES, LENGTH_END, BatchHeader, read_header, records_of
+from reference.protocol.records.batch import HEADER_BYTES, LENGTH_END, MAGIC_AT, BatchHeader, read_header, records_of
 from reference.protocol.records.errors import CorruptBatch
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk, File
 from reference.storage.offset_index import OffsetIndex
+from reference.storage.segment_checksums import SegmentChecksum, checksum_of
 from reference.storage.time_index import TimeIndex
 from reference.storage.transaction_index import TransactionIndex
 
@@ -35,9 +36,12 @@ SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFI
 MAX_RELATIVE_OFFSET = 2**31 - 1
 MAX_OFFSET = 2**63 - 1
 
+REBUILT_INTERVAL_BYTES = 4096
+"""Between two entries of an index that is made again while it is read (log.index.interval.bytes)."""
 SCAN_BYTES = 4096
 """How much is read at once to step from header to header."""
 _STEP = struct.Struct(">qi")
+MAGIC = 2
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 
 
@@ -50,6 +54,10 @@ def remove_files(disk: Disk, folder: Path, base_offset: Offset, ending: str) -> 
     """Remove the files of a segment that nobody has opened, the log first. Errors: OSError."""
     for suffix in SUFFIXES:
         disk.remove(folder / (file_name(base_offset, suffix) + ending))
+
+
+def _say_nothing(_: str) -> None:
+    pass
 
 
 class Position(NamedTuple):
@@ -88,6 +96,9 @@ class Segment:
         self.max_timestamp_offset = self.time_index.last_offset
         self.first_timestamp: TimestampMs | None = None
         """Max timestamp of the first batch, once somebody has looked."""
+        self._checksum: SegmentChecksum | None = None
+        self.on_repair: Callable[[str], None] = _say_nothing
+        """Is told of what a look-up found damaged."""
         self._bytes_since_entry = 0
         self._recent_last_offsets: list[Offset] = []
         self._recent_positions: list[int] = []
@@ -107,6 +118,7 @@ class Segment:
 
     def activate(self, index_bytes: int) -> None:
         """Give the indexes the room that the active segment's have. Errors: OSError."""
+        self._checksum = None
         self.offset_index.reserve(index_bytes)
         self.time_index.reserve(index_bytes)
         self.forget_from(MAX_OFFSET)
@@ -184,6 +196,13 @@ class Segment:
         self.offset_index.trim()
         self.time_index.trim()
 
+    @property
+    def checksum(self) -> SegmentChecksum:
+        """What to write down of the segment, which is closed and flushed. Errors: OSError."""
+        if self._checksum is None:
+            self._checksum = checksum_of(self.file, self.transaction_index.data)
+        return self._checksum
+
     def flush(self) -> None:
         """Make the segment durable."""
         self.file.flush()
@@ -202,7 +221,47 @@ class Segment:
                 return None
             end = positions[slot + 1] if slot + 1 < len(positions) else self.file.size
             return Position(positions[slot], end - positions[slot])
-        return self._scan(self.offset_index.lookup(offset), offset)
+        return self._scan(self._position_before(offset), offset)
+
+    def _position_before(self, offset: Offset) -> int:
+        """Where a batch begins that is at or before the one that holds an offset.
+
+        An index whose entry does not name the batch that is there is damaged: its look-up would skip records.
+        """
+        noted, position = self.offset_index.lookup(offset)
+        if position and not self._has_batch(noted, position):
+            self.rebuild_indexes()
+            position = self.offset_index.lookup(offset)[1]
+        return position
+
+    def _has_batch(self, offset: Offset, position: int) -> bool:
+        """Whether the first of the batches whose last offset this is begins here."""
+        data = self.file.read(position, HEADER_BYTES)
+        if len(data) < HEADER_BYTES or data[MAGIC_AT] != MAGIC:
+            return False
+        return self.base_offset <= _STEP.unpack_from(data)[0] <= offset
+
+    def rebuild_indexes(self) -> None:
+        """Make offset and time index again, from the batches' headers, in the room that they have.
+
+        Errors: OSError, CorruptBatch.
+        """
+        self.on_repair(f"{self.path(INDEX_SUFFIX).name} was damaged, and is made again")
+        offsets, times = self.offset_index, self.time_index
+        interval = max(REBUILT_INTERVAL_BYTES, self.file.size // max(1, min(offsets.capacity, times.capacity - 1)))
+        offsets.count = times.count = 0
+        times.last_timestamp, times.last_offset = -1, self.base_offset
+        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        position = self._bytes_since_entry = 0
+        for header in self._headers(0):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            if self._bytes_since_entry > interval:
+                offsets.append(header.last_offset, position)
+                times.append(self.max_timestamp, self.max_timestamp_offset)
+                self._bytes_since_entry = 0
+            position, self._bytes_since_entry = position + header.size, self._bytes_since_entry + header.size
+        times.append(self.max_timestamp, self.max_timestamp_offset)
 
     def _scan(self, position: int, offset: Offset) -> Position | None:
         """Step from header to header from a position on until a batch reaches the offset."""
@@ -266,8 +325,12 @@ class Segment:
 
     def find_timestamp(self, timestamp: TimestampMs, from_offset: Offset) -> tuple[TimestampMs, Offset, int] | None:
         """Timestamp, offset and leader epoch of the first record from an offset on that is at least so young."""
-        start = max(self.time_index.lookup(timestamp), from_offset)
-        position = self.offset_index.lookup(start)
+        noted = self.time_index.lookup(timestamp)
+        if noted is not None and not self.has_timestamp(*noted):
+            self.rebuild_indexes()
+            noted = self.time_index.lookup(timestamp)
+        start = max(noted[1] if noted is not None else self.base_offset, from_offset)
+        position = self._position_before(start)
         for batch in self.batches(position):
             if batch.header.max_timestamp < timestamp or batch.header.last_offset < from_offset:
                 continue
@@ -275,6 +338,11 @@ class Segment:
                 if record.timestamp >= timestamp and record.offset >= from_offset:
                     return record.timestamp, record.offset, batch.header.leader_epoch
         return None
+
+    def has_timestamp(self, timestamp: TimestampMs, offset: Offset) -> bool:
+        """Whether the batch that holds an offset has this greatest timestamp. Errors: CorruptBatch."""
+        found = self.find(offset) if offset >= self.base_offset else None
+        return found is not None and self.header_at(found.position).max_timestamp == timestamp
 
     # ---- shrinking and vanishing
 

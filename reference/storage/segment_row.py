@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import UUID
 
@@ -11,12 +11,13 @@ from reference.protocol.primitives import NO_UUID, Offset, TimestampMs
 from reference.storage.checkpoints import read_topic_id, write_topic_id
 from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.disk import Disk
-from reference.storage.epoch_cache import EpochCache
+from reference.storage.epoch_cache import open_epochs
 from reference.storage.errors import StorageError
 from reference.storage.flushing import PendingFlush, run_now
 from reference.storage.producer_state import ProducerState
 from reference.storage.recovery import load
 from reference.storage.segment import Segment
+from reference.storage.segment_checksums import NO_CHECKSUMS, SegmentChecksum
 
 EXPIRY_CHECK_MS = 600_000
 """How often idle producers are looked for (producer.id.expiration.check.interval.ms)."""
@@ -34,6 +35,7 @@ class SegmentRow:
         topic_id: UUID | None = None, log_start: Offset = 0, recovery_point: Offset = 0, clean: bool = False,
         producer_expiration_ms: int = DAY_MS,
         expiry_check_ms: int = EXPIRY_CHECK_MS, checkpoint: Callable[[], None] = _nothing,
+        checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
     ) -> None:  # fmt: skip
         """Open the log of a folder, making it if it is not there, recovering it unless its last end was `clean`.
 
@@ -54,15 +56,19 @@ class SegmentRow:
                 disk.make_folder(folder)
                 disk.sync_folder(folder.parent)
             self.topic_id: UUID = self._identify(topic_id)
-            self._epochs = EpochCache(disk, folder)
+            self._epochs, repairs = open_epochs(disk, folder)
             self._producers = ProducerState(disk, folder)
             loaded = load(
                 disk, folder, config, self._epochs, self._producers,
-                log_start=log_start, recovery_point=recovery_point, clean=clean, now=now,
+                log_start=log_start, recovery_point=recovery_point, clean=clean, now=now, checksums=checksums,
             )  # fmt: skip
         except OSError as error:
             raise storage_error(folder, error) from error
+        self.repairs = [*repairs, *loaded.repairs]
+        """What was found damaged, was made again, and nobody was told of yet."""
         self._segments = loaded.segments
+        for segment in self._segments:
+            segment.on_repair = self.repairs.append
         self._bases = [segment.base_offset for segment in loaded.segments]
         self._active = self._segments[-1]
         self.log_start_offset: Offset = loaded.log_start
@@ -95,6 +101,11 @@ class SegmentRow:
     def segment_count(self) -> int:
         """How many segments there are."""
         return len(self._segments)
+
+    def checksums(self, is_closed: bool) -> dict[Offset, SegmentChecksum]:
+        """Those of the closed segments that are flushed; of all after `close`. Errors: OSError."""
+        flushed = len(self._segments) if is_closed else max(0, bisect_right(self._bases, self.recovery_point) - 1)
+        return {segment.base_offset: segment.checksum for segment in self._segments[:flushed]}
 
     @property
     def active_base(self) -> Offset:
@@ -135,6 +146,7 @@ class SegmentRow:
         self._folder_changed = True
         segment = Segment(self._disk, self.folder, base, now)
         segment.activate(self.config.segment_index_bytes)
+        segment.on_repair = self.repairs.append
         self._segments.append(segment)
         self._bases.append(base)
         self._active = segment

@@ -73,11 +73,11 @@ class TimeIndex:
         timestamp, relative = _ENTRY.unpack_from(self._file.buffer, slot * ENTRY_BYTES)
         return timestamp, self._base_offset + relative
 
-    def lookup(self, timestamp: TimestampMs) -> Offset:
-        """An offset at or before the first record with at least this timestamp."""
+    def lookup(self, timestamp: TimestampMs) -> tuple[TimestampMs, Offset] | None:
+        """The last entry below a timestamp; None when none is."""
         buffer = self._file.buffer
         slot = last_slot_up_to(lambda slot: _KEY.unpack_from(buffer, slot * ENTRY_BYTES)[0], self.count, timestamp - 1)
-        return self._base_offset if slot < 0 else self.entry(slot)[1]
+        return None if slot < 0 else self.entry(slot)
 
     def truncate_to(self, offset: Offset) -> None:
         """Forget entries from this offset on."""

@@ -38,6 +38,11 @@ class TransactionIndex:
             self._file = disk.open_file(path)
             self.entries = _read_entries(self._file)
 
+    @property
+    def data(self) -> bytes:
+        """The entries as the file has them."""
+        return b"".join(_ENTRY.pack(0, *entry) for entry in self.entries)
+
     def append(self, aborted: AbortedTransaction) -> None:
         """Note one more. Errors: OSError, and nothing is noted."""
         if self._file is None:

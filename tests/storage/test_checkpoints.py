@@ -33,9 +33,7 @@ def test_offset_checkpoint() -> None:
     assert read_offsets(disk, ROOT / "missing") == {}
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"0", b"2\n0\n", b"0\n2\na 1 2\n", b"0\n1\na 1\n", b"0\n1\na x 2\n", b"\xff\xfe"]
-)
+@pytest.mark.parametrize("text", [b"0", b"2\n0\n", b"0\n2\na 1 2\n", b"0\n1\na 1\n", b"0\n1\na x 2\n", b"\xff\xfe"])
 def test_a_damaged_offset_checkpoint_is_named(text: bytes) -> None:
     disk = SimulatedDisk()
     disk.write_file(ROOT / "c", text)

@@ -18,6 +18,7 @@ from reference.storage.config import LogConfig
 from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_manager import METADATA_TOPIC_ID, LogManager, folder_name
+from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 from tests.storage.logs import NOW, append, offsets
 
 ROOT = Path("/data")
@@ -83,6 +84,9 @@ def test_damage_after_a_clean_end_is_told_at_each_start_until_somebody_decides()
         with pytest.raises(CorruptFile, match=f"a-0/{0:020d}.log .* at byte {size * 2 // 3} of {size}"):
             manager(disk)
     disk.remove(ROOT / CLEAN_SHUTDOWN)
+    with pytest.raises(CorruptFile, match=r"a-0: .* is not the file"):
+        manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
+    disk.remove(ROOT / SEGMENT_CHECKSUMS)
     decided = manager(disk)
     logs = [decided.get_or_create(topic, 0, A, CONFIG, NOW) for topic in ("a", "b")]
     assert [log.log_end_offset for log in logs] == [4, ends[-1] + 1]
@@ -104,7 +108,9 @@ def test_a_topic_of_the_same_name_is_another_topic() -> None:
     second = manager(disk)
     log = second.get_or_create("a", 0, B, CONFIG, NOW)
     assert (log.log_end_offset, log.topic_id) == (0, B)
-    assert any(name.endswith("-delete") for name in disk.list_folder(ROOT))
+    assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
+    manager(disk)
+    assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
 
 
 @pytest.mark.parametrize("topic", ["a", "t" * 249])

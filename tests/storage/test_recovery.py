@@ -92,7 +92,9 @@ def test_a_segment_that_is_missing_ends_the_log() -> None:
     log = written(disk)
     segments = names(log, LOG)
     assert len(segments) >= 3
-    disk.remove(FOLDER / segments[1])
+    for name in disk.list_folder(FOLDER):
+        if name.startswith(segments[1][:20]):
+            disk.remove(FOLDER / name)
     again = open_log(disk, CONFIG)
     assert names(again, LOG) == segments[:1]
     assert again.log_end_offset == int(segments[1][:20])
@@ -234,7 +236,7 @@ def test_epochs_are_found_again_and_those_of_lost_records_forgotten() -> None:
 def test_rubbish_is_removed() -> None:
     disk = SimulatedDisk()
     written(disk, close=True)
-    for name in ("00000000000000000500.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000000000.log.cleaned",
+    for name in ("00000000000000000777.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000000000.log.cleaned",
                  "00000000000000000777.index", "00000000000000000777.timeindex"):  # fmt: skip
         disk.open_file(FOLDER / name).append(b"x")
     again = open_log(disk, CONFIG, clean=True)

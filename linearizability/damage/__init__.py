@@ -1,0 +1,8 @@
+"""Damaged data folders: does a broker start right on one, refuse it by name, or serve silently less?
+
+content     what a broker serves, as a consumer, a group and a retrying producer see it
+folder      a data folder in memory, its kinds of files, and the damages that befall one
+reference   folders of the reference, and starts on them, within this process
+trials      which trial damages what, and how its outcome is classed
+campaign    `tidegauge bench damage`: many trials, stored, resumed, shown as a table
+"""

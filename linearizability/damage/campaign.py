@@ -1,0 +1,114 @@
+"""`tidegauge bench damage`: many damaged folders, each started once; the outcomes are stored, and a later run goes on.
+
+The store holds the counts of each kind of file and each verdict, up to which trial each end was run,
+and every trial that failed (the first fifty). Trials are drawn by their number: the same number damages the same
+byte as long as the folder is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from linearizability.damage.trials import CLEAN, FAILURES, KILLED, Trial, Verdict, ground_of, reference, run
+
+STORE = Path(__file__).parent / "results.json"
+PROGRESS_EVERY = 250
+MOST_FAILURES_KEPT = 50
+
+
+class Results:
+    """What was found so far of one broker."""
+
+    def __init__(self, known: dict[str, Any] | None = None) -> None:
+        known = known or {}
+        self.run: dict[str, int] = {CLEAN: 0, KILLED: 0} | known.get("run", {})
+        self.counts: Counter[tuple[str, str]] = Counter(
+            {(kind, verdict): count for kind, row in known.get("kinds", {}).items() for verdict, count in row.items()}
+        )
+        self.failures: list[dict[str, Any]] = known.get("failures", [])
+
+    def add(self, trial: Trial) -> None:
+        self.run[trial.end] = trial.number + 1
+        self.counts[trial.kind, trial.verdict] += 1
+        if trial.verdict in FAILURES and len(self.failures) < MOST_FAILURES_KEPT:
+            kept = ("number", "end", "damage", "verdict", "why")
+            self.failures.append({name: getattr(trial, name) for name in kept})
+
+    @property
+    def failed(self) -> int:
+        return sum(count for (_, verdict), count in self.counts.items() if verdict in FAILURES)
+
+    def to_json(self) -> dict[str, Any]:
+        kinds: dict[str, dict[str, int]] = {}
+        for kind, verdict in sorted(self.counts):
+            kinds.setdefault(kind, {})[str(verdict)] = self.counts[kind, verdict]
+        return {"run": self.run, "kinds": kinds, "failures": self.failures}
+
+
+def trials(results: Results, until: int) -> Iterator[Trial]:
+    """The trials of the reference that are not run yet, up to so many of each end."""
+    broker = reference()
+    for end in (CLEAN, KILLED):
+        if results.run[end] < until:
+            ground = ground_of(broker, end)
+            for number in range(results.run[end], until):
+                yield run(broker, ground, end, number)
+
+
+def table(results: Results) -> str:
+    """A row for each kind of file, a column for each verdict."""
+    kinds = sorted({kind for kind, _ in results.counts})
+    lines = ["| file | " + " | ".join(Verdict) + " |", "| --- |" + " --: |" * len(Verdict)]
+    for kind in (*kinds, "all"):
+        counts = [
+            sum(n for (k, v), n in results.counts.items() if v == each and kind in (k, "all")) for each in Verdict
+        ]
+        lines.append(f"| {kind} | " + " | ".join(str(count or "") for count in counts) + " |")
+    return "\n".join(lines)
+
+
+def read_store(path: Path) -> dict[str, Any]:
+    """All results, by broker; none where there is no file."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write_store(path: Path, broker: str, results: Results) -> None:
+    """Keep the results of a broker; a reader never finds half a file."""
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(read_store(path) | {broker: results.to_json()}, indent=1) + "\n")
+    partial.replace(path)
+
+
+def damage(
+    count: Annotated[
+        int, typer.Option("--trials", min=1, help="Trials of each end of a run, clean and killed.")
+    ] = 2_500,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on behind the trials that are stored.")] = False,
+    store: Annotated[Path, typer.Option(help="Where the results are kept.")] = STORE,
+    json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
+) -> None:
+    """Damage one file of a data folder of the reference, start on it, and compare what is served with what was.
+
+    A start is right, or refused by a message that names the file, or what is missing is told; exit 1 where anything is
+    silently less, or refused without a name.
+    """
+    results = Results(read_store(store).get("reference") if resume else None)
+    for done, trial in enumerate(trials(results, count), 1):
+        results.add(trial)
+        if trial.verdict in FAILURES:
+            print(f"{trial.end} {trial.number}: {trial.damage}: {trial.verdict}: {trial.why}", file=sys.stderr)
+        if done % PROGRESS_EVERY == 0:
+            print(f"{done} trials, {results.failed} failed", file=sys.stderr)
+            write_store(store, "reference", results)
+    write_store(store, "reference", results)
+    print(table(results))
+    if json_:
+        print(json.dumps({"trials": sum(results.run.values()), "failed": results.failed, "store": str(store)}))
+    raise typer.Exit(1 if results.failed else 0)

@@ -1,0 +1,323 @@
+"""What a broker serves, as its clients see it, in a form in which two starts of one folder can be compared.
+
+`fill` writes topics of every kind that leaves files of its own; `observe` reads all of it back. Both speak the wire protocol
+through one function, so that a broker in this process and one behind a socket are asked the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from reference.protocol.errors import name_of
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.end_txn import EndTxnRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest
+from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import NO_UUID, Buffer
+from reference.protocol.records.batch import build, check_crc, read_batches, records_of
+from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.record import Record
+from reference.protocol.schema import Message
+
+Ask = Callable[[Message, int], Any]
+"""Asks the broker in a version of the API; what it is not answered raises."""
+
+Place = tuple[str, int]
+
+PLAIN, DELETED, TRANSACTIONS, COMPACTED = "plain", "deleted", "transactions", "compacted"
+EMPTY: Place = (PLAIN, 1)
+TOPICS: Mapping[str, Mapping[str, str]] = {
+    PLAIN: {},
+    DELETED: {},
+    TRANSACTIONS: {},
+    COMPACTED: {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+}
+SMALL_SEGMENTS = {"internal.segment.bytes": "4000", "segment.index.bytes": "2048", "index.interval.bytes": "300"}
+PLACES: tuple[Place, ...] = ((PLAIN, 0), EMPTY, (DELETED, 0), (TRANSACTIONS, 0), (COMPACTED, 0))
+GROUP = "group"
+TRANSACTIONAL_ID = "transactional-id"
+DELETED_BELOW = 25
+BATCHES = 40
+RECORDS_A_BATCH = 3
+KEYS = 7
+FETCH_BYTES = 1 << 16
+MOST_FETCHES = 2_000
+MOST_WAITS = 100
+EPOCHS = (0, 3, 6, 9, 12)
+"""Leader epochs that are asked for."""
+READ_COMMITTED = 1
+LATEST, EARLIEST = -1, -2
+
+
+class Producer(NamedTuple):
+    """Who wrote to a partition of PLAIN, and its last batch, for a retry."""
+
+    id: int
+    epoch: int
+    last_batch: bytes
+    last_offset: int
+
+
+class Refused(Exception):
+    """The broker answered with an error code."""
+
+
+def _checked(code: int, what: str) -> None:
+    if code:
+        raise Refused(f"{what}: {name_of(code)}")
+
+
+# ---- writing
+
+
+def create_topics(ask: Ask) -> None:
+    """Make the topics. Errors: Refused."""
+    config = CreateTopicsRequest.CreatableTopicConfig
+    topics = [
+        CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=2 if name == PLAIN else 1, replication_factor=1,
+            configs=[config(name=key, value=value) for key, value in (SMALL_SEGMENTS | dict(settings)).items()],
+        )
+        for name, settings in TOPICS.items()
+    ]  # fmt: skip
+    for topic in ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics:
+        _checked(topic.error_code, f"topic {topic.name}")
+
+
+def find_coordinators(ask: Ask, wait: Callable[[], None]) -> None:
+    """Have the internal topics made, and wait for their coordinators. Errors: Refused."""
+    for key, key_type in ((GROUP, 0), (TRANSACTIONAL_ID, 1)):
+        for _ in range(MOST_WAITS):
+            found = ask(FindCoordinatorRequest(key=key, key_type=key_type), 3)
+            loaded = not found.error_code and _is_loaded(ask, key_type)
+            if loaded:
+                break
+            wait()
+        else:
+            raise Refused(f"no coordinator for {key}")
+
+
+def _is_loaded(ask: Ask, key_type: int) -> bool:
+    if key_type:
+        return not ask(
+            InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000), 4
+        ).error_code
+    found = _guarded(lambda: _committed_offset(ask))
+    return not isinstance(found, str)
+
+
+def fill(ask: Ask, part: int, now: int) -> Producer:
+    """Write to every topic; `part` is 0 for what a checkpoint may cover, 1 for the rest. Errors: Refused."""
+    producer = _fill_plain(ask, part, now)
+    for at in range(BATCHES):
+        _produce(ask, (DELETED, 0), _batch(part, at, now))
+        _produce(ask, (COMPACTED, 0), _batch(part, at, now))
+    if part == 0:
+        _delete_records(ask)
+    _fill_transactions(ask, part, now)
+    _commit_offsets(ask, part)
+    return producer
+
+
+def _records(part: int, at: int, now: int) -> list[Record]:
+    first = (part * BATCHES + at) * RECORDS_A_BATCH
+    return [
+        Record(delta, now + first + delta, b"key-%d" % ((first + delta) % KEYS), b"value-%d" % (first + delta) * 5, ())
+        for delta in range(RECORDS_A_BATCH)
+    ]
+
+
+def _batch(part: int, at: int, now: int, **arguments: Any) -> bytes:
+    return bytes(build(_records(part, at, now), **arguments))
+
+
+def _produce(ask: Ask, place: Place, records: bytes, transactional_id: str | None = None) -> int:
+    data = ProduceRequest.PartitionProduceData(index=place[1], records=records)
+    topic = ProduceRequest.TopicProduceData(name=place[0], partition_data=[data])
+    body = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=[topic])
+    answer = ask(body, 9).responses[0].partition_responses[0]
+    _checked(answer.error_code, f"produce to {place[0]}-{place[1]}")
+    return answer.base_offset
+
+
+def _fill_plain(ask: Ask, part: int, now: int) -> Producer:
+    identity = ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000), 4)
+    _checked(identity.error_code, "a producer's id")
+    records, offset = b"", -1
+    for at in range(BATCHES):
+        records = _batch(
+            part, at, now, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch,
+            base_sequence=at * RECORDS_A_BATCH,
+        )  # fmt: skip
+        offset = _produce(ask, (PLAIN, 0), records)
+    return Producer(identity.producer_id, identity.producer_epoch, records, offset)
+
+
+def _delete_records(ask: Ask) -> None:
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=DELETED_BELOW)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=DELETED, partitions=[partition])
+    answer = ask(DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 2).topics[0].partitions[0]
+    _checked(answer.error_code, "DeleteRecords")
+
+
+def _fill_transactions(ask: Ask, part: int, now: int) -> None:
+    identity = ask(InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000), 4)
+    _checked(identity.error_code, "a transactional id")
+    sequence = 0
+    for transaction in range(8):
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TRANSACTIONS, partitions=[0])
+        added = ask(
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=TRANSACTIONAL_ID, v3_and_below_producer_id=identity.producer_id,
+                v3_and_below_producer_epoch=identity.producer_epoch, v3_and_below_topics=[topic],
+            ),
+            3,
+        )  # fmt: skip
+        for result in added.results_by_topic_v3_and_below:
+            _checked(result.results_by_partition[0].partition_error_code, "AddPartitionsToTxn")
+        for at in range(4):
+            records = _batch(
+                part, transaction * 4 + at, now, producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch, base_sequence=sequence, transactional=True,
+            )  # fmt: skip
+            _produce(ask, (TRANSACTIONS, 0), records, TRANSACTIONAL_ID)
+            sequence += RECORDS_A_BATCH
+        end = EndTxnRequest(
+            transactional_id=TRANSACTIONAL_ID, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch,
+            committed=transaction % 2 == 0,
+        )  # fmt: skip
+        _checked(ask(end, 3).error_code, "EndTxn")
+
+
+def _commit_offsets(ask: Ask, part: int) -> None:
+    for step in range(10):
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=part * 10 + step, committed_metadata="x" * 20
+        )
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=PLAIN, partitions=[partition])
+        answer = ask(OffsetCommitRequest(group_id=GROUP, topics=[topic]), 8).topics[0].partitions[0]
+        _checked(answer.error_code, "OffsetCommit")
+
+
+# ---- reading
+
+
+Observation = dict[str, Any]
+"""What was seen, by its name; a value that begins with "error" is what a client was told instead."""
+
+ERROR = "error "
+
+
+def observe(ask: Ask, producer: Producer, now: int) -> Observation:
+    """Read everything. What a client is told as an error is a part of the result; nothing is raised for it."""
+    seen: Observation = {"topics": _topics(ask)}
+    for place in PLACES:
+        name = f"{place[0]}-{place[1]}"
+        seen[f"start of {name}"] = _offset(ask, place, EARLIEST)
+        seen[f"end of {name}"] = _offset(ask, place, LATEST)
+        seen[f"records of {name}"] = _guarded(lambda place=place: _read(ask, place, 0))
+        if place[0] == COMPACTED and isinstance(records := seen[f"records of {name}"], list):
+            # What is compacted meanwhile is not missing: the last record of each key counts.
+            seen[f"records of {name}"] = sorted({record[1]: record for record in records}.values())
+        if place[0] == TRANSACTIONS:
+            seen[f"committed records of {name}"] = _guarded(lambda place=place: _read(ask, place, READ_COMMITTED))
+        seen[f"times of {name}"] = [_offset(ask, place, now + after) for after in range(0, 240, 20)]
+        seen[f"epochs of {name}"] = [_end_of_epoch(ask, place, epoch) for epoch in EPOCHS]
+    seen["offsets"] = _guarded(lambda: _committed_offset(ask))
+    seen["retry"] = _guarded(lambda: _produce(ask, (PLAIN, 0), producer.last_batch))
+    return seen
+
+
+def _guarded(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except (Refused, RecordsError) as error:
+        return f"{ERROR}{type(error).__name__}: {error}"
+
+
+def _topics(ask: Ask) -> Any:
+    answer = ask(MetadataRequest(topics=None), 12)
+    return {topic.name: str(topic.topic_id) for topic in answer.topics if topic.topic_id != NO_UUID}
+
+
+def _offset(ask: Ask, place: Place, timestamp: int) -> Any:
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=place[0], partitions=[partition])
+    answer = ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7).topics[0].partitions[0]
+    return f"{ERROR}{name_of(answer.error_code)}" if answer.error_code else answer.offset
+
+
+def _end_of_epoch(ask: Ask, place: Place, epoch: int) -> Any:
+    partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=place[1], leader_epoch=epoch)
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=place[0], partitions=[partition])
+    answer = ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic]), 4).topics[0].partitions[0]
+    return f"{ERROR}{name_of(answer.error_code)}" if answer.error_code else (answer.leader_epoch, answer.end_offset)
+
+
+def _read(ask: Ask, place: Place, isolation_level: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    """All records from the earliest on, as a consumer reads them. Errors: Refused; RecordsError for damaged bytes."""
+    start, found, aborted = (
+        _offset(ask, place, EARLIEST),
+        list[tuple[int, bytes | None, bytes | None]](),
+        dict[int, list[int]](),
+    )
+    if isinstance(start, str):
+        raise Refused(start)
+    offset = start
+    for _ in range(MOST_FETCHES):
+        partition = FetchRequest.FetchPartition(
+            partition=place[1], fetch_offset=offset, partition_max_bytes=FETCH_BYTES
+        )
+        body = FetchRequest(
+            replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, isolation_level=isolation_level,
+            topics=[FetchRequest.FetchTopic(topic=place[0], partitions=[partition])],
+        )  # fmt: skip
+        answer = ask(body, 12).responses[0].partitions[0]
+        _checked(answer.error_code, f"fetch from {place[0]}-{place[1]}")
+        before = offset
+        for each in answer.aborted_transactions or ():
+            aborted.setdefault(each.producer_id, []).append(each.first_offset)
+        for header, _, data in read_batches(answer.records or b""):
+            check_crc(data, header)
+            if header.last_offset < offset:
+                continue
+            is_control = bool(header.attributes & 0x20)
+            firsts = aborted.get(header.producer_id, [])
+            is_aborted = any(first <= header.base_offset for first in firsts)
+            if is_control:
+                aborted[header.producer_id] = [first for first in firsts if first > header.base_offset]
+            elif not (isolation_level and is_aborted):
+                found += [
+                    (each.offset, _bytes(each.key), _bytes(each.value))
+                    for each in records_of(data)
+                    if each.offset >= offset
+                ]
+            offset = header.next_offset
+        if offset == before:
+            return found
+    raise Refused("endless")
+
+
+def _bytes(value: Buffer | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _committed_offset(ask: Ask) -> int:
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(
+        group_id=GROUP, topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name=PLAIN, partition_indexes=[0])]
+    )
+    answer = ask(OffsetFetchRequest(groups=[group]), 8).groups[0]
+    _checked(answer.error_code, "OffsetFetch")
+    partition = answer.topics[0].partitions[0]
+    _checked(partition.error_code, "OffsetFetch")
+    return partition.committed_offset

@@ -8,6 +8,8 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
 
 PRODUCE_WITH_ZSTD = 7
+WITHOUT_ZOOKEEPER = "3.3"
+"""From this release on Kafka is started in KRaft mode: the controller, not each broker, decides on changes."""
 METADATA_WITH_EPOCHS = 7
 FETCH_WITH_EPOCHS = 9
 
@@ -36,6 +38,6 @@ def refusals(broker: Broker, accepted: tuple[ErrorCode, ...]) -> tuple[tuple[Err
 
 
 def closes_on_unreadable_batches(broker: Broker) -> bool:
-    """Whether a Produce whose batches cannot be walked through closes the connection: until 2.2 (KAFKA-7549) Kafka looked at
-    them while it read the request."""
-    return not broker.is_kafka("2.2")
+    """Whether a Produce whose batches cannot be walked through closes the connection: until 2.8 (KAFKA-9628) Kafka looked at
+    them while it read the request; at all that v3 forbids until 2.2 (KAFKA-7549)."""
+    return not broker.is_kafka("2.8")

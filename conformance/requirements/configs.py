@@ -5,6 +5,7 @@ from typing import Any
 
 from conformance.batches import LOG_APPEND_TIME, Record, batch, batches
 from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Topic, only
+from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_configs import AlterConfigsRequest
@@ -165,6 +166,15 @@ def expect_unchanged(broker: Broker, topic: Topic, before: dict[str, str | None]
     broker.expect_equal("what is set on the topic", set_on(broker, topic), before)
 
 
+def refusals_of_configs(broker: Broker, error: ErrorCode) -> tuple[ErrorCode, ...]:
+    """The error, and what brokers with ZooKeeper say for it: they call an impossible value a wrong request."""
+    zookeepers = {
+        ErrorCode.INVALID_CONFIG: ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_SERVER_ERROR,  # before 2.7, KAFKA-10033
+    }
+    return (error,) if broker.is_kafka(WITHOUT_ZOOKEEPER) else (error, zookeepers.get(error, error))
+
+
 @requirement(
     "CFG-01",
     notices="tool: kafka-configs and consoles show values and sources by it; Connect reads cleanup.policy of its topics",
@@ -238,6 +248,8 @@ def describe_unknown(broker: Broker) -> None:
             beside = [] if kind == NO_SUCH_TYPE else [(TOPIC_RESOURCE, topic.name)]
             results = describe(broker, (kind, name), *beside)
             found = {(one.resource_type, one.resource_name): one for one in results}
+            if kind == NO_SUCH_TYPE and not broker.is_kafka(WITHOUT_ZOOKEEPER) and (0, name) in found:
+                found[kind, name] = found.pop((0, name))  # answered as of the type that it stands for: unknown
             broker.expect_equal("the resources", set(found), {(kind, name), *beside})
             broker.expect_error(found[kind, name].error_code, error)
             broker.expect_equal("its configurations", found[kind, name].configs, [])
@@ -276,6 +288,7 @@ def set_and_delete(broker: Broker) -> None:
 
 @requirement(
     "CFG-04",
+    since=WITHOUT_ZOOKEEPER,
     notices="tool: Java's AlterConfigOp.APPEND and SUBTRACT replace a list, or lose what was in it",
     source="KIP-339; ConfigurationControlManager.incrementalAlterConfigResource",
     sentence="APPEND adds to a list what it does not hold yet, SUBTRACT takes away what it holds; on any other configuration "
@@ -314,7 +327,8 @@ def append_and_subtract(broker: Broker) -> None:
     sentence="A change with an unknown name or an impossible value is INVALID_CONFIG, one without a value or of the same name "
     "twice INVALID_REQUEST; one of an unknown topic is UNKNOWN_TOPIC_OR_PARTITION, of an unknown type INVALID_REQUEST. Nothing "
     "of the resource is changed then, and the others are.",
-    accepted="40, 42, 3; an operation that does not exist INVALID_REQUEST(42) or UNKNOWN_SERVER_ERROR(-1); the topic's "
+    accepted="40 (with ZooKeeper 42 too), 42, 3; an operation that does not exist INVALID_REQUEST(42) or "
+    "UNKNOWN_SERVER_ERROR(-1); the topic's "
     "configurations stay, those of another topic in the same request change",
     draft="an operation that does not exist was not thought of: Kafka 4.3.1 refuses the whole request as its own error",
     apis={"IncrementalAlterConfigs": 0},
@@ -340,7 +354,7 @@ def refused_changes(broker: Broker) -> None:
             )
             found = {one.resource_name: one.error_code for one in results}
             broker.expect_equal("the resources of the answer", set(found), {topic.name, other.name})
-            broker.expect_error(found[topic.name], error)
+            broker.expect_error(found[topic.name], *refusals_of_configs(broker, error))
             broker.expect_error(found[other.name], ErrorCode.NONE, what="the other topic")
             expect_set(broker, other, {"segment.ms": beside}, "the other topic")
             expect_unchanged(broker, topic, {"retention.ms": "1000"})
@@ -356,7 +370,7 @@ def refused_changes(broker: Broker) -> None:
     ):
         with broker.case(what):
             result = only(alter(broker, (kind, name, [good])), "result")
-            broker.expect_error(result.error_code, error)
+            broker.expect_error(result.error_code, *refusals_of_configs(broker, error))
 
 
 @requirement(
@@ -377,7 +391,7 @@ def validate_only(broker: Broker) -> None:
     ):
         with broker.case(shown(change)):
             result = alter_topic(broker, topic, change, validate_only=True)
-            broker.expect_error(result.error_code, error)
+            broker.expect_error(result.error_code, *refusals_of_configs(broker, error))
             expect_unchanged(broker, topic, {"retention.ms": "1000"})
     with broker.case("AlterConfigs"):
         result = replace_all(broker, topic.name, {"segment.ms": "60000"}, validate_only=True)
@@ -420,6 +434,7 @@ def replace_configs(broker: Broker) -> None:
 
 @requirement(
     "CFG-08",
+    since=WITHOUT_ZOOKEEPER,
     notices="none seen: Java's Admin and librdkafka send each resource once",
     source="ConfigAdminManager.preprocess",
     sentence="A resource that comes twice in one IncrementalAlterConfigs is refused with INVALID_REQUEST; others are changed.",
@@ -553,7 +568,8 @@ def delete_unknown(broker: Broker) -> None:
 def documentation(broker: Broker) -> None:
     topic = plain_topic(broker)
     full = described(broker, topic, include_documentation=True)
-    wordless = sorted(name for name in DEFAULTS if name not in full or not full[name].documentation)
+    documented = (name for name in DEFAULTS if broker.is_kafka(CAME_WITH.get(name, "0")))
+    wordless = sorted(name for name in documented if name not in full or not full[name].documentation)
     broker.expect_equal("names without documentation", wordless, [])
     told = [name for name, one in described(broker, topic).items() if one.documentation]
     broker.expect_equal("documented where not asked for", told, [])

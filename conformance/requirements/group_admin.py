@@ -137,7 +137,8 @@ def expect_without_metadata(broker: Broker, group: Group, state: str, members: i
     notices="tool: kafka-consumer-groups --list and lag exporters find groups by it",
     source="KIP-518, KIP-848; GroupCoordinatorService.listGroups",
     sentence="ListGroups tells every group that the broker coordinates, with its protocol type, from v4 on its state, from v5 "
-    "on its type; it can be asked for some states and types, in whatever case, and an unknown one is that of no group.",
+    "on its type; it can be asked for some states and types, in whatever case (since 3.8, KAFKA-16095), and an unknown one is "
+    "that of no group.",
     accepted="a stable, an empty and a rebalancing group, each once, and those of the filters only",
 )
 def listed_groups(broker: Broker) -> None:
@@ -164,8 +165,9 @@ def listed_groups(broker: Broker) -> None:
             for name, (protocol_type, state) in ours.items()
         }
         broker.expect_equal(f"v{version}: our groups", told, wanted)
+    lower_case = {stable.name} if broker.is_kafka("3.8") else set[str]()
     for states, wanted in (
-        ([STABLE], {stable.name}), ([EMPTY, COMPLETING], {empty, joining.name}), (["stable"], {stable.name}),
+        ([STABLE], {stable.name}), ([EMPTY, COMPLETING], {empty, joining.name}), (["stable"], lower_case),
         (["NoSuchState"], set[str]()), ([], set(ours)),
     ):  # fmt: skip
         if last >= FIRST_WITH_STATES:
@@ -286,14 +288,16 @@ def the_empty_group(broker: Broker) -> None:
     source="DescribeGroupsRequest schema, includeAuthorizedOperations; KIP-430",
     sentence="DescribeGroups and ConsumerGroupDescribe tell the authorized operations only to who asks for them; else they are "
     "-2147483648.",
-    accepted="the least integer unless asked; with nobody forbidding anything at least read, describe and delete when asked",
+    accepted="the least integer (0 before 2.5) unless asked; with nobody forbidding anything at least read, describe and "
+    "delete when asked",
     apis={"DescribeGroups": 3},
 )
 def authorized_operations(broker: Broker) -> None:
     group = Group(broker)
     group.stable(1)
     usable = sum(1 << operation for operation in (3, 6, 8))
-    broker.expect_equal("not asked", describe_one(broker, group.name).authorized_operations, NOT_ASKED)
+    nothing = NOT_ASKED if broker.is_kafka("2.5") else 0
+    broker.expect_equal("not asked", describe_one(broker, group.name).authorized_operations, nothing)
     asked = describe_one(broker, group.name, include_authorized_operations=True).authorized_operations
     broker.expect_equal("read, delete and describe, when asked", asked & usable if asked >= 0 else asked, usable)
 

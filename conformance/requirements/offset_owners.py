@@ -93,6 +93,8 @@ def fenced_commits(broker: Broker) -> None:
         ("the one that was replaced", new.generation, old.id, "one", ErrorCode.FENCED_INSTANCE_ID),
         ("an unknown instance", new.generation, new.id, "two", ErrorCode.UNKNOWN_MEMBER_ID),
     )
+    if not broker.is_kafka("3.0"):  # until then a commit was not held against the instance id of another member
+        tries = tries[:-1]
     for told, generation, id, instance, error in tries:
         codes = commit(
             broker,

@@ -350,8 +350,8 @@ def in_log(broker: Broker, topic: Topic, start: int) -> list[int]:
 def serves(broker: Broker, topic: Topic) -> bool:
     """Whether the partition's leader answers for it."""
     try:
-        found = only(broker.describe_topic(topic.name).partitions, "partition")
-        return found.leader_id >= 0 and broker.offset_of(topic, EARLIEST).error_code == ErrorCode.NONE
+        led = [one.leader_id >= 0 for one in broker.describe_topic(topic.name).partitions]
+        return led == [True] and broker.offset_of(topic, EARLIEST).error_code == ErrorCode.NONE
     except Misbehaved:
         return False
 

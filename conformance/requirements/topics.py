@@ -365,7 +365,10 @@ def validate_only(broker: Broker) -> None:
 def twice_in_one_request(broker: Broker) -> None:
     twice, other = broker.unused_name(), broker.unused_name()
     results = create(broker, new_topic(twice), new_topic(other), new_topic(twice, 2))
-    found = sorted((result.name, result.error_code) for result in results)
+    told = [(result.name, result.error_code) for result in results]
+    found = sorted(
+        told if broker.is_kafka("3.3") else set(told)
+    )  # with ZooKeeper, from 2.3 on, one result for each time
     wanted = sorted([(twice, ErrorCode.INVALID_REQUEST), (other, ErrorCode.NONE)])
     broker.expect_equal("the results", found, wanted)
     broker.await_topic(other)

@@ -1,13 +1,16 @@
 """What a fault is, and the world that it acts on."""
 
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from linearizability.faults.network import Line, Lines, Links, groups_cut
 from linearizability.faults.strike import Strike, Who
+from linearizability.history.excuses import EXCUSE, OVER
+from linearizability.history.facts import join_key
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import ClusterView, Coordinated, find_controller, find_coordinator, look
@@ -15,6 +18,7 @@ from linearizability.workload.profile import promised_copies
 from reference.protocol.schema import Message
 
 ASK_TIMEOUT_S = 5.0
+INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 Fate = Literal["spared", "killed", "robbed"]
 """What becomes of a node that is struck: it lives, it ends uncleanly, it ends and loses what it had not fsynced."""
@@ -54,6 +58,12 @@ class World:
         self.robbed: set[int] = set()
         """Those of them that lost bytes."""
         self.view = ClusterView()
+        self.mark: Callable[..., None] = lambda f, **fields: None
+        """Where excuses are written down (see `history.excuses`)."""
+        self._excuses = 0
+        self._excused: tuple[set[str], set[int]] = (set(), set())
+        """Of the excuse of right now: keys and nodes."""
+        self._robbed_since_ns = 0
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -116,6 +126,34 @@ class World:
         """All replicas have been seen in sync in their nodes' present lives: nobody is in doubt any more."""
         self.doubted.clear()
         self.robbed.clear()
+        if self._excused[0]:
+            self.mark(OVER, number=self._excuses)
+            self._excused = set(), set()
+
+    def _fall(self, nodes: Collection[int], *, robbed: bool = False) -> None:
+        """These nodes end uncleanly, in the next moment: what this excuses is written down before it can show."""
+        self.doubted |= {*nodes}
+        if robbed and not self.robbed:
+            self._robbed_since_ns = time.monotonic_ns()
+        self.robbed |= {*nodes} if robbed else set()
+        keys = self._lost_keys() if self.robbed else set()
+        if not keys <= self._excused[0] or (keys and not self.doubted <= self._excused[1]):
+            self._excuses += not self._excused[0]
+            self._excused = keys | self._excused[0], self.doubted | self._excused[1]
+            named = {"keys": sorted(self._excused[0]), "nodes": sorted(self._excused[1])}
+            self.mark(EXCUSE, number=self._excuses, cause="power-loss", begins=self._robbed_since_ns, **named)
+
+    def _lost_keys(self) -> set[str]:
+        """The partitions of which as many replicas are in doubt as promise to keep a record; internal topics as a whole."""
+        promised = promised_copies(len(self.nodes))
+        if len(self.doubted) < promised:
+            return set()
+        known = {
+            join_key(self.topic, number)
+            for number, view in self.view.partitions.items()
+            if len(self.doubted & {*view.replicas}) >= min(promised, len(view.replicas))
+        }
+        return {*INTERNAL, *(known if self.view.partitions else {self.topic})}
 
     # ---- the network
 
@@ -171,18 +209,18 @@ class World:
     # ---- what processes suffer, remembered
 
     def kill(self, node: int) -> None:
+        self._fall([node])
         self.target.kill(node)
-        self._fell(node)
+        self._is_down(node)
 
     def lose_power(self, nodes: Sequence[int], kept: float) -> None:
+        self._fall(nodes, robbed=True)
         self.target.power_loss(nodes, kept)
         for node in nodes:
-            self._fell(node)
-            self.robbed.add(node)
+            self._is_down(node)
 
-    def _fell(self, node: int) -> None:
+    def _is_down(self, node: int) -> None:
         self.down.add(node)
-        self.doubted.add(node)
         self.frozen.discard(node)
 
     def break_disk(self, node: int, error: DiskError, bytes_left: int) -> None:
@@ -223,7 +261,8 @@ class World:
         """Nodes that ended by themselves."""
         dead = [node.id for node in self.nodes if node.id not in self.down and not self.target.running(node.id)]
         for node in dead:
-            self._fell(node)
+            self._fall([node])
+            self._is_down(node)
         return dead
 
 

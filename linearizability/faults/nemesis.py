@@ -34,6 +34,7 @@ class Nemesis:
     def __init__(self, world: World, recorder: Recorder, partitions: int) -> None:
         self.world = world
         self.recorder = recorder
+        world.mark = recorder.mark
         self.partitions = partitions
         self.stopping = threading.Event()
         self.struck: Counter[str] = Counter()

@@ -88,14 +88,14 @@ class Round:
         nodes = len(target.nodes)
         self.schedule = schedule or draw(seed, plan.round_s, faults, nodes)
         struck = {strike.fault for wave in self.schedule.waves for strike in wave.strikes}
-        robbed = max((FAULTS[name].robs(nodes) for name in struck), default=0)
+        self.robbed = max((FAULTS[name].robs(nodes) for name in struck), default=0)
+        """How many nodes one fault robs at once of what they had not fsynced."""
         self.schedule.save(folder / "schedule.json")
         self.profile: Profile = standard_profile(
             nodes,
             acks=plan.acks,
             idempotence=knows_idempotence(target.nodes),
             unclean_election=plan.unclean_election,
-            replicas_losing_unflushed_data=robbed,
             rate_per_s=plan.rate_per_s,
             transactions=plan.transactions,
         )
@@ -123,10 +123,8 @@ class Round:
             seed=self.schedule.seed,
             folder=self.folder,
         )
-        robbed = profile.replicas_losing_unflushed_data
-        world = World(
-            self.target, self.topic, self.network, least_doubted(robbed, profile.min_isr), self._coordinated()
-        )
+        most = least_doubted(self.robbed, profile.min_isr)
+        world = World(self.target, self.topic, self.network, most, self._coordinated())
         recorder = Recorder.open(clients.history, process=NEMESIS_PROCESS, contract=profile.contract(), run=self.run_id)
         nemesis = Nemesis(world, recorder, profile.partitions)
         reasons: list[str] = []

@@ -118,6 +118,8 @@ def _print(judgement) -> None:  # type: ignore[no-untyped-def]
         print(f"  contract given: {', '.join(f'{name}={value}' for name, value in judgement.given.items())}")
     for reason in judgement.reasons:
         print(f"  not known: {reason}")
+    if judgement.share_excused:
+        print(f"  {judgement.share_excused}")
     for item in judgement.findings:
         mark = f"permitted: {item.permitted}" if item.permitted else RULES[item.rule].weight.value
         print(f"  {item.rule} × {item.count} ({mark})")

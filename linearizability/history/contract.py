@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from linearizability.history.excuses import EXCUSED
+
 Acks = Literal["0", "1", "all"]
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -49,7 +51,8 @@ class Contract(BaseModel):
     """`unclean.leader.election.enable`: a replica out of sync may lead, and what it lacks is lost."""
     replicas_losing_unflushed_data: NotNegative = 0
     """How many replicas at once the faults may rob of bytes that were not yet fsynced (power loss). From `min_isr` on, an
-    acknowledged record may legally vanish: replication, not fsync, is what Kafka's promise rests on."""
+    acknowledged record may legally vanish: replication, not fsync, is what Kafka's promise rests on. It excuses the whole run:
+    only histories of before the marks of `excuses` declare it, and who knows no more."""
     cleanup: Literal["keep", "delete", "compact"] = "keep"
     """Whether records may leave the log during the run: by retention or DeleteRecords (`delete`), or by compaction."""
 
@@ -78,7 +81,7 @@ class Contract(BaseModel):
         """
         if self.replicas_losing_unflushed_data >= self.min_isr:
             return (
-                f"power was lost on {self.replicas_losing_unflushed_data} replicas at once, and acks=all with "
+                f"{EXCUSED}power was lost on {self.replicas_losing_unflushed_data} replicas at once, and acks=all with "
                 f"min.insync.replicas={self.min_isr} promises no more than {self.min_isr} unflushed copies"
             )
         return ""

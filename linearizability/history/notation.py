@@ -16,7 +16,7 @@
 9 state t-0 node=1 high_watermark=5 epoch=2
 9 replica t-0 node=1 high_watermark=2 17@0/0 18@1/0      value@offset/epoch
 0 write key=x value=3              also `read`, and `cas key=x value=3,4`
-! fault name=kill node=1           a mark; also `heal`, `quiet`, `note`
+! fault name=kill node=1           a mark; also `heal`, `quiet`, `note`, `excuse number=1 cause=power-loss keys=t-0 nodes=1,2`
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from linearizability.history.operations import COMPLETIONS, MARKS, OPERATIONS
 from linearizability.history.paired import derive_events
 from linearizability.history.streams import History
 
-_LINE = re.compile(r"(?P<who>\d+|!)\s+(?:\[(?P<start>-?\d+)\s+(?P<end>-|-?\d+)\]\s+)?(?P<f>\w+)\s*(?P<rest>.*)")
+_LINE = re.compile(r"(?P<who>\d+|!)\s+(?:\[(?P<start>-?\d+)\s+(?P<end>-|-?\d+)\]\s+)?(?P<f>[\w-]+)\s*(?P<rest>.*)")
 _RECORD = re.compile(r"(?:(?P<key>[^:@=]+):)?(?P<value>[^:@=]+)(?:@(?P<offset>-?\d+))?(?:/(?P<epoch>-?\d+))?")
 _SWITCHES = ("send", "poll", "commit")
 _NEVER = 1 << 62
@@ -48,6 +48,7 @@ def parse(text: str) -> list[dict[str, Any]]:
         fields = _fields(words)
         common = {"f": match["f"], "process": "nemesis" if match["who"] == "!" else int(match["who"])}
         if match["f"] in MARKS:
+            fields |= {name: _listed(fields[name]) for name in ("keys", "nodes") if name in fields}
             events.append((start, 2 * number, common | fields | {"type": "mark", "time": start}))
             continue
         invoked, completed = _micro_operations(match["f"], words, fields)
@@ -80,6 +81,10 @@ def _scalar(text: str) -> Any:
     if text in ("true", "false"):
         return text == "true"
     return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _micro_operations(

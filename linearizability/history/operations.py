@@ -45,8 +45,8 @@ CONSUMING = ("poll", "assign", "subscribe", "seek", "drain", "list_offsets", "co
 INSPECTING = ("state", "replica")
 REGISTERS = ("read", "write", "cas")
 OPERATIONS = frozenset((*PRODUCING, *CONSUMING, *INSPECTING, *REGISTERS))
-MARKS = frozenset({"fault", "heal", "quiet", "note"})
-"""Events that are no client's operation: faults begin and end, phases of a run."""
+MARKS = frozenset({"fault", "heal", "quiet", "note", "excuse", "excuse-over"})
+"""Events that are no client's operation: faults begin and end, phases of a run, what may explain a loss (`excuses`)."""
 
 
 def send(key: Key, value: Value, offset: int | None = None, acks: str | None = None) -> MicroOperation:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from linearizability.history.contract import Contract
 from linearizability.history.derivation import BadEvent, Derivation, Tally, time_of
+from linearizability.history.excuses import EXCUSE, OVER, excuse_of
 from linearizability.history.facts import empty_facts
 from linearizability.history.files import CONTRACT, MISSING, UNREADABLE, Contradiction, Defect, reason
 
@@ -45,9 +46,11 @@ class FileSummary:
     names: dict[int, str] = field(default_factory=dict)
 
     def mark(self, event: Event) -> None:
-        """Keep a fault or a note. Errors: BadEvent where its time is none."""
+        """Keep a fault or a note. Errors: BadEvent where its time is none, ValueError for an excuse that says too little."""
         time_of(event)
-        if len(self.marks) < MAX_MARKS:
+        if event.get("f") == EXCUSE:
+            excuse_of(event)
+        if len(self.marks) < MAX_MARKS or event.get("f") in (EXCUSE, OVER):
             self.marks.append(event)
 
 

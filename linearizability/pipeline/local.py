@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
+from linearizability.history.excuses import excuses_of
 from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.marks import healing
 from linearizability.rules.partition import Partition, is_in
@@ -144,4 +145,6 @@ def context_of(contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int
     marks = list(marks)
     still_on = any(heal is None for _, heal in healing(marks))
     heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]
-    return Context(contract, heals_at=-1 if still_on else max(heals, default=-1), ends_at=ends_at)
+    excuses = excuses_of(sorted(marks, key=lambda mark: mark["time"]))
+    heals_at = -1 if still_on else max(heals, default=-1)
+    return Context(contract, heals_at=heals_at, ends_at=ends_at, excuses=excuses)

@@ -27,8 +27,8 @@ from linearizability.pipeline.blocks import Key
 from linearizability.pipeline.local import judge_partition
 from linearizability.rules import RULES
 from linearizability.rules.cut import NO_PLACE, Array, By, Owned
-from linearizability.rules.loss import log_start_rows
 from linearizability.rules.partition import Columns, Mask, Partition, is_in
+from linearizability.rules.retention import log_start_rows
 from linearizability.rules.rule import MAX_WITNESSES, Context, Found, Rule, in_order
 
 MAX_RUNS = 4_000_000

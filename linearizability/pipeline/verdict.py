@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from linearizability.history.derivation import Tally
+from linearizability.history.excuses import EXCUSED
 from linearizability.history.files import CLOCK, MISSING, Defect
 from linearizability.history.operations import REGISTERS
 from linearizability.history.streams import History
@@ -64,6 +65,30 @@ class Judgement:
                 reasons[item.permitted] = reasons.get(item.permitted, 0) + item.count
         return dict(sorted(permitted.items()))
 
+    @property
+    def excused(self) -> dict[str, dict[str, int]]:
+        """Of the permitted ones, those that the contract alone would condemn: excuse -> type -> count."""
+        excused: dict[str, dict[str, int]] = {}
+        for rule, reasons in self.permitted.items():
+            for reason, count in reasons.items():
+                if reason.startswith(EXCUSED):
+                    excused.setdefault(reason, {})[rule] = count
+        return dict(sorted(excused.items()))
+
+    @property
+    def share_excused(self) -> str:
+        """What the verdict rests on besides the contract, in words; empty where it rests on no excuse."""
+        count = sum(sum(rules.values()) for rules in self.excused.values())
+        return f"{count} of {sum(self.anomalies.values())} anomalies rest on excuses" if count else ""
+
+    def in_words(self) -> list[str]:
+        """Each type of anomaly with its count, and how many of them are permitted, by what."""
+        words = []
+        for rule, count in self.anomalies.items():
+            reasons = "; ".join(f"{each} permitted: {reason}" for reason, each in self.permitted.get(rule, {}).items())
+            words.append(f"{rule} × {count}" + (f" ({reasons})" if reasons else ""))
+        return words
+
     def witnesses(self) -> list[Anomaly]:
         return [anomaly for item in self.findings for anomaly in item.anomalies]
 
@@ -73,6 +98,11 @@ class Judgement:
             "verdict": self.verdict,
             "anomalies": self.anomalies,
             "permitted": self.permitted,
+            "excused": {
+                "anomalies": sum(sum(rules.values()) for rules in self.excused.values()),
+                "of": sum(self.anomalies.values()),
+                "by": self.excused,
+            },
             "reasons": self.reasons,
             "facts": self.facts,
             "engine": self.engine,

@@ -7,28 +7,32 @@ each partition emits rows, and what they say is joined by transaction:
 | --- | --- | --- | --- |
 | CONSUMED | the group's input | the transaction | offset |
 | COMMITTED | the group's input | the transaction | the offset that the group committed with it |
-| OWED | the group's input | – | the offset of a record that must be given to every consumer |
-| BEGINS | the group's input | – | the offset below which records may have expired |
-| KEPT | the group's input | the transaction | of COMMITTED, where somebody was told later where the log begins |
+| OWED | the group's input | when it was sent | the offset of a record that must be given to every consumer |
+| BEGINS | the group's input | – | the highest log start that was ever reported |
+| EXPIRED_BELOW | the group's input | the transaction | below it records may have expired when the group committed with it |
+| KEPT | the group's input | the transaction | of COMMITTED, where the log start was asked for later |
+| BEGAN, ENDED | the group's input | the transaction | when its first poll of it began, when its last one or its commit ended |
+| EXCUSED | the group's input | – | the place in the context of an excuse that covers the partition |
 | WRITTEN | the output | the transaction | offset |
 | HAPPENED | – | the transaction | – |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import Kind, Outcome, identity
-from linearizability.rules.loss import COMPACTED, EXPIRED, START_NOT_TOLD, expired_below, log_start_told_at
-from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.history.facts import NEVER, Kind, Outcome, identity
+from linearizability.rules.excusing import GROUPS, TRANSACTIONS
+from linearizability.rules.partition import Array, Mask, Partition, Rows, is_in
+from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, log_starts
 from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
-from linearizability.rules.sessions import must_be_delivered
+from linearizability.rules.sessions import first_made, must_be_delivered
 
-CONSUMED, COMMITTED, OWED, BEGINS, KEPT, WRITTEN, HAPPENED = range(7)
+CONSUMED, COMMITTED, OWED, BEGINS, EXPIRED_BELOW, KEPT, BEGAN, ENDED, EXCUSED, WRITTEN, HAPPENED = range(11)
 NOBODY = -1
 
 
@@ -65,11 +69,32 @@ def _as_input(partition: Partition, context: Context) -> Iterator[Array]:
         mine, its = taken & (seen.group == group), told & (commits.group == group)
         yield _rows(CONSUMED, place, seen.transaction[mine], seen.offset[mine])
         yield _rows(COMMITTED, place, commits.transaction[its], commits.offset[its])
-        owed = partition.slot_offset[must_be_delivered(partition)]
-        yield _rows(OWED, place, NOBODY, owed[owed >= seen.offset[mine].min()])
-        yield _rows(BEGINS, place, NOBODY, np.array([expired_below(partition, context)]))
-        kept = its & (commits.invoked < log_start_told_at(partition))
-        yield _rows(KEPT, place, commits.transaction[kept], commits.offset[kept])
+        owed = np.flatnonzero(must_be_delivered(partition))
+        owed = owed[partition.slot_offset[owed] >= seen.offset[mine].min()]
+        made = first_made(partition)[owed] if context.excuses else NOBODY
+        yield _rows(OWED, place, made, partition.slot_offset[owed])
+        if context.contract.cleanup == "delete":
+            starts = log_starts(partition)
+            yield _rows(BEGINS, place, NOBODY, np.array([starts.highest]))
+            yield _rows(EXPIRED_BELOW, place, commits.transaction[its], starts.known_at(commits.invoked[its]))
+            kept = its & (commits.invoked < starts.last_asked)
+            yield _rows(KEPT, place, commits.transaction[kept], commits.offset[kept])
+        if context.excuses:
+            yield from _excused(partition, context, place, seen.where(mine), commits.where(its))
+
+
+def _excused(partition: Partition, context: Context, place: int, seen: Rows, commits: Rows) -> Iterator[Array]:
+    """When each transaction was at work on the group's input, and which excuses cover that."""
+    yield _rows(BEGAN, place, seen.transaction, seen.invoked)
+    yield _rows(BEGAN, place, commits.transaction, commits.invoked)
+    yield _rows(ENDED, place, seen.transaction, seen.completed)
+    yield _rows(ENDED, place, commits.transaction, commits.completed)
+    covering = [
+        number
+        for number, excuse in enumerate(context.excuses)
+        if excuse.covers(partition.topic, partition.partition) or excuse.touches(GROUPS) or excuse.touches(TRANSACTIONS)
+    ]
+    yield _rows(EXCUSED, place, NOBODY, np.array(covering, np.int64))
 
 
 @dataclass(frozen=True)
@@ -81,6 +106,24 @@ class _Copies:
     def of(self, kind: int) -> Array:
         return self.rows[self.rows[:, 0] == kind]
 
+    def permits_loss(self, context: Context, place: int, transactions: Sequence[int], made: int | None = None) -> str:
+        """Why what these transactions of a group did to its input may contradict itself, or miss what was made then."""
+        reason = context.contract.permits_loss("all")
+        if reason or not context.excuses:
+            return reason
+        began, ended = (self._times(kind, place, transactions) for kind in (BEGAN, ENDED))
+        covering = self.of(EXCUSED)
+        for number in covering[covering[:, 1] == place, 3]:
+            excuse = context.excuses[number]
+            since = began.min(initial=NEVER) if made is None else made
+            if since <= excuse.ends and ended.max(initial=-NEVER) >= excuse.begins:
+                return excuse.reason
+        return ""
+
+    def _times(self, kind: int, place: int, transactions: Sequence[int]) -> Array:
+        rows = self.of(kind)
+        return rows[(rows[:, 1] == place) & np.isin(rows[:, 2], transactions), 3]
+
     def happened(self, rows: Array) -> Mask:
         return is_in(rows[:, 2], np.unique(self.of(HAPPENED)[:, 2]))
 
@@ -89,13 +132,14 @@ Witnessed = tuple[int, tuple[int, ...], str]
 """Offset, transactions, text."""
 
 
-def _found(rule: str, count: int, witnesses: Iterator[Witnessed], permitted: str) -> Iterator[Found]:
-    if count:
+def _by_reason(rule: str, those: Sequence[tuple[str, Witnessed]]) -> Iterator[Found]:
+    for permitted in sorted({reason for reason, _ in those}):
+        witnesses = [witness for reason, witness in those if reason == permitted]
         anomalies = tuple(
             Anomaly(rule, "", -1, offset, -1, operations, text, permitted)
-            for (offset, operations, text), _ in zip(witnesses, range(MAX_WITNESSES), strict=False)
+            for offset, operations, text in witnesses[:MAX_WITNESSES]
         )
-        yield Found(rule, permitted, count, anomalies)
+        yield Found(rule, permitted, len(witnesses), anomalies)
 
 
 def consumed_twice(rows: Array, context: Context) -> Iterator[Found]:
@@ -105,15 +149,20 @@ def consumed_twice(rows: Array, context: Context) -> Iterator[Found]:
     taken = taken[np.lexsort((taken[:, 2], taken[:, 3], taken[:, 1]))]
     same = (taken[1:, 1] == taken[:-1, 1]) & (taken[1:, 3] == taken[:-1, 3])
     wrong = np.flatnonzero(same & (taken[1:, 2] != taken[:-1, 2]))
-    witnesses = (
+    those = [
         (
-            int(taken[index, 3]),
-            (int(taken[index, 2]), int(taken[index + 1, 2])),
-            f"offset {taken[index, 3]} was consumed by two transactions that both committed",
+            copies.permits_loss(
+                context, int(taken[index, 1]), pair := (int(taken[index, 2]), int(taken[index + 1, 2]))
+            ),
+            (
+                int(taken[index, 3]),
+                pair,
+                f"offset {taken[index, 3]} was consumed by two transactions that both committed",
+            ),
         )
         for index in wrong
-    )
-    yield from _found(TWICE.id, len(wrong), witnesses, context.contract.permits_loss("all"))
+    ]
+    yield from _by_reason(TWICE.id, those)
 
 
 def copied_past(rows: Array, context: Context) -> Iterator[Found]:
@@ -121,35 +170,33 @@ def copied_past(rows: Array, context: Context) -> Iterator[Found]:
     committed = copies.of(COMMITTED)
     committed = committed[copies.happened(committed)]
     taken, owed = copies.of(CONSUMED), copies.of(OWED)
-    begins, kept = copies.of(BEGINS), copies.of(KEPT)
-    passed: dict[str, list[tuple[int, int]]] = {}
+    those: list[tuple[str, Witnessed]] = []
     for place in np.unique(committed[:, 1]):
         here = committed[committed[:, 1] == place]
         end, by = here[here[:, 3].argmax(), [3, 2]]
-        offsets = owed[(owed[:, 1] == place) & (owed[:, 3] < end), 3]
+        due = owed[(owed[:, 1] == place) & (owed[:, 3] < end)]
         given = np.unique(taken[taken[:, 1] == place, 3])
-        start = begins[begins[:, 1] == place, 3].max(initial=0)
-        told_later = bool((kept[:, 1:] == [place, by, end]).all(axis=1).any())
-        for offset in offsets[~is_in(offsets, given)]:
-            reason = _may_be_passed(context, offset < start, told_later)
-            passed.setdefault(reason, []).append((int(offset), int(by)))
-    for reason, those in sorted(passed.items()):
-        said = "lies below what was committed, and no transaction that may have happened consumed it"
-        witnesses = ((offset, (by,), f"offset {offset} {said}") for offset, by in those)
-        yield from _found(PAST.id, len(those), witnesses, reason)
+        for _, _, made, offset in due[~is_in(due[:, 3], given)].tolist():
+            past = here[here[:, 3] > offset, 2]
+            reason = copies.permits_loss(context, int(place), [int(by)], made)
+            reason = _may_be_passed(copies, context, int(place), offset, past, reason)
+            said = (
+                f"offset {offset} lies below what was committed, and no transaction that may have happened consumed it"
+            )
+            those.append((reason, (offset, (int(by),), said)))
+    yield from _by_reason(PAST.id, those)
 
 
-def _may_be_passed(context: Context, is_below_start: bool, told_later: bool) -> str:
-    """Why a group may have passed over a record that somebody read; empty where it may not."""
-    match context.contract.cleanup:
-        case "compact":
-            return COMPACTED
-        case "delete" if is_below_start:
-            return EXPIRED
-        case "delete" if not told_later:
-            return context.contract.permits_loss("all") or START_NOT_TOLD
-        case _:
-            return context.contract.permits_loss("all")
+def _may_be_passed(copies: _Copies, context: Context, place: int, offset: int, past: Array, loss: str) -> str:
+    """Why a group may have passed over a record that somebody read, by these transactions; empty where it may not."""
+    if context.contract.cleanup != "delete":
+        return COMPACTED if context.contract.cleanup == "compact" else loss
+    below, begins, kept = (copies.of(kind) for kind in (EXPIRED_BELOW, BEGINS, KEPT))
+    below, begins, kept = (rows[rows[:, 1] == place] for rows in (below, begins, kept))
+    if offset < below[np.isin(below[:, 2], past), 3].min(initial=NEVER):
+        return EXPIRED
+    told_later = bool((np.isin(kept[:, 2], past) & (kept[:, 3] > offset)).any())
+    return loss or ("" if told_later and offset >= begins[:, 3].max(initial=0) else START_NOT_TOLD)
 
 
 def copy_order(rows: Array, context: Context) -> Iterator[Found]:
@@ -168,16 +215,16 @@ def copy_order(rows: Array, context: Context) -> Iterator[Found]:
     same = (source[1:, 0] == source[:-1, 0]) & (sink[1:, 0] == sink[:-1, 0])
     later = source[1:, 2] > source[:-1, 3]
     wrong = np.flatnonzero(same & later & (sink[1:, 2] < sink[:-1, 3]))
-    witnesses = (
-        (
-            int(source[index + 1, 2]),
-            (int(source[index, 1]), int(source[index + 1, 1])),
+    those: list[tuple[str, Witnessed]] = []
+    for index in wrong:
+        pair = int(source[index, 1]), int(source[index + 1, 1])
+        text = (
             f"what was made of offset {source[index + 1, 2]} was written at {sink[index + 1, 2]}, before what was made of "
-            f"offset {source[index, 2]}, at {sink[index, 3]}",
+            f"offset {source[index, 2]}, at {sink[index, 3]}"
         )
-        for index in wrong
-    )
-    yield from _found(ORDER.id, len(wrong), witnesses, context.contract.permits_loss("all"))
+        reason = copies.permits_loss(context, int(source[index, 0]), pair)
+        those.append((reason, (int(source[index + 1, 2]), pair, text)))
+    yield from _by_reason(ORDER.id, those)
 
 
 def _spans(rows: Array) -> npt.NDArray[np.int64]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from linearizability.history.facts import NEVER, Kind, Outcome
 from linearizability.rules.cut import APART
-from linearizability.rules.loss import COMPACTED, EXPIRED, START_NOT_TOLD, expired_below, log_start_told_at
+from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, permits_loss
 from linearizability.rules.partition import Array, Partition, Rows
+from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, log_starts
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
-from linearizability.rules.sessions import must_be_delivered
+from linearizability.rules.sessions import first_made, must_be_delivered
 
 
 def _groups(partition: Partition) -> Iterator[tuple[Rows, Rows]]:
@@ -33,6 +34,21 @@ def _last_commit_before(commits: Rows, fetched: Rows) -> tuple[Array, Array]:
     return latest, np.where(before >= 0, which, -1)
 
 
+def _permitted(
+    context: Context, partition: Partition, commits: Rows, fetched: Rows, which: Array
+) -> Callable[[Array], Array]:
+    """A commit may be lost with the group's records, or, from within a transaction, with what became of that."""
+
+    def permitted(indices: Array) -> Array:
+        made, seen = commits.invoked[which[indices]], fetched.completed[indices]
+        reasons = permits_loss(context, partition, made, seen, GROUPS, here=False)
+        transactional = commits.transaction[which[indices]] >= 0
+        ends = permits_loss(context, partition, made, seen, np.where(transactional, TRANSACTIONS, ""), here=False)
+        return np.where(reasons == "", ends, reasons)
+
+    return permitted
+
+
 def regression(partition: Partition, context: Context) -> Iterator[Found]:
     for commits, fetched in _groups(partition):
         latest, which = _last_commit_before(commits, fetched)
@@ -51,7 +67,9 @@ def regression(partition: Partition, context: Context) -> Iterator[Found]:
             text = f"offset {fetched.offset[index]} was fetched after {commits.offset[commit]} had been committed"
             return fetched.offset[index], -1, [commits.operation[commit], fetched.operation[index]], text
 
-        yield from found(REGRESSION.id, partition, wrong, witness, context.contract.permits_loss("all"))
+        yield from found(
+            REGRESSION.id, partition, wrong, witness, _permitted(context, partition, commits, fetched, which)
+        )
 
 
 def loss(partition: Partition, context: Context) -> Iterator[Found]:
@@ -64,7 +82,7 @@ def loss(partition: Partition, context: Context) -> Iterator[Found]:
             text = f"no committed offset was fetched after {commits.offset[commit]} had been committed"
             return commits.offset[commit], -1, [commits.operation[commit], fetched.operation[index]], text
 
-        yield from found(LOSS.id, partition, wrong, witness, context.contract.permits_loss("all"))
+        yield from found(LOSS.id, partition, wrong, witness, _permitted(context, partition, commits, fetched, which))
 
 
 def past_undelivered(partition: Partition, context: Context) -> Iterator[Found]:
@@ -74,7 +92,7 @@ def past_undelivered(partition: Partition, context: Context) -> Iterator[Found]:
     required = must_be_delivered(partition)
     for group in np.unique(commits.group):
         mine = np.flatnonzero((observations.group == group) & (partition.observation_slot >= 0))
-        accepted = commits.where((commits.group == group) & (commits.outcome == Outcome.OK))
+        accepted = commits.where((commits.group == group) & (commits.outcome == Outcome.OK) & (commits.offset >= 0))
         if not len(mine) or not len(accepted):
             continue
         given = np.zeros(len(required), bool)
@@ -83,19 +101,33 @@ def past_undelivered(partition: Partition, context: Context) -> Iterator[Found]:
         offsets = partition.slot_offset
         began = offsets[partition.observation_slot[mine]].min()
         wrong = np.flatnonzero(required & ~given & (offsets < highest) & (offsets >= began))
-        last = int(accepted.offset.argmax())
-        by = accepted.operation[last]
+        by = accepted.operation[int(accepted.offset.argmax())]
 
         def witness(index: int, by: int = by, highest: int = highest, offsets: Array = offsets) -> Witness:
             text = f"offset {highest} was committed, and no member of the group was given offset {offsets[index]}"
             return offsets[index], partition.log_value[index], [by], text
 
-        reason = np.full(len(offsets), COMPACTED if context.contract.cleanup == "compact" else "", object)
-        if context.contract.cleanup == "delete":
-            reason[:] = "" if log_start_told_at(partition) > accepted.invoked[last] else START_NOT_TOLD
-            reason[offsets < expired_below(partition, context)] = EXPIRED
-        reasons = reason.astype(str)
-        yield from found(PAST.id, partition, wrong, witness, lambda indices, reasons=reasons: reasons[indices])
+        def permitted(indices: Array, accepted: Rows = accepted, offsets: Array = offsets) -> Array:
+            if context.contract.cleanup == "compact":
+                return np.full(len(indices), COMPACTED)
+            made = first_made(partition)[indices]
+            passed = _passed_by(accepted, offsets[indices])
+            reasons = permits_loss(context, partition, made, accepted.completed[passed], by_contract="").astype(object)
+            if context.contract.cleanup == "delete":
+                starts, asked = log_starts(partition), accepted.invoked[passed]
+                sure = (offsets[indices] >= starts.highest) & (starts.last_asked > asked)
+                reasons[(reasons == "") & ~sure] = START_NOT_TOLD
+                reasons[offsets[indices] < starts.known_at(asked)] = EXPIRED
+            return reasons.astype(str)
+
+        yield from found(PAST.id, partition, wrong, witness, permitted)
+
+
+def _passed_by(accepted: Rows, offsets: Array) -> Array:
+    """For each offset the commit beyond it that was asked for first."""
+    order = np.argsort(accepted.offset, kind="stable")
+    first = order[earliest_from(accepted.invoked[order])]
+    return first[np.searchsorted(accepted.offset[order], offsets, side="right")]
 
 
 REGRESSION = Rule(

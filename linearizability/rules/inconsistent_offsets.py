@@ -8,6 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
 from linearizability.rules.cut import BY_SLOT
+from linearizability.rules.excusing import at_slots, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -33,9 +34,9 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         return offset, int(values[0]), operations, f"offset {offset} holds {' and '.join(map(str, values[:3]))}"
 
     def permitted(indices: Array) -> Array:
-        reason = context.contract.permits_loss("all") or ACKS_BELOW_ALL
-        always = np.full(len(indices), context.contract.permits_loss("all") != "")
-        return np.where(always | (promised[slots[indices]] < 2), reason, "")
+        made, seen = at_slots(partition, slots[indices], partition.log_appends)
+        reasons = permits_loss(context, partition, made, seen)
+        return np.where((reasons == "") & (promised[slots[indices]] < 2), ACKS_BELOW_ALL, reasons)
 
     yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted, partition.slot_offset[slots])
 

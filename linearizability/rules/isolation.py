@@ -8,6 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
 from linearizability.rules.cut import BY_VALUE
+from linearizability.rules.excusing import TRANSACTIONS, permits_loss
 from linearizability.rules.partition import Array, Mask, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -15,9 +16,9 @@ READ_UNCOMMITTED = "the consumer reads uncommitted records"
 
 
 def _kernel(
-    rule: str, partition: Partition, wrong: Mask, text: str, uncommitted_may: bool, loss: str = ""
+    rule: str, partition: Partition, wrong: Mask, text: str, uncommitted_may: bool, context: Context | None = None
 ) -> Iterator[Found]:
-    """`wrong` over the observations whose writer is known. `loss` says why a transaction's marker may be lost, if it may."""
+    """`wrong` over the observations whose writer is known. With a context a lost marker of a transaction may explain it."""
     appends, observations, writer = partition.appends, partition.observations, partition.writer
     rows = np.flatnonzero(wrong)
 
@@ -28,6 +29,10 @@ def _kernel(
     def permitted(indices: Array) -> Array:
         transactional = appends.flag(Flag.TRANSACTIONAL)[writer[indices]]
         careless = ~observations.flag(Flag.READ_COMMITTED)[indices]
+        loss = np.full(len(indices), "")
+        if context is not None:
+            made, seen = appends.invoked[writer[indices]], observations.completed[indices]
+            loss = permits_loss(context, partition, made, seen, TRANSACTIONS)
         return np.where(uncommitted_may & transactional & careless, READ_UNCOMMITTED, np.where(transactional, loss, ""))
 
     yield from found(rule, partition, rows, witness, permitted, observations.offset)
@@ -49,7 +54,7 @@ def aborted_read(partition: Partition, context: Context) -> Iterator[Found]:
     wrong = known.copy()
     wrong[known] = failed[partition.writer[known]]
     text = "returned, though its send failed or its transaction was aborted"
-    yield from _kernel("G1a", partition, wrong, text, True, context.contract.permits_loss("all"))
+    yield from _kernel("G1a", partition, wrong, text, True, context)
 
 
 def intermediate_read(partition: Partition, context: Context) -> Iterator[Found]:

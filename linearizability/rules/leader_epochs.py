@@ -8,19 +8,23 @@ import numpy as np
 
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import By, Cut, owned
+from linearizability.rules.excusing import permits_loss, sent_at
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     for rows, who in ((partition.observations, "the log"), (partition.rows(Kind.REPLICA_RECORD), "node")):
-        known = rows.where((rows.epoch >= 0) & (rows.offset >= 0)) if len(rows) else rows
-        if len(known):
-            holder = np.zeros(len(known), np.int64) if who == "the log" else known.node
-            yield from _regressions(partition, context, known, holder, who)
+        if len(rows):
+            known = np.flatnonzero((rows.epoch >= 0) & (rows.offset >= 0))
+            holder = np.zeros(len(known), np.int64) if who == "the log" else rows.node[known]
+            yield from _regressions(partition, context, rows, known, holder, who)
 
 
-def _regressions(partition: Partition, context: Context, rows: Rows, holder: Array, who: str) -> Iterator[Found]:
+def _regressions(
+    partition: Partition, context: Context, all_rows: Rows, known: Array, holder: Array, who: str
+) -> Iterator[Found]:
+    rows = all_rows.where(np.isin(np.arange(len(all_rows)), known))
     order = np.lexsort((rows.epoch, rows.offset, holder))
     epoch, offset, owner = rows.epoch[order], rows.offset[order], holder[order]
     wrong = np.flatnonzero((owner[1:] == owner[:-1]) & (offset[1:] > offset[:-1]) & (epoch[1:] < epoch[:-1]))
@@ -35,8 +39,13 @@ def _regressions(partition: Partition, context: Context, rows: Rows, holder: Arr
         return offset[index + 1], rows.value[order[index + 1]], operations, text
 
     # Reads of different times may show the log before and after a permitted loss; one replica's log never may.
-    reason = context.contract.permits_loss("all") if who == "the log" else ""
-    yield from found(RULE.id, partition, wrong, witness, reason, offset[1:] if who == "the log" else None)
+    def permitted(indices: Array) -> Array:
+        if who != "the log":
+            return np.full(len(indices), "")
+        both = order[np.stack([indices, indices + 1])]
+        return permits_loss(context, partition, sent_at(partition)[known[both]].min(0), rows.completed[both].max(0))
+
+    yield from found(RULE.id, partition, wrong, witness, permitted, offset[1:] if who == "the log" else None)
 
 
 def carried(partition: Partition, context: Context) -> Array:

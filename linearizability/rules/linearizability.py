@@ -23,11 +23,13 @@ The search that a general checker needs (Wing and Gong, Lowe) takes exponential 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, owned
+from linearizability.rules.excusing import eras, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, Partition
 from linearizability.rules.realtime_order import timeline
@@ -36,27 +38,49 @@ from linearizability.rules.rule import Context, Found, Rule, Witness, found
 BEFORE_ALL = -NEVER
 
 
-def places(partition: Partition, strict: bool) -> tuple[Array, Array, Array, Array, Array]:
-    """All that has a place: place, invocation, completion, row of the partition, and whether the completion promises
-    that the place is kept; sorted by place. What lower acks acknowledged may be undone."""
+@dataclass(frozen=True)
+class Placed:
+    """All that has a place, sorted by it."""
+
+    place: Array
+    invoked: Array
+    completed: Array
+    source: Array
+    """The row of the partition."""
+    careful: Mask
+    """Whether the completion promises that the place is kept: what lower acks acknowledged may be undone."""
+    made: Array
+    """When the record was sent that shows it, long ago where that is not known."""
+
+    def guarded(self, after: int) -> Array:
+        """When each ended that promises to keep its place, and was made later than that."""
+        return np.where(self.careful & (self.made > after), self.completed, NEVER)
+
+
+def places(partition: Partition, strict: bool) -> Placed:
     appends, observations = partition.appends, partition.observations
     rows, invoked, completed = timeline(partition)
     careful = appends.flag(Flag.ACKS_ALL)[rows]
     own = 4 * partition.slot_offset[partition.append_position[rows]]
-    parts = [(own, invoked, completed, partition.places_of(Kind.APPEND, rows), careful)]
+    parts = [(own, invoked, completed, partition.places_of(Kind.APPEND, rows), careful, invoked)]
     placed = np.flatnonzero((partition.observation_slot >= 0) & (partition.writer >= 0))
     started = np.full(len(placed), BEFORE_ALL)
     seen = (4 * observations.offset[placed] + 1, started, observations.completed[placed])
-    parts.append((*seen, partition.places_of(Kind.OBSERVATION, placed), np.ones(len(placed), bool)))
+    parts.append(
+        (*seen, partition.places_of(Kind.OBSERVATION, placed), np.ones(len(placed), bool), sent_at(partition)[placed])
+    )
     ends = partition.rows(Kind.END_OFFSETS)
     told = np.flatnonzero((ends.outcome == Outcome.OK) & (ends.offset >= 0))
     started = ends.invoked[told] if strict else np.full(len(told), BEFORE_ALL)
     behind = 4 * ends.offset[told] - (2 if strict else 3)
     sources = partition.places_of(Kind.END_OFFSETS, told)
-    parts.append((behind, started, ends.completed[told], sources, np.ones(len(told), bool)))
-    place, invoked, completed, source, careful = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(place, kind="stable")
-    return place[order], invoked[order], completed[order], source[order], careful[order]
+    asked = np.where(
+        ends.position[told] == 0, ends.invoked[told], BEFORE_ALL
+    )  # a fetch may have been answered long before
+    parts.append((behind, started, ends.completed[told], sources, np.ones(len(told), bool), asked))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return Placed(*(column[order] for column in columns))
 
 
 def first_conflict(place: Array, invoked: Array, completed: Array, mine: Mask | None = None) -> tuple[int, int] | None:
@@ -75,15 +99,23 @@ def first_conflict(place: Array, invoked: Array, completed: Array, mine: Mask | 
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
-    place, invoked, completed, source, careful = places(partition, context.contract.strict_recency)
+    all_placed = places(partition, context.contract.strict_recency)
+    place, invoked, completed = all_placed.place, all_placed.invoked, all_placed.completed
     reason, mine = context.contract.permits_loss("all"), owned(partition, place // 4)
-    conflict = None if reason else first_conflict(place, invoked, np.where(careful, completed, NEVER), mine)
+    conflicts = []
+    for after, before in [] if reason else eras(context, partition):
+        within = mine & ((completed < before) | (before == NEVER))
+        conflicts.append(first_conflict(place, invoked, all_placed.guarded(after), within))
+    conflict = min((each for each in conflicts if each is not None), key=lambda each: each[0], default=None)
     if conflict is None:
-        conflict, reason = first_conflict(place, invoked, completed, mine), reason or ACKS_BELOW_ALL
-    if conflict is None:
-        return
+        conflict = first_conflict(place, invoked, completed, mine)
+        if conflict is None:
+            return
+        low, high = conflict
+        excused = str(permits_loss(context, partition, all_placed.made[high], completed[low])[0])
+        reason = (excused if all_placed.careful[high] else reason) or ACKS_BELOW_ALL
     low, high = conflict
-    operation = partition.columns["operation"][source]
+    operation = partition.columns["operation"][all_placed.source]
 
     def witness(index: int) -> Witness:
         text = "took effect in the log's order only after an operation that had already ended when it began"
@@ -94,13 +126,13 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 
 def carried(partition: Partition, context: Context) -> Array:
     """What ended first: of all, and of what promises to keep its place."""
-    place, _, completed, source, careful = places(partition, context.contract.strict_recency)
-    mine = owned(partition, place // 4)
-    completed, source, careful = completed[mine], source[mine], careful[mine]
+    all_placed = places(partition, context.contract.strict_recency)
+    mine = owned(partition, all_placed.place // 4)
+    completed, source = all_placed.completed[mine], all_placed.source[mine]
     if not len(source):
         return source
-    guarded = np.where(careful, completed, NEVER)
-    chosen = source[[int(completed.argmin()), int(guarded.argmin())]]
+    of_eras = [int(all_placed.guarded(after)[mine].argmin()) for after, _ in eras(context, partition)]
+    chosen = source[[int(completed.argmin()), *of_eras]]
     reads = partition.places_of(Kind.OBSERVATION, np.arange(len(partition.observations)))
     written_by = partition.writer[np.isin(reads, chosen)]  # a read without its writer would have no place elsewhere
     return np.concatenate([chosen, partition.places_of(Kind.APPEND, written_by)])

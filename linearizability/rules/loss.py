@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
-from linearizability.rules.cut import By, Cut
-from linearizability.rules.partition import Array, Columns, Mask, Partition, Rows
-from linearizability.rules.rule import UNPROVEN, Context
+from linearizability.rules.cut import By, Cut, owned
+from linearizability.rules.excusing import TRANSACTIONS, permits_loss
+from linearizability.rules.partition import Array, Mask, Partition, Rows
+from linearizability.rules.retention import log_starts
+from linearizability.rules.rule import Context
 
 ACKS_BELOW_ALL = "acks below all acknowledge before the in-sync replicas have the record"
-COMPACTED = "compaction may have removed the records between"
-EXPIRED = "the records between may have expired"
-START_NOT_TOLD = f"{UNPROVEN}whether the records between had expired: nobody was told later where the log begins"
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,12 @@ class Loss:
     vanished: Mask
     """Lost although a poll had returned it before: the final read no longer did."""
     unseen: Mask
-    highest_read: int
-    """The observation with the highest offset, -1 where nothing was read."""
+    doubtful: Mask
+    """Of the unseen ones those that a read came by, when they may have expired or not."""
+    absent_at: Array
+    """When it first showed that the record was not there, NEVER where it did not."""
+    passed: Mask
+    """A read beyond the record shows it, by then at the latest."""
     drain: int
     """The operation of the final read, -1 where there was none."""
 
@@ -45,19 +48,17 @@ def losses(partition: Partition, context: Context) -> Loss:
 def _losses(partition: Partition, context: Context) -> Loss:
     appends, observations = partition.appends, partition.observations
     acknowledged = partition.happened & ~partition.is_repeated(appends.value)
-    position = partition.append_slot
     missing = acknowledged & ~partition.read
-    highest, drain = -1, -1
-    passed = np.zeros(len(appends), bool)
-    if len(observations) and partition.observation_slot.max() >= 0:
-        highest = int(partition.observation_slot.argmax())
-        passed = (position >= 0) & (position < partition.observation_slot[highest])
-        passed |= (position == partition.observation_slot[highest]) & missing
-    lost = missing & passed if context.contract.reads_from_start else np.zeros(len(appends), bool)
-    if context.contract.cleanup == "delete" and highest >= 0:  # what was passed over may have expired by then
-        lost &= log_start_told_at(partition) > observations.completed[highest]
-    vanished = np.zeros(len(appends), bool)
-    drained = np.zeros(len(appends), bool)
+    passed, absent_at = np.zeros(len(appends), bool), np.full(len(appends), NEVER)
+    if context.contract.reads_from_start and missing.any():
+        passed = (
+            missing
+            & (partition.append_slot >= 0)
+            & (partition.append_slot <= partition.observation_slot.max(initial=-1))
+        )
+        absent_at[passed] = _passed_at(partition)[partition.append_slot[passed]]
+    lost, vanished, drained = passed.copy(), np.zeros(len(appends), bool), np.zeros(len(appends), bool)
+    undelivered, drain = np.zeros(len(appends), bool), -1
     for number in np.flatnonzero(complete_drains(partition)):
         row = partition.drains.where(np.arange(len(partition.drains)) == number)
         within = (observations.process == row.process) & (observations.invoked >= row.invoked)
@@ -67,17 +68,47 @@ def _losses(partition: Partition, context: Context) -> Loss:
         returned[writers[writers >= 0]] = True
         due = acknowledged & in_force_before(appends, row.invoked)
         if context.contract.cleanup != "keep":
-            due &= ~_may_be_below(partition, int(row.value[0]))
-        lost |= due & ~returned
+            due &= _places(partition) >= int(row.value[0])
+        undelivered |= due & ~returned
+        absent_at[due & ~returned] = np.minimum(absent_at[due & ~returned], row.completed)
         vanished |= due & ~returned & partition.read
         drained |= due
         drain = int(row.operation[0])
+    lost |= undelivered
+    doubtful = np.zeros(len(appends), bool)
     if context.contract.cleanup != "keep":
-        gone = _may_be_below(partition, log_start(partition))
-        lost &= ~gone
-        missing &= ~gone
+        starts, places = log_starts(partition), _places(partition)
+        expired = starts.known_at(absent_at) > places
+        proven = places >= starts.highest
+        if context.contract.cleanup == "delete":
+            proven &= undelivered | (starts.last_asked > absent_at)
+        doubtful = lost & ~proven & ~expired
+        lost &= proven
+        missing &= ~expired
     only_sure = appends.outcome == Outcome.OK
-    return Loss(lost, vanished & lost, missing & only_sure & ~lost & ~drained, highest, drain)
+    unseen = (missing & only_sure & ~lost & ~drained) | doubtful
+    return Loss(lost, vanished & lost, unseen, doubtful, absent_at, passed, drain)
+
+
+def _passed_at(partition: Partition) -> Array:
+    """For each slot when the first poll ended that returned what lies there or beyond."""
+    observations, placed = partition.observations, partition.observation_slot >= 0
+    ended = np.full(len(partition.slot_offset), NEVER)
+    np.minimum.at(ended, partition.observation_slot[placed], observations.completed[placed])
+    return np.minimum.accumulate(ended[::-1])[::-1]
+
+
+def passer(partition: Partition, loss: Loss, index: int) -> int:
+    """The observation that passed a record first: of several of one time the one farthest up."""
+    observations = partition.observations
+    beyond = (partition.observation_slot >= partition.append_slot[index]) & (partition.observation_slot >= 0)
+    return _first(partition, np.flatnonzero(beyond & (observations.completed == loss.absent_at[index])))[0]
+
+
+def _first(partition: Partition, rows: Array) -> Array:
+    observations = partition.observations
+    times = observations.completed[rows], -observations.offset[rows], observations.operation[rows]
+    return rows[np.lexsort((observations.position[rows], *times[::-1]))[:1]]
 
 
 def in_force_before(appends: Rows, moment: Array) -> Mask:
@@ -87,13 +118,13 @@ def in_force_before(appends: Rows, moment: Array) -> Mask:
     return (appends.completed < moment) & (answered < moment) & ~(stepwise & (appends.session == MAX_WAIT_US))
 
 
-def _may_be_below(partition: Partition, start: int) -> Mask:
-    """The appends whose place is below a log start, or that took effect at a place that nobody was told of."""
+def _places(partition: Partition) -> Array:
+    """Each append's offset; 0 where no report names it."""
     position = partition.append_position
     is_known = position >= 0
     offset = np.zeros(len(position), np.int64)
     offset[is_known] = partition.slot_offset[position[is_known]]
-    return offset < start
+    return offset
 
 
 def complete_drains(partition: Partition) -> Mask:
@@ -102,46 +133,22 @@ def complete_drains(partition: Partition) -> Mask:
     return (drains.outcome == Outcome.OK) & (drains.extra >= drains.offset) & (drains.offset >= 0)
 
 
-def log_start(partition: Partition) -> int:
-    """The highest log start that anybody reported, 0 where nobody did."""
-    starts = [partition.rows(Kind.END_OFFSETS).extra, partition.rows(Kind.LOG_START).offset, partition.drains.value]
-    return max((int(array.max()) for array in starts if len(array)), default=0)
-
-
-def log_start_told_at(partition: Partition) -> int:
-    """When a log start was asked for last, -NEVER where nobody did: it had not gone beyond `log_start` before."""
-    ends, starts, drains = (partition.rows(kind) for kind in (Kind.END_OFFSETS, Kind.LOG_START, Kind.DRAIN))
-    told = [ends.invoked[ends.extra >= 0], starts.invoked[starts.offset >= 0], drains.invoked[drains.value >= 0]]
-    return max((int(array.max()) for array in told if len(array)), default=-NEVER)
-
-
-def expired_below(partition: Partition, context: Context) -> int:
-    """Records below this offset may have expired before they were read."""
-    return log_start(partition) if context.contract.cleanup == "delete" else 0
-
-
-def log_start_rows(columns: Columns) -> Array:
-    """Which rows tell all that a partition's other parts must know of where its log begins; final reads besides."""
-    chosen = [np.empty(0, np.intp)]
-    for kind, column in ((Kind.END_OFFSETS, "extra"), (Kind.LOG_START, "offset")):
-        rows = np.flatnonzero((columns["kind"] == kind) & (columns[column] >= 0))
-        if len(rows):
-            chosen.append(rows[[columns[column][rows].argmax(), columns["invoked"][rows].argmax()]])
-    return np.concatenate(chosen)
-
-
 def carried(partition: Partition, context: Context) -> Array:
-    """What other parts must know of what is missing: the record read farthest up."""
-    highest = losses(partition, context).highest_read
-    return partition.places_of(Kind.OBSERVATION, np.array([highest] if highest >= 0 else [], np.intp))
+    """What other parts must know of what is missing: the record that was read first."""
+    observations = partition.observations
+    mine = np.flatnonzero((partition.observation_slot >= 0) & owned(partition, observations.offset))
+    return partition.places_of(Kind.OBSERVATION, _first(partition, mine))
 
 
-CUT = Cut(By.OFFSET, "the record read farthest up", carried)
+CUT = Cut(By.OFFSET, "the record that was read first", carried)
 
 
 def permitted_loss(partition: Partition, context: Context, indices: Array) -> npt.NDArray[np.str_]:
     """Why each of these appends may be lost; empty where it may not."""
-    by_contract = context.contract.permits_loss("all")
+    appends = partition.appends
+    seen = losses(partition, context).absent_at[indices]
+    also = np.where(appends.flag(Flag.TRANSACTIONAL)[indices], TRANSACTIONS, "")
+    reasons = permits_loss(context, partition, appends.invoked[indices], seen, also)
     if context.contract.cleanup == "compact":
-        by_contract = by_contract or "compaction keeps only the last record of each key"
-    return np.where(partition.appends.flag(Flag.ACKS_ALL)[indices], by_contract, ACKS_BELOW_ALL)
+        reasons = np.where(reasons == "", "compaction keeps only the last record of each key", reasons)
+    return np.where(appends.flag(Flag.ACKS_ALL)[indices], reasons, ACKS_BELOW_ALL)

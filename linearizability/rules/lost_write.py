@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.rules.loss import CUT, losses, permitted_loss
+from linearizability.rules.loss import CUT, losses, passer, permitted_loss
 from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -18,17 +18,13 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     def witness(index: int) -> Witness:
         offset, operation = int(appends.offset[index]), int(appends.operation[index])
         at = f"acknowledged at offset {offset}" if offset >= 0 else "acknowledged"
-        if (
-            loss.highest_read < 0
-            or offset < 0
-            or offset > observations.offset[loss.highest_read]
-            or loss.vanished[index]
-        ):
+        by = passer(partition, loss, index) if loss.passed[index] else -1
+        if by < 0:
             before = "was read, and is gone" if loss.vanished[index] else "was never read"
             text = f"{at}, {before}: the final read of the whole partition did not return it"
             return offset, int(appends.value[index]), [operation, loss.drain], text
-        text = f"{at}, never read, though offset {observations.offset[loss.highest_read]} was"
-        return offset, int(appends.value[index]), [operation, observations.operation[loss.highest_read]], text
+        text = f"{at}, never read, though offset {observations.offset[by]} was"
+        return offset, int(appends.value[index]), [operation, observations.operation[by]], text
 
     yield from found(
         RULE.id,
@@ -43,8 +39,8 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 RULE = Rule(
     id="lost-write",
     definition="A record was acknowledged, and a read that must have come across it did not return it.",
-    promise="Violation for acks=all. Permitted for lower acks, after an unclean election, when min.insync.replicas replicas "
-    "lost unflushed data at once, and where compaction or retention removed the record. A transaction of "
+    promise="Violation for acks=all. Permitted for lower acks, under unclean elections, where an excuse covers the record (power "
+    "lost, and min.insync.replicas replicas in doubt at once), and where compaction or retention removed it. A transaction of "
     "unknown outcome counts as acknowledged once a reader of committed records was given any record of it.",
     source="Kafka documentation, design: replication and message delivery semantics; requirement HIS-01",
     needs="acknowledged offsets; consumers that begin at the log start; best a final drain",

@@ -8,6 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import Flag
 from linearizability.rules.cut import BY_SLOT
+from linearizability.rules.excusing import at_slots, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -29,8 +30,9 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         return offset, appends.value[claimed[0]], appends.operation[claimed[:3]], text
 
     careful = np.bincount(slots, weights=appends.flag(Flag.ACKS_ALL)[rows], minlength=1)[reused]
-    by_contract = context.contract.permits_loss("all")
-    reasons = np.where(careful > 1, by_contract, by_contract or ACKS_BELOW_ALL)
+    made, seen = at_slots(partition, reused, rows)
+    by_contract = permits_loss(context, partition, made, seen)
+    reasons = np.where((careful > 1) | (by_contract != ""), by_contract, ACKS_BELOW_ALL)
     places = partition.slot_offset[reused]
     yield from found(RULE.id, partition, np.arange(len(reused)), witness, lambda indices: reasons[indices], places)
 

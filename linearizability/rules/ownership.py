@@ -8,6 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import UNKNOWN, Kind, Outcome
 from linearizability.rules.cut import APART
+from linearizability.rules.excusing import GROUPS, permits_loss
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -17,9 +18,9 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     claimed = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (owned, commits) if len(rows)]
     if not claimed:
         return
-    group, generation, member, process, operation = (
+    group, generation, member, process, operation, invoked, completed = (
         np.concatenate([getattr(rows, name) for rows in claimed])
-        for name in ("group", "epoch", "value", "process", "operation")
+        for name in ("group", "epoch", "value", "process", "operation", "invoked", "completed")
     )
     named = member != UNKNOWN
     member = np.where(named, member, process)  # who names no member is told from others of this kind by its process
@@ -34,7 +35,11 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"two members of the group held the partition in generation {generation[index]}"
         return -1, member[index], operation[[index, index + 1]], text
 
-    yield from found(RULE.id, partition, wrong, witness, context.contract.permits_loss("all"))
+    def permitted(indices: Array) -> Array:
+        both = order[np.stack([indices, indices + 1])]
+        return permits_loss(context, partition, invoked[both].min(0), completed[both].max(0), GROUPS, here=False)
+
+    yield from found(RULE.id, partition, wrong, witness, permitted)
 
 
 def former_generation(partition: Partition, context: Context) -> Iterator[Found]:
@@ -43,11 +48,14 @@ def former_generation(partition: Partition, context: Context) -> Iterator[Found]
         accepted = (commits.group == group) & (commits.outcome == Outcome.OK) & (commits.epoch >= 0)
         told = (owned.group == group) & (owned.outcome == Outcome.OK) & (owned.epoch >= 0)
         known = [commits.where(accepted), owned.where(told)]
-        completed, generation, operation = (
-            np.concatenate([getattr(rows, name) for rows in known]) for name in ("completed", "epoch", "operation")
+        completed, generation, operation, invoked = (
+            np.concatenate([getattr(rows, name) for rows in known])
+            for name in ("completed", "epoch", "operation", "invoked")
         )
         order = np.argsort(completed, kind="stable")
-        completed, generation, operation = completed[order], generation[order], operation[order]
+        completed, generation, operation, invoked = (
+            each[order] for each in (completed, generation, operation, invoked)
+        )
         newest = np.maximum.accumulate(generation)
         before = np.searchsorted(completed, known[0].invoked, side="left") - 1
         wrong = np.flatnonzero((before >= 0) & (newest[before] > known[0].epoch))
@@ -65,7 +73,14 @@ def former_generation(partition: Partition, context: Context) -> Iterator[Found]
                 text,
             )
 
-        yield from found(FORMER.id, partition, wrong, witness, context.contract.permits_loss("all"))
+        def permitted(
+            indices: Array, mine: Rows = known[0], newest: Array = newest, before: Array = before,
+            generation: Array = generation, invoked: Array = invoked,
+        ) -> Array:  # fmt: skip
+            made = [invoked[generation == newest[before[index]]].min() for index in indices]
+            return permits_loss(context, partition, made, mine.completed[indices], GROUPS, here=False)
+
+        yield from found(FORMER.id, partition, wrong, witness, permitted)
 
 
 RULE = Rule(

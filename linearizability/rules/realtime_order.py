@@ -13,6 +13,7 @@ import numpy as np
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import BY_VALUE, By, Cut, owned
+from linearizability.rules.excusing import earliest_from, eras, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -56,10 +57,19 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     careful = appends.flag(Flag.ACKS_ALL)[rows]
     guarded = np.where(careful, completed, NEVER)
     still_wrong = invoked[:-1] > np.minimum.accumulate(guarded[::-1])[::-1][1:]
-    reason = context.contract.permits_loss("all")
+
+    ended = appends.completed[rows]
+    unexcused = np.zeros(len(wrong), bool)
+    for after, before in eras(context, partition):
+        earliest = np.minimum.accumulate(np.where(invoked > after, guarded, NEVER)[::-1])[::-1]
+        unexcused |= (invoked[wrong] > earliest[wrong + 1]) & ((ended[wrong] < before) | (before == NEVER))
 
     def permitted(indices: Array) -> Array:
-        return np.where(still_wrong[indices], reason, reason or ACKS_BELOW_ALL)
+        by_contract = context.contract.permits_loss("all")
+        higher = earliest_from(guarded)[indices + 1]
+        excused = permits_loss(context, partition, invoked[higher], ended[indices])
+        reasons = np.where(still_wrong[indices], excused, by_contract or ACKS_BELOW_ALL)
+        return np.where(np.isin(indices, wrong[unexcused]), by_contract, reasons)
 
     places = partition.slot_offset[partition.append_position[rows]]
     yield from found(APPENDS.id, partition, wrong, witness, permitted, places)
@@ -73,7 +83,9 @@ def carried(partition: Partition, context: Context) -> Array:
     if not len(rows):
         return rows
     guarded = np.where(partition.appends.flag(Flag.ACKS_ALL)[rows], completed, NEVER)
-    return partition.places_of(Kind.APPEND, rows[[int(completed.argmin()), int(guarded.argmin())]])
+    invoked = partition.appends.invoked[rows]
+    of_eras = [int(np.where(invoked > after, guarded, NEVER).argmin()) for after, _ in eras(context, partition)]
+    return partition.places_of(Kind.APPEND, rows[[int(completed.argmin()), int(guarded.argmin()), *of_eras]])
 
 
 def future_read(partition: Partition, context: Context) -> Iterator[Found]:

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 
 from linearizability.history.facts import Flag, Kind, Outcome
-from linearizability.rules.partition import Partition
+from linearizability.rules.excusing import permits_loss
+from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 LIST_OFFSETS, FETCH = 0, 1
@@ -37,9 +38,11 @@ def kernel(rule: str, asked_by: int, partition: Partition, context: Context) -> 
             text,
         )
 
-    yield from found(
-        rule, partition, np.flatnonzero(answers.offset < due), witness, context.contract.permits_loss("all")
-    )
+    def permitted(indices: Array) -> Array:
+        earlier = rows[np.searchsorted(highest, due[indices] - 1)]
+        return permits_loss(context, partition, appends.invoked[earlier], answers.completed[indices])
+
+    yield from found(rule, partition, np.flatnonzero(answers.offset < due), witness, permitted)
 
 
 END_OFFSET = Rule(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import UNKNOWN, Kind, Outcome, identity
+from linearizability.history.facts import NEVER, UNKNOWN, Kind, Outcome, identity
 from linearizability.rules.cut import APART
+from linearizability.rules.excusing import GROUPS, permits_loss
 from linearizability.rules.partition import Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable
@@ -35,7 +36,7 @@ def judged(partition: Partition, context: Context) -> list[tuple[bool | None, Fo
 
 
 def _judged(partition: Partition, context: Context) -> Iterator[tuple[bool | None, Found]]:
-    for operations, initial, name in _registers(partition):
+    for operations, initial, name, is_committed in _registers(partition):
         answer = linearizable([operation for operation, _ in operations], initial)
         if answer:
             continue
@@ -48,7 +49,10 @@ def _judged(partition: Partition, context: Context) -> Iterator[tuple[bool | Non
             return -1, -1, [number for _, number in least], text
 
         rule = RULE if answer is False else UNDECIDED
-        for item in found(rule.id, partition, np.zeros(1, np.int64), witness, context.contract.permits_loss("all")):
+        made = min(operation.invoked for operation, _ in least)
+        seen = max(NEVER if operation.completed is None else operation.completed for operation, _ in least)
+        permitted = permits_loss(context, partition, made, seen, GROUPS if is_committed else "", here=False)
+        for item in found(rule.id, partition, np.zeros(1, np.int64), witness, str(permitted[0])):
             yield answer, item
 
 
@@ -74,21 +78,22 @@ def shrink(operations: Named, initial: int) -> Named:
     return least[-MAX_SHRUNK:]
 
 
-def _registers(partition: Partition) -> Iterator[tuple[Named, int, str]]:
-    """The registers that live under this key: the key itself, and each group's committed offset."""
+def _registers(partition: Partition) -> Iterator[tuple[Named, int, str, bool]]:
+    """The registers that live under this key: the key itself, and (hence the last item) each group's committed offset."""
     rows = partition.rows(Kind.REGISTER)
     if len(rows):
         yield (
             [_operation(rows, i, int(rows.position[i])) for i in _relevant(rows)],
             NOTHING,
             f"register {partition.name}",
+            False,
         )
     commits, fetched = partition.rows(Kind.COMMIT), partition.rows(Kind.COMMITTED)
     for group in np.unique(fetched.group):
         written, read = commits.where(commits.group == group), fetched.where(fetched.group == group)
         operations = [_offset(written, i, WRITE) for i in _relevant(written)]
         operations += [_offset(read, i, READ) for i in _relevant(read)]
-        yield operations, UNKNOWN, f"committed offset of {partition.name}"
+        yield operations, UNKNOWN, f"committed offset of {partition.name}", True
 
 
 def _relevant(rows: Rows) -> list[int]:

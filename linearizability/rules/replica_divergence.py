@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Kind
+from linearizability.history.facts import NEVER, Kind
 from linearizability.rules.cut import APART, last_of_each
+from linearizability.rules.excusing import permits_loss
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
@@ -42,12 +43,18 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         text = f"offset {offsets[index]} differs between replicas: {', '.join(said)}"
         return offsets[index], held.value[at][0], last, text
 
-    reason = context.contract.permits_divergence()
-    if context.contract.cleanup == "compact":
-        reason = reason or "replicas compact at different times"
+    other = "replicas compact at different times" if context.contract.cleanup == "compact" else ""
     if watermark < 0:
-        reason = reason or WATERMARK_UNKNOWN
-    yield from found(RULE.id, partition, wrong, witness, reason)
+        other = other or WATERMARK_UNKNOWN
+
+    def permitted(indices: Array) -> Array:
+        # Whose record went first is not known here: any excuse that began before the replicas were read will do.
+        seen = np.full(len(indices), held.completed.max())
+        by_contract = context.contract.permits_divergence()
+        reasons = permits_loss(context, partition, -NEVER, seen, by_contract=by_contract)
+        return np.where(reasons == "", other, reasons)
+
+    yield from found(RULE.id, partition, wrong, witness, permitted)
 
 
 def _last_digests(records: Rows) -> Array:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
+from linearizability.history.excuses import Excuse
 from linearizability.rules.cut import NO_PLACE, Cut
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Context:
     """When the last fault ended; -1 where there was none."""
     ends_at: int = -1
     """When the last operation began or was answered; -1 where that is not known."""
+    excuses: tuple[Excuse, ...] = ()
+    """What may explain losses that the contract does not permit."""
 
 
 Kernel = Callable[["Partition", Context], Iterator[Found]]

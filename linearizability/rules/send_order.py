@@ -8,6 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, first_of_each, owned
+from linearizability.rules.excusing import permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
@@ -27,7 +28,9 @@ def _pairs_within(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
 def _reason(partition: Partition, context: Context, rows: np.ndarray, earlier: np.ndarray) -> np.ndarray:
     """Why it may be: the producer asked for no order, or the earlier record may have been lost and its place given away."""
     flags = partition.appends.flag
-    kept = np.where(flags(Flag.ACKS_ALL)[earlier], context.contract.permits_loss("all"), ACKS_BELOW_ALL)
+    appends = partition.appends
+    excused = permits_loss(context, partition, appends.invoked[earlier], appends.completed[rows])
+    kept = np.where(flags(Flag.ACKS_ALL)[earlier], excused, ACKS_BELOW_ALL)
     return np.where(flags(Flag.ORDERED)[rows], kept, UNORDERED)
 
 

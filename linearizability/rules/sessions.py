@@ -15,17 +15,12 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, last_of_each, owned
-from linearizability.rules.loss import (
-    ACKS_BELOW_ALL,
-    COMPACTED,
-    EXPIRED,
-    START_NOT_TOLD,
-    expired_below,
-    log_start_told_at,
-)
+from linearizability.rules.excusing import permits_loss, sent_at
+from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, expired_by, log_starts
 from linearizability.rules.rule import Context
 
 Indices = npt.NDArray[np.intp]
@@ -97,7 +92,8 @@ def skipped_slots(partition: Partition, context: Context, steps: Steps, index: i
     before, after = partition.observation_slot[steps.before[index]], partition.observation_slot[steps.after[index]]
     between = np.arange(int(before) + 1, int(after))
     skipped = between[must_be_delivered(partition)[between]]
-    kept = skipped[partition.slot_offset[skipped] >= expired_below(partition, context)]
+    given = partition.observations.completed[steps.after[[index]]]
+    kept = skipped[partition.slot_offset[skipped] >= expired_by(partition, context, given)[0]]
     return kept if len(kept) else skipped
 
 
@@ -131,16 +127,37 @@ def permitted_step(
     if reason:
         return np.full(len(indices), reason)
     reasons = np.full(len(indices), "", object)
-    kept = must_be_delivered(partition) & (partition.slot_offset >= expired_below(partition, context))
-    if skip and context.contract.cleanup == "delete":
-        given = partition.observations.completed[steps.after[indices]]
-        reasons[log_start_told_at(partition) <= given] = START_NOT_TOLD
+    observations = partition.observations
+    given = observations.completed[steps.after[indices]]
     if across:
-        reasons[partition.observations.flag(Flag.SUBSCRIBED)[steps.after[indices]]] = UNRECORDED_REBALANCE
-    if skip:
-        reasons[~_lead_over(partition, kept & _promised(partition), steps, indices)] = ACKS_BELOW_ALL
-        reasons[~_lead_over(partition, kept, steps, indices)] = EXPIRED
+        reasons[observations.flag(Flag.SUBSCRIBED)[steps.after[indices]]] = UNRECORDED_REBALANCE
+    if not skip:
+        excused = permits_loss(context, partition, sent_at(partition)[steps.before[indices]], given)
+        return np.where(reasons == "", excused, reasons).astype(str)
+    kept = must_be_delivered(partition)
+    promised = kept & _promised(partition)
+    start = expired_by(partition, context, given)
+    if context.contract.cleanup == "delete":
+        starts = log_starts(partition)
+        never_expired = _lead_over(partition, promised, steps, indices, np.full(len(indices), starts.highest))
+        reasons[(reasons == "") & ~(never_expired & (starts.last_asked > given))] = START_NOT_TOLD
+    for excuse in context.excuses:
+        if excuse.covers(partition.topic, partition.partition):
+            made_later = promised & (first_made(partition) > excuse.ends)
+            explained = (given >= excuse.begins) & ~_lead_over(partition, made_later, steps, indices, start)
+            reasons[explained & ((reasons == "") | (reasons == START_NOT_TOLD))] = excuse.reason
+    reasons[~_lead_over(partition, promised, steps, indices, start)] = ACKS_BELOW_ALL
+    reasons[~_lead_over(partition, kept, steps, indices, start)] = EXPIRED
     return reasons.astype(str)
+
+
+def first_made(partition: Partition) -> Array:
+    """For each slot when the first record that was ever there was sent."""
+    made = np.full(len(partition.slot_offset), NEVER)
+    mine, read = partition.log_appends, _placed(partition)
+    np.minimum.at(made, partition.append_slot[mine], partition.appends.invoked[mine])
+    np.minimum.at(made, partition.observation_slot[read], sent_at(partition)[read])
+    return made
 
 
 def _promised(partition: Partition) -> Mask:
@@ -152,12 +169,13 @@ def _promised(partition: Partition) -> Mask:
     return promised
 
 
-def _lead_over(partition: Partition, slots: Mask, steps: Steps, indices: Array) -> Mask:
-    """Which of these steps lead over any of these slots."""
+def _lead_over(partition: Partition, slots: Mask, steps: Steps, indices: Array, start: Array) -> Mask:
+    """Which of these steps lead over any of these slots, at the offset that `start` names for the step or beyond."""
     counts = np.zeros(len(slots) + 1, np.int64)
     np.cumsum(slots, out=counts[1:])
     before, after = partition.observation_slot[steps.before[indices]], partition.observation_slot[steps.after[indices]]
-    return counts[after] > counts[before + 1]
+    first = np.maximum(before + 1, np.searchsorted(partition.slot_offset, start))
+    return counts[after] > counts[np.minimum(first, after)]
 
 
 # -- across a cut --------------------------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ import numpy as np
 
 from linearizability.history.facts import NEVER, Flag, Outcome
 from linearizability.rules.graph import Graph, add_precedence, shortest_cycle, strongly_connected
-from linearizability.rules.loss import losses
+from linearizability.rules.loss import losses, permitted_loss
 from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import UNPROVEN, Anomaly, Context, Found, RunRule, Weight
 
 WW, WR, NODE = 0, 1, 2
+EXCUSED_LOSS = 2
 MAX_ALL = 20_000
 """In longer partitions only operations count that write to several partitions or more than once in this one. For cycles of
 records that is the same; cycles that only the clock closes within one partition are left to realtime-order."""
@@ -31,14 +32,21 @@ NOT_LOOKED_FOR = f"{UNPROVEN}cycles among more than {MAX_PRECEDENCE} operations 
 
 
 def emit_parts(partition: Partition, context: Context) -> Array:
-    """(transaction, records read, records lost, operation) of each append of a transaction over several partitions."""
+    """(transaction, records read, records lost, operation) of each append of a transaction over several partitions.
+
+    A loss counts 1; one that the excuse at place i of the context explains counts EXCUSED_LOSS + i.
+    """
     appends = partition.appends
     spread = appends.flag(Flag.MANY_PARTITIONS) & (appends.transaction >= 0) & (appends.outcome != Outcome.FAIL)
     rows = np.flatnonzero(spread)
     if not len(rows):
         return np.empty((0, 4), np.int64)
-    lost = losses(partition, context).lost
-    return np.stack([appends.transaction[rows], partition.read[rows], lost[rows], appends.operation[rows]], axis=1)
+    lost = losses(partition, context).lost[rows].astype(np.int64)
+    if context.excuses and not context.contract.permits_loss("all"):
+        reasons = permitted_loss(partition, context, rows)
+        for number, excuse in enumerate(context.excuses):
+            lost[(lost == 1) & (reasons == excuse.reason)] = EXCUSED_LOSS + number
+    return np.stack([appends.transaction[rows], partition.read[rows], lost, appends.operation[rows]], axis=1)
 
 
 def torn(rows: Array, context: Context) -> Iterator[Found]:
@@ -47,8 +55,18 @@ def torn(rows: Array, context: Context) -> Iterator[Found]:
     lost = np.bincount(place, weights=rows[:, 2])
     wrong = np.flatnonzero((read > 0) & (lost > 0))
     text = "some of its records were read, others are lost"
-    witnesses = [(int(rows[place == index][0, 3]), text) for index in wrong]
-    yield from _found(TORN.id, witnesses, context.contract.permits_loss("all"))
+    by_reason: dict[str, list[tuple[int, str]]] = {}
+    for index in wrong:
+        its = rows[place == index]
+        least = int(its[its[:, 2] > 0, 2].min())
+        reason = (
+            context.excuses[least - EXCUSED_LOSS].reason
+            if least >= EXCUSED_LOSS
+            else context.contract.permits_loss("all")
+        )
+        by_reason.setdefault(reason, []).append((int(its[0, 3]), text))
+    for reason, witnesses in sorted(by_reason.items()):
+        yield from _found(TORN.id, witnesses, reason)
 
 
 # -- cycles --------------------------------------------------------------------------------------------------------------
@@ -150,7 +168,7 @@ def _found(
 TORN = RunRule(
     id="torn-transaction",
     definition="Of one transaction some records were read, and others, in other partitions, are lost.",
-    promise="Violation, unless the contract permits loss: a transaction happens in all its partitions or in none.",
+    promise="Violation, unless the contract permits loss or excuses cover the lost records: it happens everywhere or nowhere.",
     source="KIP-98; requirement HIS-09",
     needs="transactions over several partitions; best a final drain of each",
     cost="linear in the records of such transactions",

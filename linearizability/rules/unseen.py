@@ -12,13 +12,15 @@ from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, fo
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
-    appends = partition.appends
+    appends, loss = partition.appends, losses(partition, context)
 
     def witness(index: int) -> Witness:
         text = "acknowledged and never read, and nobody certainly came by: no final read drained the partition"
+        if loss.doubtful[index]:
+            text = "acknowledged and passed over by a read; no report says whether it had expired by then"
         return int(appends.offset[index]), int(appends.value[index]), [appends.operation[index]], text
 
-    unseen = np.flatnonzero(losses(partition, context).unseen)
+    unseen = np.flatnonzero(loss.unseen)
     yield from found(
         RULE.id,
         partition,

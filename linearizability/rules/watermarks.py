@@ -9,6 +9,7 @@ import numpy as np
 
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART
+from linearizability.rules.excusing import permits_loss
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
@@ -26,9 +27,11 @@ def regression(rule: str, kind: Kind, partition: Partition, context: Context) ->
         operations = [states.operation[before], states.operation[index]]
         return states.offset[index], -1, operations, f"{text} in leader epoch {epoch}"
 
-    reason = context.contract.permits_loss("all")
-    reasons = np.where(states.epoch < 0, reason or EPOCH_UNKNOWN, reason)
-    yield from found(rule, partition, wrong, witness, lambda indices: reasons[indices])
+    def permitted(indices: Array) -> Array:
+        reasons = permits_loss(context, partition, states.invoked[highest[indices]], states.completed[indices])
+        return np.where((states.epoch[indices] < 0) & (reasons == ""), EPOCH_UNKNOWN, reasons)
+
+    yield from found(rule, partition, wrong, witness, permitted)
 
 
 def _highest_before(states: Rows) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import Kind, Outcome
 from linearizability.rules.cut import By, Cut, first_of_each, owned
+from linearizability.rules.excusing import TRANSACTIONS, permits_loss
 from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
@@ -41,9 +42,13 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         )
         return offset, appends.value[row], [appends.operation[newer], appends.operation[row]], text
 
-    reason = context.contract.permits_loss("all")
-    reasons = np.where(exhausted, reason or MAY_BE_NEW, reason)
-    yield from found(RULE.id, partition, wrong, witness, lambda indices: reasons[indices], places)
+    def permitted(indices: Array) -> Array:
+        newer = rows[np.searchsorted(highest, highest[indices])]
+        seen = appends.completed[rows[indices]]
+        reasons = permits_loss(context, partition, appends.invoked[newer], seen, TRANSACTIONS)
+        return np.where(exhausted[indices] & (reasons == ""), MAY_BE_NEW, reasons)
+
+    yield from found(RULE.id, partition, wrong, witness, permitted, places)
 
 
 def carried(partition: Partition, context: Context) -> Array:

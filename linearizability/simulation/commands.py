@@ -174,7 +174,9 @@ def _print(summary: Summary) -> None:
     if said["actions_not_seen"]:
         print(f"steps that were not seen: {', '.join(said['actions_not_seen'])}")
     for rule, count in said["permitted"].items():
-        print(f"permitted: {rule} × {count}")
+        print(f"permitted: {rule} × {count}, {said['excused']['anomalies'].get(rule, 0)} of them by excuses")
+    excused = said["excused"]
+    print(f"{excused['runs_with_an_excuse']} runs with an excuse; {excused['runs']} verdicts rest on one")
     for found in summary.found[:20]:
         print(f"violation at seed {found.seed}: {found.rule}: {found.text}")
         if found.folder:

@@ -19,6 +19,7 @@ def _crash(cluster: Cluster, fault: Fault) -> None:
 
 
 def _power_loss(cluster: Cluster, fault: Fault) -> None:
+    cluster.on_power_loss(fault.node)
     cluster.machine(fault.node).lose_power(cluster.world.chance(f"fault/{fault.at_ms}/{fault.kind}"))
 
 

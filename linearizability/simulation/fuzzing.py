@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from linearizability.history.excuses import EXCUSE
 from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.elsewhere import Elsewhere, Task
@@ -74,6 +75,10 @@ class Small:
     seconds: float
     counts: Counter[str]
     permitted: dict[str, int]
+    excuses: int
+    """How many excuses the faults gave."""
+    excused: dict[str, int]
+    """Of the permitted anomalies, those that rest on them."""
 
 
 @dataclass
@@ -96,6 +101,7 @@ class Summary:
     found: list[Found] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     permitted: Counter[str] = field(default_factory=Counter)
+    excused: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     seconds_to_first: float | None = None
@@ -107,6 +113,7 @@ class Summary:
         self.verdicts[life.verdict] += 1
         self.counts.update(life.counts)
         self.permitted.update(life.permitted)
+        self.excused.update(life.excused)
 
     @property
     def actions(self) -> dict[str, int]:
@@ -169,6 +176,11 @@ class Summary:
             "seconds_to_first": self.seconds_to_first,
             "violations": [vars(found) for found in self.found[:MAX_NAMED]],
             "permitted": dict(sorted(self.permitted.items())),
+            "excused": {
+                "runs_with_an_excuse": sum(life.excuses > 0 for life in self.lives),
+                "runs": sum(bool(life.excused) for life in self.lives),
+                "anomalies": dict(sorted(self.excused.items())),
+            },
             "coverage": {name: count for name, count in sorted(self.counts.items()) if not name.startswith(PAIR)},
             "interrupted": self.interrupted,
             "folder": str(self.plan.folder),
@@ -327,13 +339,18 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
         if plan.traces:
             write_rows(rows, plan.folder / "traces" / f"seed-{outcome.schedule.seed}")
         permitted: Counter[str] = Counter()
+        excused: Counter[str] = Counter()
+        excuses = sum(event.get("f") == EXCUSE for notes in outcome.notes for event in notes.events)
         if outcome.judgement is not None:
             for rule, reasons in outcome.judgement.permitted.items():
                 permitted[rule] += sum(reasons.values())
+            for rules in outcome.judgement.excused.values():
+                excused.update(rules)
         lived.append(
             Small(
                 outcome.schedule.seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
                 outcome.acknowledged_by_all, outcome.leader_changes, seconds, outcome.counts, dict(permitted),
+                excuses, dict(excused),
             )
         )  # fmt: skip
         if plan.until_found and is_find(plan, outcome):

@@ -46,6 +46,7 @@ class Outcome(Lived):
             "consumed": self.consumed,
             "anomalies": self.judgement.anomalies if self.judgement else {},
             "permitted": self.judgement.permitted if self.judgement else {},
+            "excused": self.judgement.excused if self.judgement else {},
             "counts": dict(sorted(self.counts.items())),
         }
 

@@ -14,6 +14,7 @@ elected whatever it lacks: the ledger is *excused*. Source: `spec/replication/Pr
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -84,8 +85,10 @@ class Ledger:
         """Who lost its tail, and the broker epoch that it had then."""
         self.in_doubt: dict[int, int] = {}
         """Who ended uncleanly, and the broker epoch that it had then; those who lost their tails are among them."""
-        self.most_lost_tails = 0
-        """How many were in doubt at once, while some of them had lost their tails."""
+        self.excuse_nodes: tuple[int, ...] = ()
+        """Who is in doubt, once these were enough for a loss, until nobody lacks a tail: the excuse of right now."""
+        self.on_excuse: Callable[[Ledger], None] = lambda ledger: None
+        """Called when `excuse_nodes` has changed."""
         self.leader_changes = 0
         self.is_excused = is_excused
         self.committed_end = 0
@@ -336,16 +339,23 @@ class Ledger:
 
     def _count_lost_tails(self) -> None:
         count = len(self.in_doubt) if self.lost_tails else 0
-        self.most_lost_tails = max(self.most_lost_tails, count)
         replicas = len(self.decided.replicas) or count
-        if count >= min(self.min_isr, replicas):
+        if count and count >= min(self.min_isr, replicas):
             self.is_excused = True
+            self._excuse({*self.excuse_nodes, *self.in_doubt})
+
+    def _excuse(self, nodes: set[int]) -> None:
+        if nodes != {*self.excuse_nodes}:
+            self.excuse_nodes = tuple(sorted(nodes))
+            self.on_excuse(self)
 
     def rejoined(self, number: int, broker_epoch: int) -> None:
         """A member of the ISR is registered with this broker epoch: in a later life, its tail is whole again."""
         for gone in (self.lost_tails, self.in_doubt):
             if number in gone and broker_epoch > gone[number]:
                 del gone[number]
+        if not self.lost_tails:
+            self._excuse(set())
 
     def _broken(self, rule: str, text: str) -> NoReturn:
         raise Violation(rule, f"{self.name}: {text}")

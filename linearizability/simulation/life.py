@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
@@ -31,6 +32,7 @@ from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
 from linearizability.simulation.schedule import (
     GROUPS_TOPIC,
+    TRANSACTIONS_TOPIC,
     Administrator,
     Client,
     Consumer,
@@ -111,7 +113,9 @@ class Cluster:
         self._machines = {machine.number: machine for machine in self.machines}
         self.notebooks: list[Notebook] = []
         self.notebook = self._notebook(None)
-        """The world's own notebook: faults and heals."""
+        """The world's own notebook: faults and heals, and what they excuse."""
+        if self.witness is not None:
+            self.witness.mark = self.notebook.mark
         self.clients: list[SimulatedClient] = []
         self.is_over = False
         self.heals_at_us = 0
@@ -250,7 +254,6 @@ class Cluster:
         self._drain()
         for machine in self.machines:
             self._start_again(machine)
-        self._settle_contracts()
 
     def _conductor(self) -> Conductor[Any] | None:
         """Whoever plays the schedule's score, if it has one."""
@@ -278,13 +281,14 @@ class Cluster:
             raise Violation("no-progress", f"{machine.name} did not stop within {STOP_BOUND_MS} ms")
         machine.start()
 
-    def _settle_contracts(self) -> None:
-        """What several nodes promise depends on how many replicas at once lacked a tail: that is known only now."""
-        if self.witness is None:
-            return
-        measured = {"replicas_losing_unflushed_data": self.witness.most_lost_tails}
-        for notebook in self.notebooks:
-            notebook.contract = notebook.contract.model_copy(update=measured)
+    def on_power_loss(self, number: int) -> None:
+        """Of a node that is alone what was not flushed is gone: that explains the loss of what was sent before. Of several
+        the witness knows when they were in doubt together."""
+        if self.witness is None and not self.schedule.always_flushed:
+            excuse = sum(machine.power_losses for machine in self.machines)
+            keys = [*(topic.name for topic in self.schedule.topics), GROUPS_TOPIC, TRANSACTIONS_TOPIC]
+            self.notebook.mark(EXCUSE, number=excuse, cause="power-loss", keys=keys, nodes=[number])
+            self.notebook.mark(OVER, number=excuse)
 
     def _create_topics(self) -> None:
         notebook = self._notebook(None)

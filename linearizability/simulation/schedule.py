@@ -363,10 +363,8 @@ class Schedule(Value):
         """What a client of this schedule may rely on.
 
         One node with `flush.messages=1` may lose nothing, ever; without it a power failure may take what was not yet
-        fsynced. A killed process alone takes nothing. Of several nodes it is measured how many at once lacked a lost tail
-        (see `life`); before that, all that lose power count.
+        fsynced. A killed process alone takes nothing. Which losses that excuses, the history's marks tell (see `witness`).
         """
-        power_losses = sum(fault.kind == "power-loss" for fault in self.faults)
         producing = {}
         if isinstance(client, Producer):
             producing = {"acks": client.acks, "idempotence": client.idempotent, "max_in_flight": client.in_flight}
@@ -377,7 +375,6 @@ class Schedule(Value):
             replication_factor=self.replication_factor,
             min_isr=min(self.replication_factor, min((self.least_min_isr(topic) for topic in self.topics), default=1)),
             unclean_election=self.elects_uncleanly,
-            replicas_losing_unflushed_data=0 if self.always_flushed else min(self.nodes, power_losses),
             cleanup="delete" if self.retains else "keep",
             bound_after_healing_ms=BOUND_AFTER_HEALING_MS + (self.set_back_ms if self.transacts else 0),
         )

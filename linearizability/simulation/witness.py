@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.ledger import Decided, Ledger
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
@@ -40,6 +41,11 @@ class ClusterWitness:
         self._votes: dict[tuple[int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
         """The newest registration of each broker."""
+        self._excuses: dict[str, int] = {}
+        """Partition -> the number of the excuse that it has now."""
+        self._numbers = 0
+        self.mark: Callable[..., None] = lambda f, **fields: None
+        """Where the excuses of the history rules are written down."""
         self.listener: Callable[[int, str, Mapping[str, Any]], None] | None = None
         """Who else is to hear of every step: node, step, row of the trace."""
 
@@ -52,11 +58,6 @@ class ClusterWitness:
     def ledger(self, key: Key) -> Ledger | None:
         """The newest topic of this name's."""
         return self._newest.get(key)
-
-    @property
-    def most_lost_tails(self) -> int:
-        """How many replicas of one partition were in doubt at once, while some of them lacked a lost tail."""
-        return max((ledger.most_lost_tails for ledger in self._ledgers.values()), default=0)
 
     @property
     def leader_changes(self) -> int:
@@ -198,11 +199,21 @@ class ClusterWitness:
                 text = f"{topic.name}-{index}: node {number} knows node {member} in the ISR {partition.isr}, and fenced"
                 raise Violation("fenced-member-in-isr", text)
 
+    def _note_excuse(self, ledger: Ledger) -> None:
+        """Losses of one partition are excused from now on, for the doubt about these nodes, or not any more."""
+        if not ledger.excuse_nodes:
+            self.mark(OVER, number=self._excuses.pop(ledger.name))
+            return
+        number = self._excuses.setdefault(ledger.name, self._numbers + 1)
+        self._numbers = max(self._numbers, number)
+        self.mark(EXCUSE, number=number, cause="power-loss", keys=[ledger.name], nodes=[*ledger.excuse_nodes])
+
     def _ledger_of(self, name: str, topic_id: UUID, index: int) -> Ledger:
         ledger = self._ledgers.get((topic_id, index))
         if ledger is None:
             min_isr = self._min_isrs.get(name, self._default_min_isr)
             ledger = Ledger(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
+            ledger.on_excuse = self._note_excuse
             self._ledgers[topic_id, index] = ledger
             self._newest[name, index] = ledger
         return ledger

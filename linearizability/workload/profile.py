@@ -72,8 +72,6 @@ class Profile(BaseModel):
     replication_factor: int = Field(default=1, ge=1)
     min_isr: int = Field(default=1, ge=1)
     unclean_election: bool = False
-    replicas_losing_unflushed_data: int = 0
-    """How many replicas at once are robbed of bytes that were not fsynced."""
     producers: list[Producing | Transacting]
     consumers: list[Consuming]
 
@@ -88,7 +86,6 @@ class Profile(BaseModel):
             "replication_factor": self.replication_factor,
             "min_isr": self.min_isr,
             "unclean_election": self.unclean_election,
-            "replicas_losing_unflushed_data": self.replicas_losing_unflushed_data,
         }
         match client:
             case Producing():
@@ -135,7 +132,6 @@ def standard_profile(
     acks: Acks = "all",
     idempotence: bool = True,
     unclean_election: bool = False,
-    replicas_losing_unflushed_data: int = 0,
     rate_per_s: float = 400,
     transactions: bool = False,
 ) -> Profile:
@@ -154,7 +150,6 @@ def standard_profile(
         replication_factor=factor,
         min_isr=promised_copies(nodes),
         unclean_election=unclean_election,
-        replicas_losing_unflushed_data=replicas_losing_unflushed_data,
         producers=[
             Producing(client=exact, acks=acks, idempotence=idempotent, rate_per_s=share),
             Producing(client=exact, acks=acks, idempotence=False, compression="gzip", rate_per_s=share),

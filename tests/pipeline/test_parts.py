@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linearizability.history.contract import Contract
+from linearizability.history.excuses import Excuse
 from linearizability.history.facts import COLUMNS, NEVER, Flag, Kind, Outcome
 from linearizability.history.paired import derive_events
 from linearizability.pipeline.blocks import Key
@@ -92,7 +93,15 @@ def random_context(rng: Random) -> Context:
         strict_recency=rng.random() < 0.5,
         unclean_election=rng.random() < 0.2,
     )
-    return Context(contract, np.array([rng.randrange(3) << 32 | 3]))
+    excuses = tuple(
+        Excuse(
+            number, "power-loss", frozenset({rng.choice(["t-0", "t-1", "__transaction_state"])}), (1, 2), begins, ends
+        )
+        for number in range(rng.choice([0, 0, 1, 3]))
+        for begins in [rng.randrange(60)]
+        for ends in [rng.choice([NEVER, begins + rng.randrange(30)])]
+    )
+    return Context(contract, np.array([rng.randrange(3) << 32 | 3]), excuses=excuses)
 
 
 def random_plan(rng: Random, columns: Columns) -> Plan:

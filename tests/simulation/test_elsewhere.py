@@ -112,7 +112,7 @@ def test_pypy_is_set_for_lives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_speed_is_told_by_hundred_lives(tmp_path: Path) -> None:
-    lives = [Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}) for n in range(250)]
+    lives = [Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}, 0, {}) for n in range(250)]
     summary = Summary(Plan(tmp_path), lives)
     assert summary.speeds == [3_000, 6_000]
     said = summary.to_json()

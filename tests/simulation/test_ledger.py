@@ -214,7 +214,7 @@ def test_as_many_lost_tails_as_min_isr_excuse_a_loss():
     book, _ = agreeing(hw=3)
     for number in (2, 3):
         lose_power(book, number)
-    assert book.is_excused and book.most_lost_tails == 2
+    assert book.is_excused and book.excuse_nodes == (2, 3)
     show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
 
 
@@ -289,9 +289,9 @@ def test_a_flushed_log_loses_nothing():
 def test_who_was_killed_is_in_doubt_and_counts_beside_a_lost_tail():
     book, _ = agreeing(hw=3)
     book.end_of_life(2, 6, is_clean=False)
-    assert (book.in_doubt, book.is_excused, book.most_lost_tails) == ({2: 6}, False, 0), "nothing was lost"
+    assert (book.in_doubt, book.is_excused, book.excuse_nodes) == ({2: 6}, False, ()), "nothing was lost"
     lose_power(book, 3)
-    assert book.is_excused and book.most_lost_tails == 2, "the controller cannot know that node 2 has everything"
+    assert book.is_excused and book.excuse_nodes == (2, 3), "the controller cannot know that node 2 has everything"
 
 
 def test_a_clean_end_is_no_doubt_and_rejoining_ends_it():
@@ -309,3 +309,18 @@ def test_who_leads_late_need_not_have_what_later_leaders_committed():
     show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
     with pytest.raises(Violation, match="leader-incomplete"):
         show(book, 3, replica(FakeLog(1), leader=3, epoch=4))
+
+
+def test_an_excuse_lasts_from_the_doubt_until_nobody_lacks_a_tail():
+    book, _ = agreeing(hw=3)
+    told: list[tuple[int, ...]] = []
+    book.on_excuse = lambda ledger: told.append(ledger.excuse_nodes)
+    lose_power(book, 3)
+    assert not told
+    book.end_of_life(2, 6, is_clean=False)
+    book.end_of_life(1, 6, is_clean=False)
+    book.rejoined(2, 7)
+    assert told == [(2, 3), (1, 2, 3)]
+    book.rejoined(3, 99)
+    book.end_of_life(2, 99, is_clean=False)
+    assert told == [(2, 3), (1, 2, 3), ()] and book.is_excused

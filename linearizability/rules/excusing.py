@@ -1,0 +1,108 @@
+"""Which anomalies an excuse explains (see `history.excuses`).
+
+Each rule says of an anomaly when what it misses was *made* (a record sent, an offset committed: that or earlier) and when it
+was *seen* that it is not there (then or later at the latest). An excuse that was over before the one, or began after the other,
+explains nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from linearizability.history.facts import NEVER
+from linearizability.rules.partition import Array, Partition, is_in
+from linearizability.rules.rule import Context
+
+GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+"""Where a group's offsets and generations live, and what became of transactions: what is lost there shows elsewhere."""
+
+
+def permits_loss(
+    context: Context, partition: Partition, made: Any, seen: Any, also: Any = "", *, here: bool = True,
+    by_contract: str | None = None,
+) -> Array:  # fmt: skip
+    """For each pair of times why the loss is permitted; empty where it is not.
+
+    `also` names an internal topic whose excuses count besides the partition's own (one for all, or one each); without `here`
+    those alone count. `by_contract` is what the contract permits, where that is not any loss.
+    """
+    made, seen, also = np.broadcast_arrays(np.atleast_1d(made), seen, also)
+    reasons = np.full(made.shape, context.contract.permits_loss("all") if by_contract is None else by_contract, object)
+    for excuse in context.excuses:
+        covered = np.full(made.shape, here and excuse.covers(partition.topic, partition.partition))
+        covered |= np.isin(also, [topic for topic in (GROUPS, TRANSACTIONS) if excuse.touches(topic)])
+        reasons[covered & (made <= excuse.ends) & (seen >= excuse.begins) & (reasons == "")] = excuse.reason
+    return reasons.astype(str)
+
+
+def eras(context: Context, partition: Partition) -> list[tuple[int, int]]:
+    """What the partition's excuses leave, as pairs (after, before): no excuse explains an anomaly exactly if what it misses
+    was made after the one, and that was seen before the other, of any pair."""
+    spans = sorted(
+        (excuse.begins, excuse.ends)
+        for excuse in context.excuses
+        if excuse.covers(partition.topic, partition.partition)
+    )
+    bounds = [-NEVER - 1]
+    for begins, ends in spans:
+        if len(bounds) > 1 and begins <= bounds[-1]:
+            bounds[-1] = max(bounds[-1], ends)
+        else:
+            bounds += [begins, ends]
+    bounds.append(NEVER)
+    return [*zip(bounds[::2], bounds[1::2], strict=True)]
+
+
+def sent_at(partition: Partition) -> Array:
+    """For each observation when its record was sent; long ago where the writer is not known."""
+    writer = partition.writer
+    return np.where(writer >= 0, np.append(partition.appends.invoked, 0)[writer], -NEVER)
+
+
+def contradictions(group: Array, member: Array, made: Array, seen: Array, groups: int) -> tuple[Array, Array]:
+    """Of groups (numbered from 0) that hold different members: when the first of them was made, and when two were seen."""
+    first_made, complete = np.full(groups, NEVER), np.full(groups, NEVER)
+    np.minimum.at(first_made, group, made)
+    order = np.lexsort((seen, member, group))
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (group[order][1:] != group[order][:-1]) | (member[order][1:] != member[order][:-1])
+    order = order[fresh]  # when each member was seen first
+    order = order[np.lexsort((seen[order], group[order]))]
+    second = np.flatnonzero(group[order][1:] == group[order][:-1]) + 1
+    np.minimum.at(complete, group[order[second]], seen[order[second]])
+    return first_made, complete
+
+
+def at_slots(partition: Partition, slots: Array, acknowledged: Array) -> tuple[Array, Array]:
+    """`contradictions` of the records that lie at each of these slots (sorted): those appends, and what was read."""
+    appends, observations = partition.appends, partition.observations
+    mine = acknowledged[np.isin(partition.append_slot[acknowledged], slots)]
+    read = np.flatnonzero(np.isin(partition.observation_slot, slots))
+    group = np.searchsorted(slots, np.concatenate([partition.append_slot[mine], partition.observation_slot[read]]))
+    value = np.concatenate([appends.value[mine], observations.value[read]])
+    made = np.concatenate([appends.invoked[mine], sent_at(partition)[read]])
+    return contradictions(
+        group, value, made, np.concatenate([appends.completed[mine], observations.completed[read]]), len(slots)
+    )
+
+
+def of_values(partition: Partition, values: Array) -> tuple[Array, Array]:
+    """`contradictions` of the places at which each of these values (sorted) lies."""
+    appends, observations = partition.appends, partition.observations
+    mine = partition.log_appends[is_in(appends.value[partition.log_appends], values)]
+    read = np.flatnonzero((partition.observation_slot >= 0) & is_in(observations.value, values))
+    group = np.searchsorted(values, np.concatenate([appends.value[mine], observations.value[read]]))
+    slot = np.concatenate([partition.append_slot[mine], partition.observation_slot[read]])
+    made = np.concatenate([appends.invoked[mine], sent_at(partition)[read]])
+    return contradictions(
+        group, slot, made, np.concatenate([appends.completed[mine], observations.completed[read]]), len(values)
+    )
+
+
+def earliest_from(times: Array) -> Array:
+    """For each place the first place from there on that has the smallest time of all from there on."""
+    smallest = np.minimum.accumulate(times[::-1])[::-1]
+    attains = np.where(times == smallest, np.arange(len(times)), len(times))
+    return np.minimum.accumulate(attains[::-1])[::-1]

@@ -1,0 +1,108 @@
+"""An excuse explains what its cause can explain: losses of its own partitions, made before it was over, seen after it began."""
+
+from __future__ import annotations
+
+import pytest
+
+from linearizability.history.facts import NEVER
+from linearizability.history.notation import history, parse
+from linearizability.history.paired import derive_events
+from linearizability.pipeline.engine import judge_history
+from linearizability.rules import RULES
+
+KEYS = "t-0,t-1,t-2,u-0"
+"""All partitions of the rules' examples."""
+BEFORE, AFTER = -1_000, 1_000_000
+
+
+def excuse(keys: str = KEYS, begins: int = BEFORE, ends: int = NEVER) -> str:
+    over = f"! [{ends} {ends}] excuse-over number=1" if ends != NEVER else ""
+    return f"! [{begins} {begins}] excuse number=1 cause=power-loss keys={keys} nodes=1,2\n{over}\n"
+
+
+def verdicts(extra: str) -> dict[str, str]:
+    """Over the rules' own examples, each of which is a violation or unknown by itself."""
+    return {
+        rule.id: judge_history(history(f"{extra}{rule.example}", {"strict_recency": rule.optional})).verdict
+        for rule in RULES.values()
+        if rule.id != "undecided-register"  # its search takes seconds, and no loss explains it
+    }
+
+
+WITHOUT = verdicts("")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        excuse("other-7,t-9"),
+        excuse(ends=BEFORE + 1),
+        excuse(f"{KEYS},__consumer_offsets,__transaction_state", begins=AFTER),
+    ],
+    ids=["other partitions", "over before all", "began after all"],
+)
+def test_an_excuse_explains_nothing_of_other_partitions_or_other_times(extra: str) -> None:
+    """But that replicas do not tell when their records were sent: for them an excuse is never over. What was never looked for
+    may have been lost at any time since."""
+    differing = {rule for rule, verdict in verdicts(extra).items() if verdict != WITHOUT[rule]}
+    assert differing <= {"replica-divergence", "unseen"}, differing
+
+
+def test_an_excuse_explains_losses_of_its_partitions() -> None:
+    excused = [rule for rule, verdict in verdicts(excuse()).items() if verdict != WITHOUT[rule]]
+    assert "lost-write" in excused and "phantom-read" not in excused and 10 < len(excused) < 30, excused
+
+
+LOST = """
+    0 [0 10] send t-0:1@0
+    0 [20 30] send t-0:2@1
+    0 [40 50] send t-0:3@2
+    1 [60 70] poll t-0:1@0 t-0:3@2
+"""
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "verdict"),
+    [
+        (15, 65, "valid"),
+        (35, 36, "valid"),
+        (65, 90, "valid"),
+        (0, 19, "invalid"),  # over before the record was sent
+        (71, 90, "invalid"),  # began when the loss had been seen
+    ],
+)
+def test_a_loss_lies_between_its_record_and_the_read_that_misses_it(begins: int, ends: int, verdict: str) -> None:
+    judgement = judge_history(history(excuse("t-0", begins, ends) + LOST))
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert bool(judgement.excused) == (verdict == "valid")
+
+
+def test_a_bug_that_coincides_with_an_excuse_of_another_partition_is_found() -> None:
+    both = LOST + LOST.replace("t-0", "t-1").replace("0 [", "2 [").replace("1 [60 70]", "3 [60 70]")
+    judgement = judge_history(history(excuse("t-1") + both))
+    assert judgement.verdict == "invalid"
+    by_reason = {item.permitted: item.count for item in judgement.findings if item.rule == "lost-write"}
+    assert by_reason == {"": 1, "excused: power-loss on nodes 1, 2 to the end (excuse 1)": 1}
+    explained = {next(reason for reason in by_reason if reason): {"int-poll-skip": 1, "lost-write": 1}}
+    assert judgement.to_json()["excused"] == {"anomalies": 2, "of": 4, "by": explained}
+    assert judgement.share_excused == "2 of 4 anomalies rest on excuses"
+
+
+def test_a_group_s_offsets_are_excused_by_its_own_topic_alone() -> None:
+    regressed = RULES["committed-offset-regression"].example
+    for keys, explains in (("t-0", False), ("__consumer_offsets", True), ("__consumer_offsets-3", True)):
+        assert bool(judge_history(history(excuse(keys) + regressed)).excused) == explains, keys
+
+
+def test_an_excuse_that_says_too_little_is_a_defect() -> None:
+    events = parse(excuse("t-0") + LOST)
+    for event in events:
+        if event.get("f") == "excuse":
+            del event["nodes"]
+    judgement = judge_history(derive_events("bad", events))
+    assert judgement.verdict == "unknown" and "cause, keys and nodes" in judgement.reasons[0], judgement.to_json()
+
+
+def test_an_old_history_s_term_is_read_as_an_excuse_of_the_whole_run() -> None:
+    judgement = judge_history(history(LOST, {"min_isr": 2, "replicas_losing_unflushed_data": 2}))
+    assert judgement.verdict == "valid" and judgement.excused

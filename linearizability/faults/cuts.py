@@ -8,9 +8,11 @@ import random
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
+from linearizability.faults.background import Background
 from linearizability.faults.fault import Fault, World, register
 from linearizability.faults.network import CLIENTS
 from linearizability.faults.strike import Strike
@@ -207,23 +209,21 @@ class Flaky(Fault):
         if node is None:
             return None
         links = both_ways([(node, place) for place in world.places if place != node])
-        stop = threading.Event()
-        thread = threading.Thread(target=_flicker, args=(world, links, stop), name=f"flaky {node}", daemon=True)
-        thread.start()
-        world.flickering.setdefault(node, []).append((stop, thread))
+        flicker = Background(f"flaky {node}", partial(_flicker, world, links))
+        world.flickering.setdefault(node, []).append(flicker)
         return {"node": node}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
-        stop, thread = world.flickering[done["node"]].pop()
-        stop.set()
-        thread.join()
+        world.end(world.flickering[done["node"]].pop())
 
 
 def _flicker(world: World, links: Sequence[Link], stop: threading.Event) -> None:
     while not stop.is_set():
         world.cut(links)
-        stop.wait(FLAKY_OFF_S)
-        world.join(links)
+        try:
+            stop.wait(FLAKY_OFF_S)
+        finally:
+            world.join(links)
         stop.wait(FLAKY_ON_S)
 
 

@@ -4,8 +4,10 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from linearizability.faults.background import Background
 from linearizability.faults.fault import Fault, World, register
 from linearizability.faults.operating import ASK_TIMEOUT_S, wish
 from linearizability.faults.strike import Strike
@@ -42,22 +44,16 @@ class Deletion(Fault):
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=nodes, replication_factor=min(nodes, 3))
         if wish(world, CreateTopicsRequest(topics=[topic], timeout_ms=int(ASK_TIMEOUT_S * 1000))) is None:
             return None
-        stop = threading.Event()
-        thread = threading.Thread(
-            target=write_until, args=(world.nodes, name, stop), name=f"writer to {name}", daemon=True
-        )
-        world.writers[name] = (stop, thread)
-        thread.start()
+        world.writers[name] = Background(f"writer to {name}", partial(write_until, world.nodes, name))
         return {"topic": name}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
         name = done["topic"]
         state = DeleteTopicsRequest.DeleteTopicState(name=name)
         wish(world, DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=int(ASK_TIMEOUT_S * 1000)))
-        stop, thread = world.writers[name]
-        stop.wait(AFTER_DELETION_S)
-        stop.set()
-        thread.join()
+        writer = world.writers[name]
+        writer.stopping.wait(AFTER_DELETION_S)
+        world.end(writer)
 
 
 def write_until(nodes: Sequence[Node], topic: str, stop: threading.Event) -> None:

@@ -1,12 +1,12 @@
 """What a fault is, and the world that it acts on."""
 
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+from linearizability.faults.background import Background
 from linearizability.faults.network import Line, Lines, Links, groups_cut
 from linearizability.faults.strike import Strike, Who
 from linearizability.history.excuses import EXCUSE, OVER
@@ -44,10 +44,12 @@ class World:
         self.least_doubted = least_doubted
         self.topic = topic
         self.network = network
-        self.flickering: dict[int, list[tuple[threading.Event, threading.Thread]]] = {}
+        self.flickering: dict[int, list[Background]] = {}
         """Node -> what makes its links come and go."""
-        self.writers: dict[str, tuple[threading.Event, threading.Thread]] = {}
+        self.writers: dict[str, Background] = {}
         """Doomed topic -> what writes to it, or wrote to it."""
+        self.failures: list[str] = []
+        """Faults that were not what they are counted for."""
         self.down: set[int] = set()
         self.frozen: set[int] = set()
         self.sick: set[int] = set()
@@ -241,6 +243,12 @@ class World:
         self.target.stop(node)
         self.down.add(node)
         self.frozen.discard(node)
+
+    def end(self, background: Background) -> None:
+        """A fault's own thread is stopped; if it had ended by itself, that is noted."""
+        background.end()
+        if background.failure:
+            self.failures.append(background.failure)
 
     def start(self, node: int) -> None:
         """Start it again where it is down; it may still be starting when this returns."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from linearizability.history.contract import NOTHING_GIVEN, Contract
@@ -16,11 +17,18 @@ from linearizability.history.paired import from_streams, read_neutral
 from linearizability.history.recorder import FILE_PATTERN
 from linearizability.history.streams import History
 
+COMMENT = b";"
+OPENING = (b"[", b"(", b"{", b"#")
+"""How EDN begins: the first operation of a client may be some lines farther down."""
+LINES_OF_A_HEAD = 50
+
 
 def detect(path: Path) -> str:
-    """A file's form by its first line: native, neutral, or an importer's name. Errors: HistoryError."""
+    """A file's form by its first lines: native, neutral, or an importer's name. Errors: HistoryError."""
     with closing(numbered_lines(path)) as lines:
-        first = next((line for _, line, _ in lines if line.strip()), b"")
+        said = (line for _, line, _ in lines if line.strip() and not line.lstrip().startswith(COMMENT))
+        first = next(said, b"")
+        head = b"".join([first, *islice(said, LINES_OF_A_HEAD)]) if first.lstrip().startswith(OPENING) else first
     if not first:
         raise HistoryError(path, 1, "the file is empty")
     try:
@@ -32,7 +40,7 @@ def detect(path: Path) -> str:
             return "native"
         if "history" in document:
             return "neutral"
-    foreign = detect_foreign(first, document)
+    foreign = detect_foreign(head, document)
     if foreign is None:
         raise HistoryError(path, 1, "not a history in any form that is known")
     return foreign

@@ -1,11 +1,12 @@
 """The nemesis strikes whom it should, heals all that it hurt, and writes both down."""
 
 import json
+import struct
 from collections.abc import Collection, Sequence
 
 import pytest
 
-from linearizability.faults import all_faults, fault, nemesis
+from linearizability.faults import all_faults, deletion, fault, nemesis
 from linearizability.faults.fault import World, select
 from linearizability.faults.nemesis import Nemesis
 from linearizability.faults.schedule import Schedule, Wave
@@ -274,3 +275,30 @@ def test_an_excuse_names_whose_loss_it_explains_from_the_loss_until_all_is_trust
     world.start(2)
     world.kill(2)
     assert len(told) == 3, "nobody lost bytes since"
+
+
+@pytest.mark.parametrize("died", ["flaky", "deletion"])
+def test_a_fault_whose_thread_dies_was_none(target, tmp_path, monkeypatch, died):
+    """What breaks in it (here as pyroute2 does) leaves the round unknown: it is among what did not heal."""
+
+    class Broken:
+        places = [0, 1, 2, 3]
+
+        def cut(self, sender, receiver):
+            raise struct.error("unpack requires a buffer of 4 bytes")
+
+        def join(self, sender, receiver): ...
+
+        def heal(self): ...
+
+    def broken(nodes, topic):
+        raise struct.error("unpack requires a buffer of 4 bytes")
+
+    monkeypatch.setattr(deletion, "look", broken)
+    monkeypatch.setattr(deletion, "wish", lambda world, request: object())
+    strike = Strike(at_s=0, fault=died, who="leader", seconds=0.05)
+    with Recorder.open(tmp_path, process=0) as recorder:
+        attacker = Nemesis(World(target, "topic", Broken()), recorder, partitions=2)
+        attacker.carry_out(Schedule(seed=1, seconds=0.3, waves=[Wave(strikes=[strike], quiet_s=0)]))
+        (failed,) = attacker.heal_all()
+    assert "ended by itself: error: unpack requires a buffer" in failed

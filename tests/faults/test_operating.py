@@ -106,7 +106,7 @@ def test_a_topic_is_deleted_while_it_is_written_to(world):
     until(lambda: any(end_offset(world, done["topic"], number) for number in range(3)))
     FAULTS["deletion"].end(world, done)
     until(lambda: done["topic"] not in topics(world))
-    assert not world.writers[done["topic"]][1].is_alive()
+    assert not world.writers[done["topic"]].is_alive
 
 
 def end_offset(world: World, topic: str, number: int) -> int:

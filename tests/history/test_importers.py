@@ -99,6 +99,48 @@ def test_register_edn(tmp_path: Path, value: str, verdict: str) -> None:
     assert judgement.verdict == verdict, judgement.to_json()
 
 
+KNOSSOS = """{:process 0, :type :invoke, :f :write, :value 1}
+{:process 0, :type :ok, :f :write, :value 1} ; a comment that opens [ ( {
+;; and a line of its own
+{:process 1, :type :invoke, :f :read, :value nil}
+{:process 1, :type :ok, :f :read, :value VALUE}
+"""
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "{0}", ";; Knossos [cas-register\n{0}", "[\n{0}]", "({0})", "; a list\n\n(\n{0}\n)",
+        "{{:process :nemesis, :type :info, :f :start, :value nil}}\n{0}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("value", "verdict"), [("1", "valid"), ("2", "invalid")])
+def test_knossos_files_with_lists_and_comments(tmp_path: Path, shape: str, value: str, verdict: str) -> None:
+    path = tmp_path / "r.edn"
+    path.write_text(shape.format(KNOSSOS.replace("VALUE", value)))
+    (judgement,) = check([path])
+    assert judgement.verdict == verdict, judgement.to_json()
+
+
+STORE = """{:process 0, :type :invoke, :f :FIRST, :key "6", :value "x"}
+{:process 0, :type :ok, :f :FIRST, :key "6", :value "x"}
+{:process 1, :type :invoke, :f :get, :key "6", :value nil}
+{:process 1, :type :ok, :f :get, :key "6", :value "x"}
+{:process 2, :type :invoke, :f :LAST, :key "3", :value "y"}
+{:process 2, :type :ok, :f :LAST, :key "3", :value "y"}
+"""
+
+
+@pytest.mark.parametrize(("first", "last"), [("append", "put"), ("put", "append"), ("put", "put")])
+def test_a_key_value_store_with_append_is_refused_by_name(tmp_path: Path, first: str, last: str) -> None:
+    path = tmp_path / "c10-ok.txt"
+    path.write_text(STORE.replace("FIRST", first).replace("LAST", last))
+    (judgement,) = check([path])
+    appends = "append" in (first, last)
+    assert judgement.verdict == ("unknown" if appends else "valid"), judgement.to_json()
+    assert any("'append' makes a value grow" in reason for reason in judgement.reasons) == appends
+
+
 def verifiable(folder: Path, consumed: list[int]) -> Path:
     def line(**fields: Any) -> str:
         return json.dumps({"timestamp": 1_700_000_000_000 + fields.pop("at"), **fields}) + "\n"
@@ -134,6 +176,7 @@ def test_verifiable_tools(tmp_path: Path) -> None:
         ("{:type :invoke, :f :txn\n", "jepsen", ":1:"),
         (JEPSEN + "{:type\n", "jepsen", ":8:"),
         ("{:process 0, :type :invoke, :f :append, :value 1}\n", "knossos", "append"),
+        ("{:process 0, :type :invoke, :f :read, :value 1}\n", "jepsen", "register"),
         ('{"timestamp": 1, "name": "startup_complete"}\n{"time": 2}\n', "verifiable", ":2:"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Histories of other tools, each module one form. `IMPORTERS` names them; `detect_foreign` knows them by their first line."""
+"""Histories of other tools, each module one form. `IMPORTERS` names them; `detect_foreign` knows them by their first lines."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -26,7 +26,7 @@ IMPORTERS: dict[str, Importer] = {
 
 
 def detect_foreign(first: bytes, document: Any) -> str | None:
-    """The importer for a file that begins with the line `first` (`document` where that is JSON)."""
+    """The importer for a file that begins with the lines `first` (`document` where the first one is JSON)."""
     from linearizability.history.importers.verifiable import NAMES
 
     if isinstance(document, dict) and document.get("name") in NAMES:
@@ -34,7 +34,7 @@ def detect_foreign(first: bytes, document: Any) -> str | None:
     text = first.decode(errors="replace").strip()
     if "jepsen.util - " in text:
         return "jepsen-log"
-    if text.startswith(("{", "[", "#")) and ":process" in text:
-        registers = any(f":f {name}" in text for name in (":read", ":write", ":cas", ":get", ":put"))
+    if text.startswith(("{", "[", "(", "#")) and ":process" in text:
+        registers = any(f":f {name}" in text for name in (":read", ":write", ":cas", ":get", ":put", ":append"))
         return "knossos" if registers else "jepsen"
     return None

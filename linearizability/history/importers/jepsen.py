@@ -9,6 +9,7 @@ are none of the clients' (crash, debug-topic-partitions, the nemesis') are left 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.paired import NEMESIS, EventStream
 
 CLIENTS = {"send", "poll", "txn", "assign", "subscribe"}
+REGISTERS = {"read", "write", "cas", "get", "put", "append"}
+NOT_COUNTED = re.compile(r'"(?:[^"\\]|\\.)*"|\\.|;.*')
+"""Strings, characters and comments: what stands in them opens and closes nothing."""
 
 
 def forms(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -39,7 +43,10 @@ def _documents(path: Path) -> Iterator[tuple[int, str]]:
     """A line a document, or the whole file where the first line does not close what it opens."""
     lines = ((number, line.decode(errors="replace")) for number, line, _ in numbered_lines(path))
     for number, text in lines:
-        if text.count("{") + text.count("[") > text.count("}") + text.count("]"):
+        if text.lstrip().startswith(";"):
+            continue
+        said = NOT_COUNTED.sub("", text)
+        if sum(map(said.count, "{[(")) > sum(map(said.count, "}])")):
             yield number, text + "".join(more for _, more in lines)
             return
         yield number, text
@@ -60,6 +67,10 @@ def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield line, event(form)
             except (TypeError, ValueError, IndexError, AttributeError) as error:
                 raise HistoryError(path, line, f"not an operation of the Kafka workload: {error}") from error
+        elif form.get("f") in REGISTERS and isinstance(form.get("process"), int):
+            raise HistoryError(
+                path, line, f"{form['f']!r} is an operation of a register, not of the Kafka workload (--format knossos)"
+            )
         elif form.get("process") == NEMESIS:
             yield line, {"process": NEMESIS, "f": "note", "type": "mark", "time": form.get("time", 0)}
 

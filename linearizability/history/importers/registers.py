@@ -58,6 +58,8 @@ def event(
     path: Path, line: int, process: int, kind: str, function: str, value: Any, form: dict[str, Any]
 ) -> dict[str, Any]:
     """A neutral event; the completion of what may not have happened keeps the value of its invocation."""
+    if function == "append":
+        raise HistoryError(path, line, "'append' makes a value grow: of a key-value store only get and put are read")
     if function not in FUNCTIONS:
         raise HistoryError(path, line, f"{function!r} is no function of a register")
     plain: dict[str, Any] = {"process": process, "type": str(kind), "f": FUNCTIONS[function], "time": form.get("time")}

@@ -1,0 +1,32 @@
+"""What a fault does meanwhile, in a thread of its own. A thread that dies is no fault: the round must not pass for tested."""
+
+import threading
+from collections.abc import Callable
+
+
+class Background:
+    """Work until it is told to stop; what ended it before that is kept."""
+
+    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        self.name = name
+        self.failure = ""
+        """Why it ended by itself; empty where it did not."""
+        self._work = work
+        self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def end(self) -> None:
+        """Stop, and wait until it has."""
+        self.stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._work(self.stopping)
+        except Exception as error:  # whatever it is, the fault was not what it is counted for
+            self.failure = f"{self.name} ended by itself: {type(error).__name__}: {error}"

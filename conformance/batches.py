@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 import cramjam
 from crc32c import crc32c
 
+from conformance.wire import Failed
+
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -89,7 +91,16 @@ class Batch:
         return decompress(self.data[HEADER_BYTES:], self.codec)
 
     def records(self) -> list[Record]:
-        """The records with their offsets and timestamps; under LogAppendTime all bear the batch's."""
+        """The records with their offsets and timestamps; under LogAppendTime all bear the batch's.
+
+        Errors: Failed where the bytes are no such records.
+        """
+        try:
+            return self._read()
+        except (IndexError, ValueError, OverflowError, MemoryError, struct.error, cramjam.DecompressionError) as error:
+            raise Failed(f"the records of the batch at {self.base_offset} cannot be read: {error}") from error
+
+    def _read(self) -> list[Record]:
         data, position, found = self.payload, 0, []
         for _ in range(self.count):
             record, position = _read_record(data, position, self)
@@ -229,6 +240,8 @@ def _unsnappy(data: bytes) -> bytes:
     out, position = bytearray(), 16
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position)
+        if size < 0:
+            raise ValueError(f"a snappy block of {size} bytes")
         out += bytes(cramjam.snappy.decompress_raw(data[position + 4 : position + 4 + size]))
         position += 4 + size
     return bytes(out)
@@ -267,7 +280,7 @@ def next_offset(data: bytes) -> int:
     """The offset after the last whole batch. Errors: ValueError when there is none."""
     found = batches(data)
     if not found:
-        raise ValueError(f"{len(data)} fetched bytes hold no whole batch")
+        raise Failed(f"{len(data)} fetched bytes hold no whole batch")
     return found[-1].next_offset
 
 

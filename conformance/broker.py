@@ -39,6 +39,8 @@ from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
@@ -297,14 +299,14 @@ class Broker:
     def leader_epoch(self, topic: Topic, partition: int = 0) -> int:
         """The partition's leader epoch, as Metadata says."""
         found = self.describe_topic(topic.name)
-        return next(p.leader_epoch for p in found.partitions if p.partition_index == partition)
+        return Told({p.partition_index: p.leader_epoch for p in found.partitions})[partition]
 
     def restart_leader(self, topic: Topic, partition: int = 0) -> int:
         """Restart the node that leads a partition (needs the hook `restart`), and wait until the partition is led in a
         later epoch; gives that epoch."""
         if not self.is_kafka("3.3"):
             self.skip("with ZooKeeper the restart of a broker that is alone begins no later leader epoch")
-        before = next(p for p in self.describe_topic(topic.name).partitions if p.partition_index == partition)
+        before = Told({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[partition]
         for connection in self._by_address.values():
             connection.close()
         self.target.restart(before.leader_id)
@@ -319,7 +321,7 @@ class Broker:
     def kill_leader(self, topic: Topic, *, dead_s: float) -> None:
         """Kill the node that leads partition 0 (needs the hooks `kill` and `restart`), start it again after so many seconds,
         and wait until every partition is led."""
-        leader = self.describe_topic(topic.name).partitions[0].leader_id
+        leader = Told({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[0].leader_id
         for connection in self._by_address.values():
             connection.close()
         self.target.kill(leader)
@@ -452,7 +454,7 @@ class Broker:
             resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(names)
         )
         result = only(self.call(DescribeConfigsRequest(resources=[resource])).results, f"result for broker {node_id}")
-        return {config.name: config.value for config in result.configs}
+        return Told({config.name: config.value for config in result.configs})
 
     # ---- judging
 
@@ -647,11 +649,26 @@ def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsR
 # ---- words
 
 
+class Told(dict[K, V]):
+    """Parts of an answer by what names them. One that the answer must have and lacks is a failure, and no `KeyError`."""
+
+    def __missing__(self, key: object) -> NoReturn:
+        raise Failed(f"the answer has nothing for {shown(key)}, but for {shown(list(self))}")
+
+
 def only(items: Sequence[T], what: str) -> T:
     """The only element of an answer that must have one. Fails, instead of breaking the suite, where it is otherwise."""
     if len(items) != 1:
         raise Failed(f"{len(items)} instead of one {what}")
     return items[0]
+
+
+def number(text: str | None, what: str) -> int:
+    """A number that an answer tells as text. Fails where it is none."""
+    try:
+        return int(text or "")
+    except ValueError as error:
+        raise Failed(f"{what} is {shown(text)}, no number") from error
 
 
 def error_name(code: int) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conformance.broker import Broker, Topic, only
+from conformance.broker import Broker, Told, Topic, only
 from conformance.classic_groups import NO_GENERATION, NO_MEMBER
 from conformance.wire import Failed, Misbehaved
 from reference.protocol.errors import ErrorCode
@@ -161,7 +161,7 @@ def committed_of(
     asked = {topic for partitions in groups.values() for topic, _ in partitions or ()}
     named = Names((*asked, *known), version)
     if version >= SEVERAL_GROUPS:
-        return {one.group_id: _found(one, named) for one in answer.groups}
+        return Told({one.group_id: _found(one, named) for one in answer.groups})
     return {next(iter(groups)): _found(answer, named)}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from conformance.batches import NONE as UNCOMPRESSED
 from conformance.batches import TRANSACTIONAL, Record, batch
-from conformance.broker import TRANSACTION, Broker, Topic, error_name, only
+from conformance.broker import TRANSACTION, Broker, Told, Topic, error_name, only
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -347,7 +347,9 @@ def _added(answer: Any) -> dict[tuple[str, int], int]:
 
 
 def _offset_errors(answer: Any) -> dict[tuple[str, int], int]:
-    return {(topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions}
+    return Told(
+        {(topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions}
+    )
 
 
 def _described(answer: Any) -> Any:

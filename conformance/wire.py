@@ -172,7 +172,7 @@ class Connection:
         self._last: Exchange | None = None
         try:
             self.socket = socket.create_connection(address, deadline.left_s(timeout_s))
-        except OSError as error:
+        except (OSError, OverflowError, UnicodeError) as error:  # the last two: no such host or port can be
             raise Unreachable(f"{address[0]}:{address[1]} takes no connection: {error}") from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -194,14 +194,22 @@ class Connection:
         self, request: Message, version: int, *, correlation_id: int | None = None, client_id: str | None = "",
         header_tags: bytes = b"\x00",
     ) -> bytes:  # fmt: skip
-        """The request with its header and size field, as `send` would send it; an empty client id is the connection's."""
+        """The request with its header and size field, as `send` would send it; an empty client id is the connection's.
+
+        Errors: Failed where a number, which only an answer can have given, is too large for its field.
+        """
         if correlation_id is None:
             self._correlation_id += 1
             correlation_id = self._correlation_id
         name = self.client_id if client_id == "" else client_id
         flexible = version in type(request).FLEXIBLE
         header = request_header(type(request).KEY, version, correlation_id, name, flexible=flexible, tags=header_tags)
-        return frame(header + encode(request, version))
+        try:
+            return frame(header + encode(request, version))
+        except CodecError as error:
+            if isinstance(error.__cause__, struct.error):
+                raise Failed(f"what the target told fits into no request: {error}") from error
+            raise
 
     def send(self, request: Message, version: int, *, awaited: bool = True, note: str = "", **header: Any) -> Exchange:
         """Send a request; its answer is read by a later `receive`, unless it is not awaited (acks=0).

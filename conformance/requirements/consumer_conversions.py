@@ -2,7 +2,7 @@
 
 import struct
 
-from conformance.broker import Broker, Topic
+from conformance.broker import Broker, Told, Topic
 from conformance.classic_groups import Group, Member, subscription
 from conformance.committed_offsets import commit_one, expect_committed, expect_offset
 from conformance.consumers import DESCRIBE, HEARTBEAT, Consumer, described_one, joined, settle, unused_group
@@ -137,7 +137,7 @@ def upgraded_alive(broker: Broker) -> None:
     )
     share(broker, old, new)
     found = described_one(broker, group.name)
-    kinds = {one.member_id: one.member_type for one in found.members}
+    kinds = Told({one.member_id: one.member_type for one in found.members})
     broker.expect_equal("the members' types", kinds, {old.member.id: CLASSIC_MEMBER, new.id: CONSUMER_MEMBER})
     code = commit_one(broker, group.name, topic, 5, generation=old.member.generation, member_id=old.member.id)
     broker.expect_error(code, ErrorCode.NONE, what="the classic member's OffsetCommit")

@@ -199,6 +199,7 @@ def late_commits(broker: Broker) -> None:
     other.join()
     settle(one, other, topics=[topic])
     broker.expect(0 < len(one.assigned) < len(before), f"{len(one.assigned)} of {len(before)} partitions were kept")
+    broker.expect(set(one.assigned) < before, f"{one.assigned} is a part of {before}")
     kept, lost = min(one.assigned)[1], min(before - one.assigned)[1]
 
     def expect_codes(offset: int, what: str, *partitions: int, error: ErrorCode) -> None:

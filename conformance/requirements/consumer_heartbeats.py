@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from conformance.broker import Broker
+from conformance.broker import Broker, Told
 from conformance.committed_offsets import commit_one, delete_offsets
 from conformance.consumers import (
     CHOSEN_BY_CLIENT,
@@ -236,7 +236,7 @@ def described_groups(broker: Broker) -> None:
     epoch = consumers[0].epoch
     told = (found.group_id, found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name)
     broker.expect_equal("the group", told, (group, STABLE, epoch, epoch, "uniform"))
-    members = {member.member_id: member for member in found.members}
+    members = Told({member.member_id: member for member in found.members})
     broker.expect_equal("the members", set(members), {one.id for one in consumers})
     for consumer in consumers:
         member = members[consumer.id]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from conformance.batches import records
-from conformance.broker import GROUP, TRANSACTION, Broker, Topic, error_name, only
+from conformance.broker import GROUP, TRANSACTION, Broker, Told, Topic, error_name, only
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -65,7 +65,7 @@ def offsets_partitions(broker: Broker) -> dict[int, Any]:
     """The partitions of the offsets topic, by their numbers; none where it does not exist."""
     entry = MetadataRequest.MetadataRequestTopic(name=OFFSETS)
     topic = only(broker.metadata([entry]).topics, "topic in the answer")
-    return {one.partition_index: one for one in topic.partitions}
+    return Told({one.partition_index: one for one in topic.partitions})
 
 
 @requirement(
@@ -113,7 +113,7 @@ def first_use(broker: Broker) -> None:
         broker.expect_equal("its node, host and port", place(first), NOWHERE)
     found(broker, group)
     broker.expect_equal("the partitions of the offsets topic", sorted(offsets_partitions(broker)), [0, 1, 2])
-    listed = {topic.name: topic.is_internal for topic in broker.metadata(None).topics}
+    listed = Told({topic.name: topic.is_internal for topic in broker.metadata(None).topics})
     broker.expect_equal(f"{OFFSETS} is internal", listed.get(OFFSETS), True)
 
 

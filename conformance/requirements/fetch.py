@@ -15,6 +15,7 @@ from conformance.broker import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Broker,
+    Told,
     Topic,
     delete_topics_request,
     fetch_request,
@@ -46,7 +47,7 @@ def partitions_of(answer: Any) -> list[Any]:
 
 def served_bytes(answer: Any) -> dict[int, int]:
     """Partition -> bytes of records, in the answer's order."""
-    return {one.partition_index: len(one.records or b"") for one in partitions_of(answer)}
+    return Told({one.partition_index: len(one.records or b"") for one in partitions_of(answer)})
 
 
 def versions_to_ask(broker: Broker) -> list[int]:
@@ -225,7 +226,7 @@ def errors_do_not_wait(broker: Broker) -> None:
         for what, (asked, epoch, wanted) in cases.items():
             request = fetch_request(asked, max_wait_ms=LONG_MS, min_bytes=PLENTY, current_leader_epoch=epoch)
             answer = broker.call(request, to=broker.leader(topic))
-            codes = {one.partition_index: one.error_code for one in partitions_of(answer)}
+            codes = Told({one.partition_index: one.error_code for one in partitions_of(answer)})
             broker.expect_equal(f"{what}: the errors by partition", codes, wanted)
 
 
@@ -291,7 +292,7 @@ def limits_hold(broker: Broker) -> None:
             broker.expect_equal("the whole batches of each", whole, wanted)
             total = sum(len(one.records or b"") for one in found)
             broker.expect(total <= max_bytes, f"{total} bytes of at most {max_bytes}")
-            largest = max(len(one.records or b"") for one in found)
+            largest = max((len(one.records or b"") for one in found), default=0)
             broker.expect(largest <= partition_max_bytes, f"{largest} bytes of at most {partition_max_bytes}")
 
 
@@ -309,7 +310,7 @@ def whole_batches(broker: Broker) -> None:
     for codec in (CODECS["none"], CODECS["gzip"], CODECS["none"]):
         broker.append(topic, batch(b"a" * 50, b"b" * 50, b"c" * 50, b"d" * 50, codec=codec))
     whole = broker.log(topic)
-    starts = {one.base_offset: whole.index(one.data) for one in batches(whole)}
+    starts = Told({one.base_offset: whole.index(one.data) for one in batches(whole)})
     for offset in range(12):
         found = broker.fetch(topic, offset, partition_max_bytes=400)
         got = bytes(found.records or b"")
@@ -347,7 +348,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     for what, unknown, version, error in cases:
         with broker.case(what):
             answer = broker.call(fetch_request({unknown: 0, (topic, 0): 0}), version, to=broker.leader(topic))
-            codes = {one.partition_index: one for one in partitions_of(answer) if one.error_code}
+            codes = Told({one.partition_index: one for one in partitions_of(answer) if one.error_code})
             bad = only(list(codes.values()), "partition with an error")
             broker.expect_error(bad.error_code, error)
             broker.expect_equal("its partition", bad.partition_index, unknown[1])
@@ -588,7 +589,7 @@ def unknown_partitions_wait(broker: Broker) -> None:
     connection.send(request, broker.version_for(request))
     at_once = not connection.is_silent(0.1)
     broker.append(topic, batch(b"x"))
-    found = {one.partition_index: one for one in partitions_of(connection.receive(timeout_s=LONG_MS / 1000 + 5))}
+    found = Told({one.partition_index: one for one in partitions_of(connection.receive(timeout_s=LONG_MS / 1000 + 5))})
     codes = {partition: one.error_code for partition, one in found.items()}
     broker.expect_equal("the errors by partition", codes, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0: ErrorCode.NONE})
     if at_once:

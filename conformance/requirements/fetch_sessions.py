@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from conformance.batches import batch, values
-from conformance.broker import Broker, Topic, fetch_request
+from conformance.broker import Broker, Topic, fetch_request, only
 from conformance.requirement import requirement, untestable
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
@@ -85,6 +85,11 @@ def served(answer: Any) -> dict[int, list[bytes | None]]:
         for topic in answer.responses
         for partition in topic.partitions
     }
+
+
+def only_partition(answer: Any) -> Any:
+    """The only partition of an answer."""
+    return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
 
 
 def everything(topic: Topic, offset: int = 0) -> dict[tuple[Topic, int], int]:
@@ -230,15 +235,15 @@ def only_news(broker: Broker) -> None:
         opened.serves("read on", {}, {(topic, 1): 3})
         broker.append(topic, batch(b"c"), partition=2)
         answer = opened.serves("a new high watermark, past it", {2: []}, {(topic, 2): 3})
-        broker.expect_equal("the high watermark", answer.responses[0].partitions[0].high_watermark, 3)
+        broker.expect_equal("the high watermark", only_partition(answer).high_watermark, 3)
         opened.serves("told already", {})
         broker.delete_records(topic, 1)
         answer = opened.serves("a new log start offset", {0: []})
-        broker.expect_equal("the log start offset", answer.responses[0].partitions[0].log_start_offset, 1)
+        broker.expect_equal("the log start offset", only_partition(answer).log_start_offset, 1)
         opened.serves("told already", {})
         for what in ("out of range", "still out of range"):
             answer = opened.serves(what, {0: []}, {(topic, 0): 99})
-            broker.expect_error(answer.responses[0].partitions[0].error_code, ErrorCode.OFFSET_OUT_OF_RANGE, what=what)
+            broker.expect_error(only_partition(answer).error_code, ErrorCode.OFFSET_OUT_OF_RANGE, what=what)
         opened.serves("in range again", {0: []}, {(topic, 0): 2})
         opened.serves("in range and told", {})
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from conformance.broker import Broker
+from conformance.broker import Broker, Told, only
 from conformance.classic_groups import CONSUMER, Group, share_of, subscription
 from conformance.cluster import STATE_WITHIN_S, cluster
 from conformance.committed_offsets import NOTHING, await_offset, expect_committed
@@ -53,14 +53,14 @@ def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, *
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="ListGroups")
     ids = [one.group_id for one in answer.groups]
     broker.expect(len(ids) == len(set(ids)), f"ListGroups tells of {len(ids)} groups, each once")
-    return {one.group_id: one for one in answer.groups}
+    return Told({one.group_id: one for one in answer.groups})
 
 
 def delete(broker: Broker, *groups: str, version: int | None = None, to: Any = None) -> dict[str, int]:
     """DeleteGroups at one coordinator; gives the error code of each group."""
     request = DeleteGroupsRequest(groups_names=list(groups))
     answer = broker.call(request, version, to=to or broker.coordinator(groups[0]))
-    return {one.group_id: one.error_code for one in answer.results}
+    return Told({one.group_id: one.error_code for one in answer.results})
 
 
 @requirement(
@@ -262,7 +262,7 @@ def the_empty_group(broker: Broker) -> None:
     other = Group(broker)
     other.stable(1)
     invalid = {ErrorCode.INVALID_GROUP_ID}
-    found = {one.group_id: one for one in describe(broker, "", other.name, to=other.address)}
+    found = Told({one.group_id: one for one in describe(broker, "", other.name, to=other.address)})
     broker.expect_equal("the groups told", set(found), {"", other.name})
     broker.expect_error(
         found[""].error_code, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR, tolerated=invalid,
@@ -316,7 +316,7 @@ def several_described(broker: Broker) -> None:
     broker.expect_equal("groups of one coordinator", len(names), 3)
     Group(broker, names[0]).stable(1)
     expect_committed(broker, names[1], {(broker.topic(), 0): 1})
-    found = {one.group_id: one.group_state for one in describe(broker, *names, to=address)}
+    found = Told({one.group_id: one.group_state for one in describe(broker, *names, to=address)})
     broker.expect_equal("the states", found, dict(zip(names, (STABLE, EMPTY, DEAD), strict=True)))
     broker.expect_equal("no groups", list(broker.call(DescribeGroupsRequest(groups=[]), to=address).groups), [])
 
@@ -390,6 +390,7 @@ def authorized_operations_of_consumers(broker: Broker) -> None:
     usable = sum(1 << operation for operation in (3, 6, 8))
     for asked, wanted in ((False, NOT_ASKED), (True, usable)):
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
-        for found in broker.call(request, to=broker.coordinator(group)).groups:
-            seen = found.authorized_operations
-            broker.expect_equal(f"asked: {asked}", seen & usable if asked and seen >= 0 else seen, wanted)
+        seen = only(
+            broker.call(request, to=broker.coordinator(group)).groups, "group in the answer"
+        ).authorized_operations
+        broker.expect_equal(f"asked: {asked}", seen & usable if asked and seen >= 0 else seen, wanted)

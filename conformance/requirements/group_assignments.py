@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from conformance.broker import Broker
+from conformance.broker import Broker, Told
 from conformance.classic_groups import Group, Member, share_of, subscription
 from conformance.requirement import requirement
 from conformance.requirements.group_generations import HELD_FOR_S, joined_pair
@@ -172,7 +172,7 @@ def cooperative_rebalance(broker: Broker) -> None:
     old.protocols = owning(0, 1, 2, 3)
     group.admit(new, [old])
     leader = group.leader_first([old, new])[0]
-    told = {one.member_id: bytes(one.metadata) for one in leader.answer.members}
+    told = Told({one.member_id: bytes(one.metadata) for one in leader.answer.members})
     broker.expect_equal(
         "what the leader is told that they own", told, {old.id: old.protocols[name], new.id: owning()[name]}
     )
@@ -185,6 +185,6 @@ def cooperative_rebalance(broker: Broker) -> None:
         member.expect_joined()
     broker.expect_equal("the generation that gives", new.generation, 3)
     leader = group.leader_first([old, new])[0]
-    told = {one.member_id: bytes(one.metadata) for one in leader.answer.members}
+    told = Told({one.member_id: bytes(one.metadata) for one in leader.answer.members})
     broker.expect_equal("what the leader is told now", told, {old.id: old.protocols[name], new.id: new.protocols[name]})
     group.synchronise([old, new], {old.id: b"orders 0 1", new.id: b"orders 2 3"})

@@ -2,7 +2,7 @@
 
 import time
 
-from conformance.broker import Broker
+from conformance.broker import Broker, Told
 from conformance.classic_groups import FIRST_WITH_IDENTITY, Group, Member, subscription
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -166,7 +166,7 @@ def one_leader(broker: Broker) -> None:
     broker.expect_equal("the leaders named", len({one.answer.leader for one in members}), 1)
     leader, *followers = group.leader_first(members)
     broker.expect(leader.leads, f"{leader.id} leads")
-    told = {one.member_id: bytes(one.metadata) for one in leader.answer.members}
+    told = Told({one.member_id: bytes(one.metadata) for one in leader.answer.members})
     broker.expect_equal("what the leader is told", told, {one.id: one.protocols["range"] for one in members})
     for one in followers:
         broker.expect_equal("the members that a follower is told", list(one.answer.members), [])

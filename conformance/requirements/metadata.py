@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from conformance.batches import batch
-from conformance.broker import Broker, delete_topics_request, only
+from conformance.broker import Broker, Told, delete_topics_request, number, only
 from conformance.changes import METADATA_WITH_EPOCHS
 from conformance.requirement import requirement
 from conformance.wire import Closed
@@ -70,7 +70,7 @@ def brokers_and_cluster_id(broker: Broker) -> None:
     first = broker.metadata([], version=2)
     broker.expect(bool(first.cluster_id), f"the cluster id is {first.cluster_id!r}")
     nodes = [one.node_id for one in first.brokers]
-    broker.expect(len(set(nodes)) == len(nodes) and min(nodes) >= 0, f"node ids {nodes}")
+    broker.expect(len(set(nodes)) == len(nodes) and min(nodes, default=-1) >= 0, f"node ids {nodes}")
     for one in first.brokers:
         other = broker.metadata([], version=2, to=(one.host, one.port))
         broker.expect_equal(f"the cluster id at {one.host}:{one.port}", other.cluster_id, first.cluster_id)
@@ -132,7 +132,7 @@ def auto_creation(broker: Broker) -> None:
         first.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
         tolerated={ErrorCode.NONE}, what="the first answer",
     )  # fmt: skip
-    partitions = int(broker.broker_configs(["num.partitions"]).get("num.partitions") or 1)
+    partitions = number(broker.broker_configs(["num.partitions"]).get("num.partitions") or "1", "num.partitions")
     topic = broker.await_topic(name, partitions)
     broker.expect_equal("its partitions", topic.partitions, partitions)
 
@@ -257,7 +257,7 @@ def id_before_v12(broker: Broker) -> None:
 def internal_topics(broker: Broker) -> None:
     ordinary, underscored = broker.topic(), broker.topic(name="__" + broker.unused_name())
     broker.coordinator(broker.unused_name("group"))
-    marked = {topic.name: topic.is_internal for topic in broker.metadata(None).topics}
+    marked = Told({topic.name: topic.is_internal for topic in broker.metadata(None).topics})
     broker.expect_equal("__consumer_offsets is internal", marked.get("__consumer_offsets"), True)
     broker.expect_equal(f"{ordinary.name} is internal", marked[ordinary.name], False)
     broker.expect_equal(f"{underscored.name} is internal", marked[underscored.name], False)
@@ -377,7 +377,7 @@ def auto_creation_disabled(broker: Broker) -> None:
 )
 def each_topic_its_own(broker: Broker) -> None:
     topic, unknown = broker.topic(), broker.unused_name()
-    found = {one.name: one for one in broker.metadata(by_name(unknown, topic.name, "not/legal")).topics}
+    found = Told({one.name: one for one in broker.metadata(by_name(unknown, topic.name, "not/legal")).topics})
     broker.expect_equal("the topics in the answer", sorted(found), sorted((unknown, topic.name, "not/legal")))
     broker.expect_error(found[topic.name].error_code, ErrorCode.NONE, what="the known topic")
     broker.expect_equal("its partitions", len(found[topic.name].partitions), 1)

@@ -1,6 +1,6 @@
 """API: version negotiation. What a broker says that it speaks, and whether it does."""
 
-from conformance.broker import Broker, error_name
+from conformance.broker import Broker, Told, error_name
 from conformance.minimal import CORE, errors_in, minimal_request
 from conformance.requirement import requirement, version_key
 from conformance.wire import frame as framed
@@ -59,7 +59,7 @@ def version_above_highest(broker: Broker) -> None:
         connection.send_bytes(framed(header + body), api_key=API_VERSIONS, version=version, awaited=True)
         answer = connection.receive(version=0)
         broker.expect_error(answer.error_code, ErrorCode.UNSUPPORTED_VERSION, what=f"ApiVersions v{version}")
-        ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        ranges = Told({api.api_key: (api.min_version, api.max_version) for api in answer.api_keys})
         broker.expect_equal("the range of ApiVersions in the refusal", ranges.get(API_VERSIONS), (lowest, highest))
     broker.expect_error(connection.call(ApiVersionsRequest(), 0).error_code, ErrorCode.NONE, what="v0 afterwards")
 
@@ -196,7 +196,7 @@ def asked_again(broker: Broker) -> None:
 )
 def finalized_features(broker: Broker) -> None:
     answer = broker.connect().call(named(), broker.version_for(ApiVersionsRequest))
-    supported = {feature.name: feature for feature in answer.supported_features}
+    supported = Told({feature.name: feature for feature in answer.supported_features})
     broker.expect(answer.finalized_features_epoch >= 0, f"the features' epoch is {answer.finalized_features_epoch}")
     for feature in answer.finalized_features:
         limits = supported.get(feature.name)
@@ -217,8 +217,8 @@ def finalized_features(broker: Broker) -> None:
 )
 def features_from_level_zero(broker: Broker) -> None:
     connection = broker.connect()
-    old = {one.name: one.min_version for one in connection.call(named(), 3).supported_features}
-    new = {one.name: one.min_version for one in connection.call(named(), 4).supported_features}
+    old = Told({one.name: one.min_version for one in connection.call(named(), 3).supported_features})
+    new = Told({one.name: one.min_version for one in connection.call(named(), 4).supported_features})
     if not new:
         broker.skip("the target lists no supported features")
     broker.expect(0 not in old.values(), f"v3 lists {len(old)} features, none from level 0")

@@ -21,7 +21,7 @@ from conformance.batches import (
     varint,
     write_record,
 )  # fmt: skip
-from conformance.broker import Broker, Topic, only, produce_request
+from conformance.broker import Broker, Told, Topic, only, produce_request
 from conformance.changes import closes_on_unreadable_batches, codecs, has_leader_epochs, refusals
 from conformance.requirement import requirement
 from conformance.wire import Closed
@@ -58,7 +58,7 @@ def expect_refused(
         after = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
         broker.expect_equal(f"{what}: the log end offsets after the connection was closed", after, before)
         return None
-    results = {one.index: one for one in only(answer.responses, "topic in the answer").partition_responses}
+    results = Told({one.index: one for one in only(answer.responses, "topic in the answer").partition_responses})
     bad, other = results[0], results[1]
     broker.expect_error(
         bad.error_code, *accepted, tolerated={*tolerated, *also_tolerated}, what=what, message=bad.error_message
@@ -402,7 +402,9 @@ def invalid_acks(broker: Broker) -> None:
         answer = broker.call(
             produce_request({(topic, 0): good(), (topic, 1): good()}, acks=acks), to=broker.leader(topic)
         )
-        for result in only(answer.responses, "topic in the answer").partition_responses:
+        results = only(answer.responses, "topic in the answer").partition_responses
+        broker.expect_equal("the partitions that are answered", sorted(one.index for one in results), [0, 1])
+        for result in results:
             broker.expect_error(result.error_code, ErrorCode.INVALID_REQUIRED_ACKS, what=f"acks={acks}")
             broker.expect_equal("the base offset", result.base_offset, -1)
     broker.expect_equal("the log end offsets", (broker.end_offset(topic, 0), broker.end_offset(topic, 1)), (0, 0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.batches import CONTROL, batches
-from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic, only
+from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Told, Topic, only
 from conformance.requirement import requirement, untestable
 from conformance.transaction_client import (
     CLASSIC,
@@ -56,7 +56,7 @@ def list_transactions(broker: Broker, names: Sequence[str], version: int | None 
         )
         for address in sorted({broker.coordinator(name, TRANSACTION) for name in names})
     ]
-    found = {one.transactional_id: one for answer in answers for one in answer.transaction_states}
+    found = Told({one.transactional_id: one for answer in answers for one in answer.transaction_states})
     return answers, {name: found[name] for name in names if name in found}
 
 
@@ -355,7 +355,7 @@ def write_markers(broker: Broker, topic: Topic, identity: tuple[int, int], versi
     )  # fmt: skip
     answer = broker.call(table(markers=[marker]), version, to=broker.leader(topic))
     found = only(only(answer.markers, "marker in the answer").topics, "topic in the answer").partitions
-    errors = {one.partition_index: one.error_code for one in found}
+    errors = Told({one.partition_index: one.error_code for one in found})
     if set(errors.values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
         broker.skip("only brokers may ask this")
     return errors

@@ -3,7 +3,7 @@
 from typing import Any
 
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
-from conformance.broker import READ_COMMITTED, Broker, Topic, only, produce_request
+from conformance.broker import READ_COMMITTED, Broker, Told, Topic, only, produce_request
 from conformance.requirement import requirement
 from conformance.requirements.coordinators import OFFSETS, java_hash, offsets_partitions
 from conformance.transaction_client import (
@@ -44,7 +44,7 @@ def versions_of_each_protocol(broker: Broker) -> list[int]:
 
 def results_of(answer: Any) -> dict[int, int]:
     """The error code of each partition of a Produce answer."""
-    return {one.index: one.error_code for topic in answer.responses for one in topic.partition_responses}
+    return Told({one.index: one.error_code for topic in answer.responses for one in topic.partition_responses})
 
 
 def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> None:

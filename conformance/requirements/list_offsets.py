@@ -3,10 +3,11 @@
 from typing import Any
 
 from conformance.batches import CODECS, Record, batch
-from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, Broker, Topic, only
+from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, Broker, Told, Topic, only
 from conformance.changes import codecs
 from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
+from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 
@@ -173,8 +174,8 @@ def special_too_early(broker: Broker) -> None:
             if version >= SINCE_VERSION.get(timestamp, 1000):
                 continue
             what = f"v{version}, timestamp {timestamp}"
-            answer = ask(broker, topic, [(0, timestamp), (1, LATEST)], version)
-            bad, other = sorted(answer, key=lambda one: one.partition_index)
+            by_partition = answered(ask(broker, topic, [(0, timestamp), (1, LATEST)], version))
+            bad, other = by_partition[0], by_partition[1]
             broker.expect_error(bad.error_code, ErrorCode.UNSUPPORTED_VERSION, what=what)
             broker.expect_equal(f"{what}: the offset", bad.offset, -1)
             broker.expect_equal(f"{what}: the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 1))
@@ -189,6 +190,14 @@ def ask(broker: Broker, topic: Topic, wanted: list[tuple[int, int]], version: in
     )
     answer = broker.call(request, version, to=broker.leader(topic))
     return [partition for one in answer.topics for partition in one.partitions]
+
+
+def answered(answers: list[Any]) -> Told[int, Any]:
+    """The answers by partition, each of which has one."""
+    numbers = [one.partition_index for one in answers]
+    if len(set(numbers)) != len(numbers):
+        raise Failed(f"partitions {numbers} are answered")
+    return Told({one.partition_index: one for one in answers})
 
 
 @requirement(
@@ -324,9 +333,8 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     topic = broker.topic()
     nowhere = Topic(broker.unused_name(), topic.id, 1)
     for version in versions_of(broker):
-        bad, other = sorted(
-            ask(broker, topic, [(7, LATEST), (0, LATEST)], version), key=lambda one: -one.partition_index
-        )
+        by_partition = answered(ask(broker, topic, [(7, LATEST), (0, LATEST)], version))
+        bad, other = by_partition[7], by_partition[0]
         broker.expect_error(bad.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, a partition")
         broker.expect_equal("its offset", bad.offset, -1)
         broker.expect_equal("the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 0))

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.batches import CONTROL, batches
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Told, Topic, only
+from conformance.read_committed import COMMIT, markers
 from conformance.requirement import requirement, untestable
 from conformance.transaction_client import (
     CLASSIC,
@@ -339,10 +339,9 @@ def markers_from_outside(broker: Broker) -> None:
             ):
                 seen = write_markers(broker, topic, (id, told), version)
                 broker.expect_equal(what, seen, agreed | {0: error})
-            log = [
-                (one.producer_id, one.producer_epoch) for one in batches(broker.log(topic)) if one.attributes & CONTROL
-            ]
-            broker.expect_equal("the control batches", log, [(id, epoch), (id, epoch), (id, epoch + 1)])
+            log = [(one.producer_id, one.producer_epoch, one.kind) for one in markers(broker.log(topic))]
+            told = [(id, epoch, COMMIT), (id, epoch, COMMIT), (id, epoch + 1, COMMIT)]
+            broker.expect_equal("the control batches", log, told)
             broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 4)
 
 

@@ -152,7 +152,7 @@ class Group:
 
 def share_of(member: Member) -> bytes:
     """Bytes that only this member is given, and that no assignor would send."""
-    return b"\x00\xff for " + member.id.encode()
+    return b"\x00\xff for " + member.id.encode(errors="surrogateescape")
 
 
 def subscription(

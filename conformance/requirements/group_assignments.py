@@ -105,7 +105,7 @@ def nobody_gets_anothers(broker: Broker) -> None:
         group.rejoin(members)
         members = group.leader_first(members)
         leader, *followers = members
-        wanted = {one.id: b"%s in %d" % (one.id.encode(), one.generation) for one in members}
+        wanted = {one.id: b"%s in %d" % (one.id.encode(errors="surrogateescape"), one.generation) for one in members}
         lies = {one.id: b"a lie" for one in members}
         for follower in followers:
             follower.begin_sync(lies)

@@ -35,6 +35,10 @@ FIELDS = (
 """The header's fields in the order of the wire."""
 CRC_FROM = 21
 """The CRC covers everything from the attributes on."""
+MAGIC_AT = 16
+"""Where the format's number stands, in batches and in the messages before them."""
+MESSAGE_OVERHEAD = 26
+"""Bytes of the smallest message of format 0: offset, size, CRC, magic, attributes, and the sizes of key and value."""
 LENGTH_FROM = 12
 """The length counts everything after itself."""
 
@@ -177,10 +181,18 @@ def idempotent(records: Sequence[Record | bytes], producer_id: int, epoch: int, 
     return batch(*records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
 
-def message_set(value: bytes, magic: int, *, offset: int = 0, timestamp: int = 0) -> bytes:
+def message_set(
+    value: bytes | None,
+    magic: int,
+    *,
+    offset: int = 0,
+    timestamp: int = 0,
+    key: bytes | None = None,
+    attributes: int = 0,
+) -> bytes:
     """One message in the formats before record batches: magic 0 (no timestamp) or 1."""
-    body = struct.pack(">bb", magic, 0) + (struct.pack(">q", timestamp) if magic else b"")
-    body += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
+    body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", timestamp) if magic else b"")
+    body += b"".join(struct.pack(">i", -1 if part is None else len(part)) + (part or b"") for part in (key, value))
     message = struct.pack(">I", zlib.crc32(body)) + body
     return struct.pack(">qi", offset, len(message)) + message
 
@@ -267,7 +279,9 @@ def _walk(data: bytes) -> Iterator[Batch]:
 
 
 def records(data: bytes) -> list[Record]:
-    """The records of all whole batches, control batches left out."""
+    """The records of all whole batches, control batches left out; also of messages in the formats before batches."""
+    if is_message_set(data):
+        return list(messages(data))
     return [r for one in batches(data) if not one.attributes & CONTROL for r in one.records()]
 
 
@@ -278,10 +292,13 @@ def values(data: bytes) -> list[bytes | None]:
 
 def next_offset(data: bytes) -> int:
     """The offset after the last whole batch. Errors: ValueError when there is none."""
-    found = batches(data)
-    if not found:
-        raise Failed(f"{len(data)} fetched bytes hold no whole batch")
-    return found[-1].next_offset
+    if is_message_set(data):
+        found = list(messages(data))
+        if found:
+            return found[-1].offset + 1
+    elif whole := batches(data):
+        return whole[-1].next_offset
+    raise Failed(f"{len(data)} fetched bytes hold no whole batch")
 
 
 def stored_as(sent: bytes, stored: Batch) -> bytes:
@@ -289,6 +306,46 @@ def stored_as(sent: bytes, stored: Batch) -> bytes:
     one = next(_walk(sent))
     placed = replace(one, base_offset=stored.base_offset, partition_leader_epoch=stored.partition_leader_epoch)
     return HEADER.pack(*(getattr(placed, name) for name in FIELDS)) + sent[HEADER_BYTES:]
+
+
+def is_message_set(data: bytes) -> bool:
+    """Whether fetched bytes begin with a message of format 0 or 1."""
+    return len(data) > MAGIC_AT and data[MAGIC_AT] < 2
+
+
+def messages(data: bytes) -> Iterator[Record]:
+    """The messages of formats 0 and 1; those inside of compressed wrappers with their offsets in the log (KIP-31)."""
+    position = 0
+    while position + MESSAGE_OVERHEAD <= len(data):
+        offset, size = struct.unpack_from(">qi", data, position)
+        body = data[position + LENGTH_FROM : position + LENGTH_FROM + size]
+        if len(body) < size:
+            return
+        position += LENGTH_FROM + size
+        magic, attributes = body[4], body[5]
+        key, at = _read_int_sized(body, 14 if magic else 6)
+        value, _ = _read_int_sized(body, at)
+        stamp = struct.unpack_from(">q", body, 6)[0] if magic else -1
+        if not attributes & CODEC_MASK:
+            yield Record(value, key, timestamp=stamp, offset=offset)
+            continue
+        inner = list(messages(decompress(value or b"", attributes & CODEC_MASK)))
+        first = offset - inner[-1].offset if magic and inner else 0
+        yield from (replace(one, offset=first + one.offset) for one in inner)
+
+
+def as_messages(data: bytes, magic: int) -> bytes:
+    """The records of plain batches as uncompressed messages of an older format, which knows no headers."""
+    return b"".join(
+        message_set(r.value, magic, key=r.key, timestamp=r.timestamp or 0, offset=n)
+        for n, r in enumerate(records(data))
+    )
+
+
+def _read_int_sized(data: bytes, position: int) -> tuple[bytes | None, int]:
+    (size,) = struct.unpack_from(">i", data, position)
+    position += 4
+    return (None, position) if size < 0 else (data[position : position + size], position + size)
 
 
 def _read_record(data: bytes, position: int, owner: Batch) -> tuple[Record, int]:

@@ -4,22 +4,30 @@ Three kinds of methods: *saying* (`connect`, `call`, `produce`, `fetch` ...), *h
 ...) and *judging* (`expect`, `expect_error`, `tolerate`, `skip`, `case`). What is said is recorded as evidence, what is
 judged is written down as seen.
 
-An API or version that the target does not advertise skips the requirement, and says so: no test needs to ask first.
+The helpers follow the target's profile (`conformance.target_profile`): the versions that it serves, its message format, its
+way to a topic. What a helper cannot do leaves the requirement *not judged*, with the reason; no test needs to ask first. A
+helper that fails names the basic requirement that speaks of its step (`built_on`): where that one fails too, this one is
+*blocked* by it.
 """
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
+from conformance import batches as stored
+from conformance.batches import MAGIC_AT, next_offset
 from conformance.requirement import Requirement, version_key
 from conformance.results import Case, Verdict
+from conformance.target_profile import BY_TOPIC_ID, NEWEST_FORMAT, TargetProfile
 from conformance.wire import CLIENT_ID, Connection, Deadline, Failed, Misbehaved, NoAnswer, Recorder
 from linearizability.targets.addresses import AddressMap
 from reference.protocol.apis import APIS
@@ -41,11 +49,14 @@ from reference.protocol.schema import Message
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+P = ParamSpec("P")
 
 CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
 READY_WITHIN_S = 15.0
 """How long a state that must come may take, unless the requirement says otherwise."""
+FIRST_WITH_BATCHES = 3
+"""The first version of Produce that carries record batches."""
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 """Special timestamps of ListOffsets."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -67,8 +78,29 @@ RETRIABLE = {
 """Errors by which a broker says that it is not ready yet, and which the helpers wait out."""
 
 
+LEAST_WAIT_MS = 1
+"""A fetch that shall not wait: as short as the target's profile allows. Requirements about waiting say their own time."""
+
+
 class Skipped(Exception):
     """The requirement cannot be judged on this target. The text says why."""
+
+
+def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A helper whose failure is the business of a basic requirement: the first such helper that is met names it."""
+
+    def decorate(helper: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(helper)
+        def guarded(*args: P.args, **options: P.kwargs) -> T:
+            try:
+                return helper(*args, **options)
+            except Failed as failure:
+                failure.built_on = failure.built_on or id
+                raise
+
+        return guarded
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,36 +123,68 @@ class Subject:
     target: Any = None
     """The open target of `linearizability.targets`, for its hooks; None for a plain address."""
     nodes: int = 1
+    profile: TargetProfile = field(default_factory=TargetProfile)
+    cluster_id: str = ""
+    configured: bool = False
+    """Whether the suite started the target with the configurations that requirements need."""
     topics: list[str] = field(default_factory=list[str])
     """All that was made, to be cleaned away."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Guards what requirements that run side by side share."""
+    views: list[Broker] = field(default_factory=list)
+    """The requirements under way."""
     folder: Path = Path()
     """Where evidence goes that is more than exchanges."""
     hunt: Any = None
     """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
 
+    def abandon(self, id: str = "") -> None:
+        """Break off a requirement that is under way, or all of them."""
+        with self.lock:
+            for view in list(self.views):
+                if id in ("", view.requirement.id):
+                    view.abandon()
+
 
 class Broker:
     """One requirement's view of the target. A context manager: its connections are closed at the end."""
 
-    def __init__(self, subject: Subject, record: Requirement) -> None:
+    def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0) -> None:
         self.subject = subject
         self.requirement = record
         self.recorder = Recorder()
-        self.deadline = Deadline.after(record.deadline_s)
+        self.abandoned = False
+        """Whether it was broken off: what is seen after that says nothing about the target."""
+        self.patience = patience
+        """By how much waits are longer than for a target that answers at once."""
+        self.deadline = Deadline.after(record.deadline_s * patience)
         self.entrance: tuple[str, int] | None = None
         """Where requests go that any broker can answer; None: to the first bootstrap address."""
         self.seen: list[str] = []
         self.tolerances: list[str] = []
         self.cases: list[Case] = []
+        self.built_on: list[str] = []
+        """What the failures of cases name as their step's requirement."""
         self._connections: list[Connection] = []
         self._by_address: dict[tuple[str, int], Connection] = {}
 
     def __enter__(self) -> Broker:
+        with self.subject.lock:
+            self.subject.views.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self.subject.lock:
+            self.subject.views.remove(self)
         for connection in self._connections:
             connection.close()
+
+    def abandon(self) -> None:
+        """From another thread: every wait and every request of this requirement ends now."""
+        self.abandoned = True
+        self.deadline.at_s = 0.0
+        for connection in list(self._connections):
+            connection.interrupt()
 
     # ---- saying
 
@@ -138,11 +202,14 @@ class Broker:
         self, address: tuple[str, int] | None = None, *, client_id: str | None = CLIENT_ID, timeout_s: float = 10.0
     ) -> Connection:
         """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
-        mapped = getattr(self.target, "addresses", AddressMap())
-        reachable = mapped.reach(*(address or self.address))
-        connection = Connection(reachable, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id)
+        where = self.reach(address or self.address)
+        connection = Connection(where, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id)
         self._connections.append(connection)
         return connection
+
+    def reach(self, address: tuple[str, int]) -> tuple[str, int]:
+        """Where an advertised address can be reached from here."""
+        return getattr(self.target, "addresses", AddressMap()).reach(*address)
 
     def connection(self, address: tuple[str, int] | None = None) -> Connection:
         """The standing connection to an address; a new one where the last was closed."""
@@ -166,21 +233,34 @@ class Broker:
         `to` is a connection, or an address to which the standing connection is used.
         """
         version = self.version_for(request, version)
+        least_ms = self.subject.profile.fetch_wait_ms
+        if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
+            request.max_wait_ms = least_ms
         connection = to if isinstance(to, Connection) else self.connection(to)
         try:
             return connection.call(request, version, timeout_s=timeout_s)
-        except Misbehaved:
+        except Misbehaved as failure:
             connection.close()
+            if version in self.subject.profile.unserved.get(APIS[type(request).KEY].name, {}):
+                failure.built_on = failure.built_on or "API-05"
             raise
 
     def version_for(self, request: Message | type[Message], version: int | None = None) -> int:
-        """The version given, if the target advertises it; else the highest that both sides know. Skips when there is none."""
+        """The version given, if the target advertises it; else the highest that both sides know and the target serves.
+
+        Skips when there is none.
+        """
         table = request if isinstance(request, type) else type(request)
         lowest, highest = self.versions_of(table)
         if version is None:
+            lowest, highest = self.subject.profile.served(APIS[table.KEY].name, lowest, highest)
+            if lowest > highest:
+                self.skip(f"needs {APIS[table.KEY].name}, which the target advertises and does not serve (API-05)")
             return highest
         if not lowest <= version <= highest:
-            self.skip(f"the target does not serve {APIS[table.KEY].name} v{version} (but {lowest} to {highest})")
+            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}")
+        if not self.subject.profile.topic_ids and version >= BY_TOPIC_ID.get(APIS[table.KEY].name, version + 1):
+            self.skip(f"needs topic ids for {APIS[table.KEY].name} v{version}, and the target reports none")
         return version
 
     def versions_of(self, request: type[Message]) -> tuple[int, int]:
@@ -201,6 +281,7 @@ class Broker:
 
     # ---- having: topics
 
+    @built_on("BAS-02")
     def topic(
         self, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
         name: str = "",
@@ -210,15 +291,39 @@ class Broker:
         Unless `configs` says otherwise it keeps its records for ever (retention.ms=-1): targets that the suite starts
         look for expired ones several times a second, and records with old timestamps would vanish under the test.
         """
+        profile = self.subject.profile
+        if profile.topics_by != "CreateTopics":
+            return self._found_topic(partitions, configs or {}, replication_factor, name)
+        if configs and not profile.topic_configs:
+            self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations")
         topic_name = name or self.unused_name()
-        configs = {"retention.ms": "-1"} | dict(configs or {})
+        given = {"retention.ms": "-1"} | dict(configs or {}) if profile.topic_configs else {}
         placed = self._on_one_broker(partitions) if partitions > 1 and replication_factor == 1 else None
         made = self.create_topic(
-            topic_name, partitions, configs=configs, replication_factor=replication_factor, placed=placed
+            topic_name, partitions, configs=given, replication_factor=replication_factor, placed=placed
         )
         if made.error_code != ErrorCode.NONE:
-            raise Failed(f"a topic could not be made: {error_name(made.error_code)} {made.error_message or ''}")
+            raise Failed(f"a topic could not be made: {error_name(made.error_code)} {_message(made)}")
         return self.await_topic(topic_name, partitions)
+
+    def _found_topic(self, partitions: int, configs: Mapping[str, str], replication_factor: int, name: str) -> Topic:
+        """A topic of a target without CreateTopics: made by asking for it, or one of those that were given."""
+        source, most = self.subject.profile.topics_by, self.subject.profile.default_partitions
+        if configs or replication_factor > 1 or (name and source == "--topics"):
+            self.skip("needs CreateTopics, for a topic with a configuration, replication factor or name of its own")
+        if most and partitions > most:
+            self.skip(f"needs a topic of {partitions} partitions; without CreateTopics the target gives it {most}")
+        if source == "auto-creation":
+            made = name or self.unused_name()
+            self.metadata([MetadataRequest.MetadataRequestTopic(name=made)], auto_create=True)
+            return self.await_topic(made, partitions)
+        with self.subject.lock:
+            given = self.subject.profile.given_topics
+            while given:
+                topic = self.await_topic(given.pop(0), partitions)
+                if all(self.end_offset(topic, n) == 0 for n in range(topic.partitions)):
+                    return topic
+        self.skip("needs CreateTopics, auto-creation, or another empty topic in --topics")
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
         """Replicas for partitions that one request shall reach; None where there is only one broker."""
@@ -258,6 +363,8 @@ class Broker:
             return None
 
         topic = self.eventually(led, f"topic {name} has leaders for its {partitions} partitions")
+        if ListOffsetsRequest.KEY not in self.subject.api_versions:
+            return topic
         for partition in range(topic.partitions):  # the metadata is ahead of the leader's own log for a moment
             self.eventually(
                 lambda partition=partition: (
@@ -267,12 +374,14 @@ class Broker:
             )
         return topic
 
+    @built_on("BAS-01")
     def describe_topic(self, name: str) -> Any:
         """The topic's entry of Metadata; auto-creation is off."""
         version = self.version_for(MetadataRequest)
         topics = [MetadataRequest.MetadataRequestTopic(name=name)]
         return only(self.metadata(topics, version=version).topics, f"entry for topic {name}")
 
+    @built_on("BAS-01")
     def metadata(
         self, topics: list[MetadataRequest.MetadataRequestTopic] | None, *, version: int | None = None,
         auto_create: bool = False, to: Connection | tuple[str, int] | None = None,
@@ -284,7 +393,7 @@ class Broker:
 
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
         """The address of the partition's leader; where nobody leads it, of whoever leads another one, or of anybody."""
-        if len(self.subject.bootstrap) == 1:
+        if self.subject.nodes == 1:
             return self.address
         named = MetadataRequest.MetadataRequestTopic(
             name=topic.name or None, topic_id=NO_UUID if topic.name else topic.id
@@ -329,6 +438,7 @@ class Broker:
         self.target.restart(leader)
         self.await_topic(topic.name, topic.partitions)
 
+    @built_on("BAS-06")
     def coordinator(self, key: str, key_type: int = GROUP) -> tuple[str, int]:
         """The address of the coordinator of a group or a transactional id, once it is there."""
 
@@ -345,27 +455,43 @@ class Broker:
 
     # ---- having: records
 
+    @built_on("BAS-03")
     def produce(
         self, topic: Topic, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int | None = None,
         timeout_ms: int = 10_000, transactional_id: str | None = None, to: Connection | None = None,
     ) -> Any:  # fmt: skip
         """Produce to one partition; gives the partition's result, whatever it is."""
         version = self.version_for(ProduceRequest, version)
+        if version < FIRST_WITH_BATCHES and records and records[MAGIC_AT] == NEWEST_FORMAT:
+            self.skip("needs record batches (message format 2), which the target's Produce does not carry")
         request = produce_request(
             {(topic, partition): records}, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
         )
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
         return only(only(answer.responses, "topic in the answer").partition_responses, "partition in the answer")
 
+    @built_on("BAS-03")
     def append(self, topic: Topic, records: bytes, *, partition: int = 0, **options: Any) -> int:
-        """Produce what must be accepted; gives the base offset."""
+        """Produce what must be accepted, in the target's newest message format; gives the base offset."""
+        newest = self.subject.profile.newest_format
+        if newest < NEWEST_FORMAT:
+            records = self._in_older_format(records, newest)
         result = self.produce(topic, records, partition=partition, **options)
         if result.error_code != ErrorCode.NONE:
             raise Failed(f"a valid batch was refused with {error_name(result.error_code)} {_message(result)}")
         return result.base_offset
 
+    def _in_older_format(self, data: bytes, magic: int) -> bytes:
+        """Plain records in a format that knows neither producers nor transactions nor headers."""
+        if stored.is_message_set(data):
+            return data
+        if any(one.producer_id >= 0 for one in stored.batches(data)) or any(r.headers for r in stored.records(data)):
+            self.skip(f"needs record batches (message format 2); the target's newest format is {magic}")
+        return stored.as_messages(data, magic)
+
+    @built_on("BAS-04")
     def fetch(
-        self, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None, max_wait_ms: int = 0,
+        self, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None, max_wait_ms: int = LEAST_WAIT_MS,
         min_bytes: int = 1, max_bytes: int = 50 << 20, partition_max_bytes: int = 50 << 20,
         isolation: int = READ_UNCOMMITTED, current_leader_epoch: int = -1, to: Connection | None = None,
     ) -> Any:  # fmt: skip
@@ -380,10 +506,9 @@ class Broker:
             raise Failed(f"a fetch without a session was answered with {error_name(answer.error_code)}")
         return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
 
+    @built_on("BAS-04")
     def log(self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED) -> bytes:
         """All bytes of the partition from an offset to its end, as fetched."""
-        from conformance.batches import next_offset
-
         collected = bytearray()
         while True:
             part = self.fetch(topic, offset, partition=partition, isolation=isolation)
@@ -395,6 +520,7 @@ class Broker:
             collected += data
             offset = next_offset(data)
 
+    @built_on("BAS-05")
     def offset_of(
         self, topic: Topic, timestamp: int, *, partition: int = 0, version: int | None = None,
         isolation: int = READ_UNCOMMITTED,
@@ -419,6 +545,7 @@ class Broker:
             raise Failed(f"ListOffsets was answered with {error_name(found.error_code)}")
         return found.offset
 
+    @built_on("BAS-13")
     def delete_records(self, topic: Topic, before: int, *, partition: int = 0) -> int:
         """Delete the records below an offset, which must succeed; gives the new log start offset."""
         deleted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=before)
@@ -431,6 +558,7 @@ class Broker:
             raise Failed(f"DeleteRecords was answered with {error_name(result.error_code)}")
         return result.low_watermark
 
+    @built_on("BAS-09")
     def producer_id(self, *, version: int | None = None) -> tuple[int, int]:
         """A fresh producer id and its epoch, for idempotent produce."""
 
@@ -443,17 +571,22 @@ class Broker:
 
         return self.eventually(given, "InitProducerId gives a producer id")
 
-    def broker_configs(self, names: Collection[str], node_id: int | None = None) -> dict[str, str | None]:
-        """Configurations in force on a broker (the first one unless said), by DescribeConfigs."""
+    @built_on("BAS-12")
+    def broker_configs(self, names: Collection[str] | None, node_id: int | None = None) -> dict[str, str | None]:
+        """Configurations in force on a broker (the first one unless said), by DescribeConfigs; all of them for None."""
         if node_id is None:
             brokers = self.metadata([]).brokers
             if not brokers:
                 raise Failed("Metadata lists no broker")
             node_id = brokers[0].node_id
         resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(names)
+            resource_type=BROKER_RESOURCE,
+            resource_name=str(node_id),
+            configuration_keys=None if names is None else list(names),
         )
         result = only(self.call(DescribeConfigsRequest(resources=[resource])).results, f"result for broker {node_id}")
+        if result.error_code != ErrorCode.NONE:
+            raise Failed(f"DescribeConfigs of broker {node_id} was answered with {error_name(result.error_code)}")
         return Told({config.name: config.value for config in result.configs})
 
     # ---- judging
@@ -507,7 +640,7 @@ class Broker:
         self, probe: Callable[[], T | None], what: str, *, within_s: float = 0.0, every_s: float = 0.02
     ) -> T:
         """Ask until the answer is neither None nor False. Fails when it does not come in time (15 s unless said)."""
-        within_s = within_s or READY_WITHIN_S
+        within_s = (within_s or READY_WITHIN_S) * self.patience
         until = time.monotonic() + within_s
         pause_s = every_s
         while True:
@@ -551,8 +684,9 @@ class Broker:
                 case.verdict, case.reason = Verdict.TOLERATED, "; ".join(self.tolerances)
         except Failed as failure:
             case.verdict, case.reason = Verdict.FAIL, str(failure)
+            self.built_on.append(failure.built_on)
         except Skipped as skip:
-            case.verdict, case.reason = Verdict.SKIPPED, str(skip)
+            case.verdict, case.reason = Verdict.NOT_JUDGED, str(skip)
         finally:
             case.seen = self.seen
             self.cases.append(case)
@@ -593,7 +727,7 @@ def produce_request(
 
 
 def fetch_request(
-    offsets: Mapping[tuple[Topic, int], int], *, max_wait_ms: int = 0, min_bytes: int = 1,
+    offsets: Mapping[tuple[Topic, int], int], *, max_wait_ms: int = LEAST_WAIT_MS, min_bytes: int = 1,
     max_bytes: int = 50 << 20, partition_max_bytes: int = 50 << 20, isolation: int = READ_UNCOMMITTED,
     current_leader_epoch: int = -1, last_fetched_epoch: int = -1, session_id: int = 0, session_epoch: int = -1,
     forgotten: Mapping[Topic, list[int]] | None = None,

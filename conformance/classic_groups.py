@@ -198,7 +198,9 @@ class Member:
     def connection(self) -> Connection:
         """The member's own connection: what is held on it delays nobody else."""
         if self._connection is None or self._connection.socket.fileno() < 0:
-            self._connection = self.broker.connect(self.group.address, client_id=self.client_id, timeout_s=HELD_S)
+            self._connection = self.broker.connect(
+                self.group.address, client_id=self.client_id, timeout_s=HELD_S * self.broker.patience
+            )
         return self._connection
 
     def hang_up(self) -> None:
@@ -234,7 +236,7 @@ class Member:
 
     def joined(self) -> Any:
         """The answer to JoinGroup, whatever it is; an id that it gives is the member's from now on."""
-        self.answer = self.connection.receive(timeout_s=HELD_S)
+        self.answer = self.connection.receive(timeout_s=HELD_S * self.broker.patience)
         if self.answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = self.answer.member_id
         if self.answer.error_code == ErrorCode.NONE:
@@ -254,6 +256,8 @@ class Member:
 
     def identify(self) -> None:
         """Be given a member id, where a member must have one before it may join (KIP-394)."""
+        if self.broker.subject.profile.admits_at_once:
+            return
         version = self.broker.version_for(JoinGroupRequest, self.version)
         if self.id == NO_MEMBER and self.instance_id is None and version >= FIRST_WITH_IDENTITY:
             answer = self.ask_to_join()
@@ -293,7 +297,7 @@ class Member:
 
     def synced(self) -> Any:
         """The answer to SyncGroup, whatever it is."""
-        return self.connection.receive(timeout_s=HELD_S)
+        return self.connection.receive(timeout_s=HELD_S * self.broker.patience)
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> Any:
         """One SyncGroup and its answer, whatever it is."""

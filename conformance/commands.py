@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from conformance.requirement import Entry
-    from conformance.results import Run
+    from conformance.results import Judgement, Run
     from conformance.runner import Plan
 
 PASS, FAIL, UNKNOWN, BROKEN, WRONG_USAGE = 0, 1, 2, 3, 64
@@ -97,6 +97,13 @@ def run(
             "network. auto: netns where one of them needs it and this machine has it."
         ),
     ] = Backend.AUTO,
+    jobs: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="So many requirements are judged side by side, where they share no state."),
+    ] = 6,
+    topics: Annotated[
+        str, typer.Option(help="Empty topics that exist, comma-separated: for a target on which none can be made.")
+    ] = "",
     repeat: Annotated[int, typer.Option(min=1, help="Run so many times; a verdict that changes is a flake.")] = 1,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Write what passes on a real Apache Kafka into the catalogue.")
@@ -114,8 +121,9 @@ def run(
 ) -> None:
     """Judge a broker by the requirements.
 
-    The smoke test comes first; then each requirement is judged, and a folder under results/ keeps report.json,
-    report.html and junit.xml. Failed must-requirements make the verdict fail; others are reported.
+    First the target is probed: what it can do is its profile, and what it cannot do leaves requirements not judged. Then each
+    requirement is judged; with --json each is one line as soon as its verdict stands. A folder under results/ keeps
+    report.json, report.html, junit.xml and the stream of verdicts. Failed must-requirements make the verdict fail.
     """
     from conformance.runner import Plan
     from linearizability.faults.networked import open_networked
@@ -132,11 +140,10 @@ def run(
         plan = Plan(
             spec=target, entries=entries, folder=new_run_folder("run", target, results), selection=" ".join(ids or []),
             kafka_version=version, expected_failures=expected, open_target=open_networked if networked else opening,
+            jobs=jobs, topics=[name for name in topics.split(",") if name],
         )  # fmt: skip
-        runs.append(_carry_out(plan, with_demonstrations and turn == 0))
-        if as_json:
-            _tell(runs[-1])
-        else:
+        runs.append(_carry_out(plan, with_demonstrations and turn == 0, as_json))
+        if not as_json:
             _show(runs[-1], plan.folder, verbose)
         if runs[-1].broken:
             break
@@ -191,7 +198,7 @@ def _on_a_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
     raise typer.Exit(sandbox.command_in_sandbox(sys.argv[1:]))
 
 
-def _carry_out(plan: Plan, with_demonstrations: bool) -> Run:
+def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
     """Judge the target once, and leave the reports in the plan's folder."""
     from rich.console import Console
 
@@ -200,7 +207,7 @@ def _carry_out(plan: Plan, with_demonstrations: bool) -> Run:
     from conformance.report.terminal import Progress
     from conformance.runner import run as run_suite
 
-    plan.listener = progress = Progress(Console(stderr=True), len(plan.entries))
+    plan.listener = progress = Progress(Console(stderr=True), len(plan.entries), _tell if as_json else None)
     try:
         found = run_suite(plan)
     finally:
@@ -214,18 +221,16 @@ def _carry_out(plan: Plan, with_demonstrations: bool) -> Run:
     return found
 
 
-def _tell(found: Run) -> None:
-    """One JSON line a requirement."""
-    for judgement in found.judgements:
-        _line(
-            {
-                "id": judgement.requirement.id,
-                "level": judgement.requirement.level,
-                "verdict": judgement.verdict,
-                "reason": judgement.reason,
-                "seconds": judgement.seconds,
-            }
-        )
+def _tell(judgement: Judgement) -> None:
+    """One JSON line for a requirement; where an id comes twice, because it was found to end the target, the last counts."""
+    record = judgement.requirement
+    _line(
+        {
+            "id": record.id, "level": record.level, "profile": record.profile, "verdict": judgement.verdict,
+            "reason": judgement.reason, "blocked_by": judgement.blocked_by, "died": judgement.died,
+            "seconds": judgement.seconds,
+        }
+    )  # fmt: skip
 
 
 def _show(found: Run, folder: Path, verbose: bool) -> None:
@@ -357,7 +362,9 @@ def compare(
 def doctor(
     target: Annotated[
         str,
-        typer.Option(help="Also open this target and smoke-test it; an adapter (exec:) is tested by itself before."),
+        typer.Option(
+            help="Also open this target and say what it can do; an adapter (exec:) is tested by itself before."
+        ),
     ] = "",
     mapped: Mapped = None,
     restart_command: RestartCommand = "",
@@ -368,7 +375,7 @@ def doctor(
 
     from conformance.doctor import examine
 
-    checks = examine(target, _opening(target, mapped, restart_command))
+    checks, profile = examine(target, _opening(target, mapped, restart_command))
     for check in checks:
         if as_json:
             _line(check.model_dump(mode="json"))
@@ -377,8 +384,12 @@ def doctor(
             _console().print(Text.assemble((f"{check.state:<8}", colour), f"{check.name:<22}", (check.found, "dim")))
             if check.advice:
                 _console().print(Text(f"        {check.advice}"))
+    for label, text in profile.lines() if profile and not as_json else ():
+        _console().print(Text.assemble((f"  {label:<24}", "dim"), text), soft_wrap=True)
     broken = [check.name for check in checks if check.state == "broken"]
     if as_json:
+        if profile:
+            _line({"profile": profile.model_dump(mode="json")})
         missing = [check.name for check in checks if check.state == "missing"]
         _line({"verdict": "fail" if broken else "pass", "broken": broken, "missing": missing})
     raise typer.Exit(BROKEN if broken else PASS)
@@ -448,6 +459,8 @@ def _read(path: Path) -> Run:
         raise typer.BadParameter(f"{path} holds no {writer.JSON_NAME}") from error
     except ValidationError as error:
         raise typer.BadParameter(f"{path} is no report of this suite: {error.errors()[0]['msg']}") from error
+    except writer.UnknownFormat as error:
+        raise typer.BadParameter(f"{path}: {error}") from error
 
 
 def _verdicts(found: Run) -> dict[str, str]:
@@ -472,6 +485,8 @@ def _exit_code(found: Run) -> int:
 
 def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
     """The last JSON line: of several runs the worst, with what changed between them."""
+    from conformance.results import profile_tallies, root_causes
+
     worst = max(runs, key=lambda one: SEVERITY.index(_exit_code(one)))
     summary: dict[str, Any] = {
         "verdict": worst.verdict,
@@ -479,6 +494,11 @@ def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
         "target": worst.target.spec,
         "kafka_version": worst.target.kafka_version,
         **{name: getattr(worst, name).model_dump(by_alias=True) for name in ("must", "should", "may")},
+        "profiles": [
+            tally.model_dump(mode="json") for tally in profile_tallies(worst.judgements, worst.target.kafka_version)
+        ],
+        "root_causes": {cause.judgement.requirement.id: cause.blocks for cause in root_causes(worst.judgements)},
+        "unexplained_deaths": worst.unexplained_deaths,
         "untestable": worst.untestable,
         "engine_errors": worst.engine_errors,
         "demonstrations": {each.command: each.verdict for each in worst.demonstrations},

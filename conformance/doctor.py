@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from conformance.contract_check import Check, check_contract
+from conformance.target_profile import TargetProfile
 
 JAVA_NEEDED = 17
 PACKAGES = ("pytest", "pydantic", "rich", "jinja2", "cramjam", "crc32c", "confluent-kafka", "pyspark", "pyarrow")
 
 
-def examine(target: str = "", opening: Callable[..., Any] | None = None) -> list[Check]:
-    """Look at all there is; with a target, open it (by `opening`, if given) and smoke-test it as well."""
+def examine(target: str = "", opening: Callable[..., Any] | None = None) -> tuple[list[Check], TargetProfile | None]:
+    """Look at all there is; with a target, open it (by `opening`, if given) and probe it as well."""
     checks = [
         _python(),
         *(_package(name) for name in PACKAGES),
@@ -31,12 +32,14 @@ def examine(target: str = "", opening: Callable[..., Any] | None = None) -> list
         _namespaces(),
         _docker(),
     ]
+    profile = None
     if target.startswith("exec:"):
         with tempfile.TemporaryDirectory() as folder:
             checks += check_contract(target, Path(folder), opening)
     if target and not any(check.state == "broken" for check in checks):
-        checks.append(_target(target, opening))
-    return checks
+        check, profile = _target(target, opening)
+        checks.append(check)
+    return checks, profile
 
 
 def _python() -> Check:
@@ -103,18 +106,19 @@ def _docker() -> Check:
     return Check(name="docker", state="ok", found=shutil.which("docker") or "")
 
 
-def _target(spec: str, opening: Callable[..., Any] | None) -> Check:
-    from conformance.requirement import select
+def _target(spec: str, opening: Callable[..., Any] | None) -> tuple[Check, TargetProfile | None]:
+    from conformance.host import Host, TargetBroke
+    from conformance.plan import BASE_CONFIGS, Group
     from conformance.results import TargetRecord
-    from conformance.runner import Plan, run
 
+    record = TargetRecord(spec=spec)
     with tempfile.TemporaryDirectory() as folder:
-        report = run(Plan(spec=spec, entries=select(["API-01"]), folder=Path(folder), open_target=opening))
-    who: TargetRecord = report.target
-    if report.broken:
-        return Check(
-            name=spec, state="broken", found=report.reason, advice="Its logs say more: `tidegauge run` keeps them."
-        )
-    return Check(
-        name=spec, state="ok", found=f"smoke test passed; speaks like Kafka {who.kafka_version}, {who.nodes} nodes"
-    )
+        host = Host(spec=spec, folder=Path(folder), record=record, open_target=opening)
+        try:
+            host.prepare(Group(dict(BASE_CONFIGS)))
+        except TargetBroke as error:
+            return Check(name=spec, state="broken", found=str(error), advice="`tidegauge run` keeps its logs."), None
+        finally:
+            host.close()
+    found = f"speaks like Kafka {record.kafka_version}, {record.nodes} nodes"
+    return Check(name=spec, state="ok", found=found), record.profile

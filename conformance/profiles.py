@@ -29,7 +29,8 @@ class ConformanceProfile(StrEnum):
 P = ConformanceProfile
 
 PROFILE_OF_AREA = {
-    "FRM": P.CORE, "API": P.CORE, "MET": P.CORE, "FMT": P.CORE, "PRD": P.CORE, "ACK": P.CORE,
+    "BAS": P.CORE, "FRM": P.CORE, "API": P.CORE, "MET": P.CORE, "FMT": P.CORE, "PRD": P.CORE,
+    "ACK": P.CORE,
     "FET": P.CORE, "FSS": P.CORE, "EPO": P.CORE, "LOF": P.CORE, "IDM": P.CORE,
     "TXN": P.TRANSACTIONS, "TXV": P.TRANSACTIONS,
     "COO": P.GROUPS, "GRP": P.GROUPS, "OFF": P.GROUPS, "CGH": P.GROUPS, "GAD": P.GROUPS,
@@ -40,6 +41,9 @@ PROFILE_OF_AREA = {
 """Area code -> the profile of its requirements."""
 
 EXCEPTIONS = {
+    **dict.fromkeys(("BAS-06", "BAS-07", "BAS-08", "BAS-11"), P.GROUPS),
+    "BAS-10": P.TRANSACTIONS,
+    **dict.fromkeys(("BAS-12", "BAS-13"), P.ADMIN),
     **dict.fromkeys(("MET-13", "MET-14", "MET-15"), P.ADMIN),
     **dict.fromkeys(("ACK-04", "ACK-05", "ACK-06", "ACK-07", "ACK-08", "ACK-09", "RET-06"), P.REPLICATION),
     **dict.fromkeys(("EPO-07", "EPO-08", "EPO-09", "EPO-10"), P.REPLICATION),

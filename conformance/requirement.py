@@ -30,6 +30,7 @@ CONFIRMATIONS = Path(__file__).parent / "requirements" / "confirmed.json"
 
 
 AREAS = {
+    "BAS": "Basics: what every other requirement builds on",
     "FRM": "Framing, headers, malformed input",
     "API": "Version negotiation",
     "MET": "Metadata, topic ids, cluster description",
@@ -96,6 +97,10 @@ class Requirement(BaseModel):
     since: str = Field(default="", description="first Kafka version that owes it; empty: all")
     until: str = Field(default="", description="last Kafka version that owes it; empty: all")
     needs: Needs = Needs()
+    requires: tuple[str, ...] = Field(
+        default=(), description="requirements that must hold before this one can be judged"
+    )
+    exclusive: bool = Field(default=False, description="touches what other requirements see: it is judged alone")
     deadline_s: float = Field(default=20.0, gt=0, description="the longest that its test may take")
     untestable: str = Field(default="", description="why there is no test; empty: there is one")
     draft: str = Field(default="", description="what the draft catalogue said otherwise, and Kafka corrected")
@@ -165,6 +170,8 @@ def requirement(
     alone: bool = False,
     hooks: Iterable[str] = (),
     apis: dict[str, int] | None = None,
+    requires: Iterable[str] = (),
+    exclusive: bool = False,
     deadline_s: float = 20.0,
     draft: str = "",
 ) -> Callable[[Test], Test]:
@@ -172,8 +179,8 @@ def requirement(
     needs = Needs(nodes=nodes, configs=configs or {}, alone=alone, hooks=tuple(hooks), apis=apis or {})
     record = Requirement(
         id=id, level=LEVEL_OF[kind_of(notices)], notices=notices, sentence=sentence, source=source,
-        accepted=accepted, tolerated=tolerated, since=since, until=until, needs=needs, deadline_s=deadline_s,
-        draft=draft, confirmed=confirmed_on(id),
+        accepted=accepted, tolerated=tolerated, since=since, until=until, needs=needs, requires=tuple(requires),
+        exclusive=exclusive, deadline_s=deadline_s, draft=draft, confirmed=confirmed_on(id),
     )  # fmt: skip
 
     def register(test: Test) -> Test:

@@ -13,8 +13,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from conformance.levels import Level
 from conformance.profiles import ConformanceProfile
 from conformance.requirement import Requirement, owed_by
+from conformance.target_profile import TargetProfile
 
-FORMAT = 1
+FORMAT = 2
 """Version of the report's form; grows when a reader of an older one would misread it."""
 
 
@@ -25,20 +26,23 @@ class Verdict(StrEnum):
     FAIL = "fail"
     TOLERATED = "tolerated"
     """Not what Kafka does, but what the requirement puts up with; the reason says how it differs."""
-    SKIPPED = "skipped"
-    """Not judged here; the reason says what the target lacks."""
+    BLOCKED = "blocked"
+    """Another requirement that this one builds on fails; `blocked_by` names it."""
+    NOT_JUDGED = "not judged"
+    """The reason says what the target lacks."""
     UNTESTABLE = "untestable"
     """Nothing outside of a broker can judge it; the reason says why."""
     ENGINE_ERROR = "engine error"
     """The suite itself failed: says nothing about the target."""
 
 
-WORST_FIRST = (Verdict.ENGINE_ERROR, Verdict.FAIL, Verdict.TOLERATED, Verdict.PASS, Verdict.SKIPPED, Verdict.UNTESTABLE)
-"""Of several cases the worst counts; a skipped case among judged ones does not hide them."""
-
-
 JUDGED = (Verdict.PASS, Verdict.TOLERATED, Verdict.FAIL)
-"""The verdicts that say something of the target."""
+"""The verdicts that say something about the target."""
+WORST_FIRST = (
+    Verdict.ENGINE_ERROR, Verdict.FAIL, Verdict.BLOCKED, Verdict.TOLERATED, Verdict.PASS, Verdict.NOT_JUDGED,
+    Verdict.UNTESTABLE,
+)  # fmt: skip
+"""Of several cases the worst counts; a case that was not judged does not hide those that were."""
 
 
 class RunVerdict(StrEnum):
@@ -90,6 +94,10 @@ class Judgement(Form):
     requirement: Requirement
     verdict: Verdict
     reason: str = Field(default="", description="why it is not a plain pass")
+    blocked_by: str = Field(default="", description="the failing requirement that this one builds on")
+    died: str = Field(
+        default="", description="how the target ended during this requirement: exit status, last log lines"
+    )
     expected: bool = Field(default=False, description="the failure is in the list of expected failures")
     seen: list[str] = Field(default_factory=list, description="what was observed, in order")
     cases: list[Case] = Field(default_factory=list)
@@ -97,6 +105,12 @@ class Judgement(Form):
     exchanges: list[RecordedExchange] = Field(default_factory=list)
     exchanges_left_out: int = 0
     traceback: str = Field(default="", description="of an engine error")
+    built_on: str = Field(
+        default="", exclude=True, description="the basic requirement that speaks of the step that failed"
+    )
+    timed_out: bool = Field(
+        default=False, exclude=True, description="the failure is that something did not come in time"
+    )
 
 
 class Tally(Form):
@@ -105,7 +119,8 @@ class Tally(Form):
     pass_: int = Field(default=0, validation_alias=AliasChoices("pass", "pass_"), serialization_alias="pass")
     fail: int = 0
     tolerated: int = 0
-    skipped: int = 0
+    blocked: int = 0
+    not_judged: int = 0
 
 
 class TargetRecord(Form):
@@ -117,7 +132,9 @@ class TargetRecord(Form):
     bootstrap: list[str] = Field(default_factory=list)
     cluster_id: str = ""
     nodes: int = 0
-    api_versions: dict[str, tuple[int, int]] = Field(default_factory=dict, description="advertised, by API name")
+    profile: TargetProfile = Field(
+        default_factory=TargetProfile, description="what the target can do, as probed before the run"
+    )
 
 
 class Demonstration(Form):
@@ -151,7 +168,9 @@ class Run(Form):
     unexpected_passes: list[str] = Field(
         default_factory=list, description="ids in the list of expected failures that passed: the list is out of date"
     )
-    smoke: list[RecordedExchange] = Field(default_factory=list, description="the smoke test's exchanges")
+    unexplained_deaths: list[str] = Field(
+        default_factory=list, description="deaths of the target that no requirement alone brings about"
+    )
     judgements: list[Judgement] = Field(default_factory=list)
     demonstrations: list[Demonstration] = Field(default_factory=list)
     folder: str = Field(default="", description="where the run left its files")
@@ -169,8 +188,10 @@ class Run(Form):
                     tally.fail += 1
                 case Verdict.TOLERATED:
                     tally.tolerated += 1
-                case Verdict.SKIPPED:
-                    tally.skipped += 1
+                case Verdict.BLOCKED:
+                    tally.blocked += 1
+                case Verdict.NOT_JUDGED:
+                    tally.not_judged += 1
                 case Verdict.UNTESTABLE:
                     self.untestable += 1
                 case Verdict.ENGINE_ERROR:
@@ -201,6 +222,8 @@ class Run(Form):
             return RunVerdict.UNKNOWN, f"without a verdict: {', '.join(unclear)}"
         if self.engine_errors:
             return RunVerdict.UNKNOWN, f"{self.engine_errors} engine errors"
+        if self.unexplained_deaths:
+            return RunVerdict.UNKNOWN, f"the target ended without a known cause: {self.unexplained_deaths[0]}"
         if not any(j.verdict in JUDGED for j in self.judgements):
             return RunVerdict.UNKNOWN, "nothing was judged"
         return RunVerdict.PASS, ""
@@ -212,9 +235,9 @@ class Run(Form):
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that counts among several cases; skipped where there is none."""
+    """The verdict that counts among several cases; not judged where there is none."""
     seen = set(verdicts)
-    return next((verdict for verdict in WORST_FIRST if verdict in seen), Verdict.SKIPPED)
+    return next((verdict for verdict in WORST_FIRST if verdict in seen), Verdict.NOT_JUDGED)
 
 
 class ProfileTally(Form):
@@ -254,3 +277,28 @@ def profile_tallies(judgements: Iterable[Judgement], kafka_version: str = "") ->
         if own:
             tallies.append(ProfileTally(profile=profile, musts=len(own), judged=len(judged), failed=failed))
     return tallies
+
+
+class Cause(Form):
+    """A failing requirement with those that could not be judged because of it."""
+
+    judgement: Judgement
+    blocks: list[str]
+
+
+def root_causes(judgements: Iterable[Judgement]) -> list[Cause]:
+    """The failures, each with what it blocks: musts first, then what blocks most, then in the order of reports."""
+    listed = list(judgements)
+    blocks: dict[str, list[str]] = {}
+    for judgement in listed:
+        if judgement.verdict is Verdict.BLOCKED:
+            blocks.setdefault(judgement.blocked_by, []).append(judgement.requirement.id)
+    failed = [one for one in listed if one.verdict is Verdict.FAIL]
+    causes = [Cause(judgement=one, blocks=blocks.get(one.requirement.id, [])) for one in failed]
+    levels = list(Level)
+    return sorted(
+        causes,
+        key=lambda cause: (
+            levels.index(cause.judgement.requirement.level), -len(cause.blocks), cause.judgement.requirement.order,
+        ),
+    )  # fmt: skip

@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from conformance.broker import Broker, Subject
+from conformance.host import addresses
+from conformance.judging import judge
 from conformance.plan import BASE_CONFIGS
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
-from conformance.runner import addresses, judge
 from linearizability.bench.suite import STORE, Store
 from linearizability.mutants.wire.chance import Chance
 from linearizability.mutants.wire.proxy import Loop, Proxy

@@ -34,6 +34,9 @@ MAX_FRAME_BYTES = 256 << 20
 class Failed(Exception):
     """The target does not do what the requirement says. The text is what was seen."""
 
+    built_on: str = ""
+    """The requirement that speaks of the step in which it was seen, where that step only prepares what is judged."""
+
 
 class Misbehaved(Failed):
     """The target broke off a conversation that it should have continued."""
@@ -187,6 +190,11 @@ class Connection:
         self._abandon("no answer")
         with contextlib.suppress(OSError):
             self.socket.close()
+
+    def interrupt(self) -> None:
+        """From another thread: whatever waits on this connection ends now."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
     # ---- saying
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conformance.results import Run
+from pydantic import BaseModel
+
+from conformance.results import FORMAT, Run
 
 JSON_NAME, HTML_NAME, JUNIT_NAME = "report.json", "report.html", "junit.xml"
+
+
+class UnknownFormat(ValueError):
+    """The report was written by another version of the suite, in a form that this one would misread."""
 
 
 def write(run: Run, folder: Path) -> None:
@@ -22,6 +28,16 @@ def write(run: Run, folder: Path) -> None:
 def read(path: Path) -> Run:
     """Read a stored run: its folder, or the JSON file itself.
 
-    Errors: FileNotFoundError, or pydantic's ValidationError when the file is no report of this format.
+    Errors: FileNotFoundError, UnknownFormat, or pydantic's ValidationError when the file is no report.
     """
-    return Run.model_validate_json((path / JSON_NAME if path.is_dir() else path).read_bytes())
+    data = (path / JSON_NAME if path.is_dir() else path).read_bytes()
+    found = _FormatOnly.model_validate_json(data).format
+    if found != FORMAT:
+        raise UnknownFormat(f"a report of format {found}; this suite reads format {FORMAT}")
+    return Run.model_validate_json(data)
+
+
+class _FormatOnly(BaseModel):
+    """What is looked at first."""
+
+    format: int

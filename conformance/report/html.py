@@ -17,11 +17,14 @@ from markupsafe import Markup
 from conformance.report import anatomy
 from conformance.report.matrix import Matrix, totals
 from conformance.requirement import AREAS, Requirement
-from conformance.results import RecordedExchange, Run, Verdict
+from conformance.results import Judgement, RecordedExchange, Run, Verdict, profile_tallies, root_causes
 
 HERE = Path(__file__).parent
-SHOWN_BYTES = 2048
+SHOWN_BYTES = 1024
 """How much of each message the page shows; `report.json` keeps more."""
+SHOWN_EXCHANGES = 12
+"""How many of the last exchanges of a requirement the page shows, so that it stays under 2 MB with hundreds of failures."""
+SHOWN_OF_BLOCKED = 2
 
 T = TypeVar("T")
 
@@ -32,13 +35,23 @@ def run_page(run: Run) -> str:
     exchanges = {
         f"{judgement.requirement.id}/{number}": _taken_apart(exchange)
         for judgement in run.judgements
-        for number, exchange in enumerate(judgement.exchanges)
+        for number, exchange in _shown(judgement)
     }
     levels = [(name, getattr(run, name).model_dump(by_alias=True)) for name in ("must", "should", "may")]
     return _render(
         "run.html.j2", run=run, levels=levels, verdicts=[str(v) for v in Verdict if counts[v]], by_verdict=counts,
         areas=_by_area(run.judgements, lambda judgement: judgement.requirement), exchanges=_embedded(exchanges),
+        causes=root_causes(run.judgements), shown=_shown,
+        tallies=profile_tallies(run.judgements, run.target.kafka_version),
     )  # fmt: skip
+
+
+def _shown(judgement: Judgement) -> list[tuple[int, RecordedExchange]]:
+    """The exchanges that the page shows, with their numbers: the last ones of what is not a pass."""
+    if judgement.verdict in (Verdict.PASS, Verdict.NOT_JUDGED):
+        return []
+    most = SHOWN_OF_BLOCKED if judgement.verdict is Verdict.BLOCKED else SHOWN_EXCHANGES
+    return list(enumerate(judgement.exchanges))[-most:]
 
 
 def matrix_page(found: Matrix) -> str:

@@ -39,7 +39,7 @@ def _kind(judgement: Judgement) -> str:
             return "skipped" if judgement.expected else "failure"
         case Verdict.ENGINE_ERROR:
             return "error"
-        case Verdict.SKIPPED | Verdict.UNTESTABLE:
+        case Verdict.NOT_JUDGED | Verdict.UNTESTABLE:
             return "skipped"
         case _:
             return ""

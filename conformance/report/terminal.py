@@ -1,8 +1,12 @@
-"""A run on the terminal: progress while it goes on, then a table of areas, what is not a plain pass, and the verdict."""
+"""A run on the terminal: progress while it goes on, then a table of areas, the root causes, the profiles, and the verdict.
+
+A run with hundreds of failures stays under 100 lines: what is behind them stands in the HTML report, or comes with `--verbose`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import groupby
 
 from rich.console import Console
@@ -12,24 +16,31 @@ from rich.text import Text
 
 from conformance.plan import BASE_CONFIGS, Group
 from conformance.requirement import AREAS, Entry, Requirement
-from conformance.results import Judgement, Run, RunVerdict, Verdict
+from conformance.results import Cause, Judgement, Run, RunVerdict, Verdict, profile_tallies, root_causes
 
 STYLE = {
     Verdict.PASS: "green",
     Verdict.FAIL: "bold red",
     Verdict.TOLERATED: "yellow",
-    Verdict.SKIPPED: "dim",
+    Verdict.BLOCKED: "red",
+    Verdict.NOT_JUDGED: "dim",
     Verdict.UNTESTABLE: "dim",
     Verdict.ENGINE_ERROR: "bold magenta",
 }
+CAUSES_IN_FULL, CAUSES_NAMED = 8, 20
+"""So many root causes are shown with sentence and evidence, so many more in one line each."""
+REASONS_SHOWN = 10
+IDS_SHOWN = 8
 RUN_STYLE = {RunVerdict.PASS: "bold green", RunVerdict.FAIL: "bold red", RunVerdict.UNKNOWN: "bold yellow"}
 
 
 class Progress:
     """Says on standard error what is going on: one line that is written over, or a line each where nobody watches."""
 
-    def __init__(self, console: Console, total: int) -> None:
+    def __init__(self, console: Console, total: int, stream: Callable[[Judgement], None] | None = None) -> None:
         self.console = console
+        self.stream = stream
+        """Is given each judgement as well, as soon as it stands."""
         self.total = total
         self.done = 0
         self.status = console.status("") if console.is_terminal else None
@@ -51,6 +62,8 @@ class Progress:
     def judged(self, judgement: Judgement) -> None:
         """A requirement's verdict stands; what is not a plain pass is said at once."""
         self.done += 1
+        if self.stream:
+            self.stream(judgement)
         if judgement.verdict in (Verdict.FAIL, Verdict.TOLERATED, Verdict.ENGINE_ERROR):
             head = Text(f"{judgement.requirement.id} ")
             self.console.print(head + verdict_text(judgement) + Text(_first(judgement.reason, 160)))
@@ -76,17 +89,58 @@ def verdict_text(judgement: Judgement) -> Text:
 def show(run: Run, console: Console, *, verbose: bool = False) -> None:
     """Print a whole run."""
     console.print(_areas(run))
-    for judgement in run.judgements:
-        if verbose or judgement.verdict in (Verdict.FAIL, Verdict.TOLERATED, Verdict.ENGINE_ERROR):
+    if verbose:
+        for judgement in run.judgements:
             show_judgement(judgement, console)
-    _skips(run, console)
+    else:
+        _show_causes(run, console)
+    _not_judged(run, console, every=verbose)
+    for death in run.unexplained_deaths:
+        console.print(Text(f"the target ended {_first(death, 300)}", style="bold yellow"))
     for shown in run.demonstrations:
         verdict = Text(f"{shown.verdict:<8}", style=RUN_STYLE[shown.verdict])
         console.print(verdict + Text(f"{shown.title}  ({shown.command}, {shown.seconds:.0f} s)"))
+    console.print()
+    for tally in profile_tallies(run.judgements, run.target.kafka_version):
+        console.print(Text(tally.line, style="bold red" if tally.failed else ""))
     who = f"{run.target.spec} as Kafka {run.target.kafka_version}" if run.target.kafka_version else run.target.spec
-    console.print(
-        Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {run.reason}")
+    reason = _first(run.reason, 200)
+    console.print(Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {reason}"))
+
+
+def _show_causes(run: Run, console: Console) -> None:
+    """The root causes, the gravest first, then engine errors and what is tolerated."""
+    causes = root_causes(run.judgements)
+    for cause in causes[:CAUSES_IN_FULL]:
+        show_judgement(cause.judgement, console)
+        if cause.blocks:
+            console.print(Text(f"  blocks {_ids(cause.blocks)}", style="red"))
+    if len(causes) > CAUSES_IN_FULL:
+        console.print()
+    for cause in causes[CAUSES_IN_FULL : CAUSES_IN_FULL + CAUSES_NAMED]:
+        console.print(_in_a_line(cause), soft_wrap=True)
+    left = len(causes) - CAUSES_IN_FULL - CAUSES_NAMED
+    if left > 0:
+        console.print(f"and {left} more failures: the report has them all, or --verbose")
+    for verdict in (Verdict.ENGINE_ERROR, Verdict.TOLERATED):
+        told = [one for one in run.judgements if one.verdict is verdict]
+        for judgement in told[:CAUSES_IN_FULL]:
+            show_judgement(judgement, console)
+        if len(told) > CAUSES_IN_FULL:
+            console.print(f"{verdict}: {_ids([one.requirement.id for one in told[CAUSES_IN_FULL:]])}")
+
+
+def _in_a_line(cause: Cause) -> Text:
+    record = cause.judgement.requirement
+    blocks = f"  blocks {len(cause.blocks)}" if cause.blocks else ""
+    return Text.assemble(
+        (record.id, "bold"), f"  {record.level:<6} {_first(cause.judgement.reason, 110)}", (blocks, "red")
     )
+
+
+def _ids(ids: list[str]) -> str:
+    more = f" and {len(ids) - IDS_SHOWN} more" if len(ids) > IDS_SHOWN else ""
+    return ", ".join(ids[:IDS_SHOWN]) + more
 
 
 def _areas(run: Run) -> Table:
@@ -109,8 +163,8 @@ def show_judgement(judgement: Judgement, console: Console) -> None:
     console.print(Text(f"  {record.sentence}"))
     for label, text in (("accepted", record.accepted), ("seen", judgement.reason or "; ".join(judgement.seen))):
         if text:
-            console.print(Text.assemble((f"  {label}: ", "dim"), text))
-    for exchange in judgement.exchanges[-3:] if judgement.verdict is Verdict.FAIL else []:
+            console.print(Text.assemble((f"  {label}: ", "dim"), _first(text, 400)), soft_wrap=True)
+    for exchange in judgement.exchanges[-2:] if judgement.verdict is Verdict.FAIL else []:
         said = f"{exchange.api} v{exchange.version}" if exchange.api else "raw bytes"
         console.print(
             Text(f"  {said}, {exchange.request_bytes} bytes → {exchange.outcome}, {exchange.response_bytes} bytes, "
@@ -120,16 +174,22 @@ def show_judgement(judgement: Judgement, console: Console) -> None:
         console.print(Text(judgement.traceback, style="dim"))
 
 
-def _skips(run: Run, console: Console) -> None:
-    """Why requirements were skipped, each reason once."""
+def _not_judged(run: Run, console: Console, *, every: bool) -> None:
+    """Why requirements were not judged, each reason once, the most frequent first."""
     reasons: dict[str, list[str]] = {}
     for judgement in run.judgements:
-        if judgement.verdict is Verdict.SKIPPED:
+        if judgement.verdict is Verdict.NOT_JUDGED:
             reasons.setdefault(judgement.reason, []).append(judgement.requirement.id)
-    if reasons:
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    shown = ordered if every else ordered[:REASONS_SHOWN]
+    if ordered:
         console.print()
-    for reason, ids in reasons.items():
-        console.print(Text(f"skipped {', '.join(ids)}: {reason}", style="dim"))
+    for reason, ids in shown:
+        listed = ", ".join(ids) if every else _ids(ids)
+        console.print(Text(f"not judged {listed}: {_first(reason, 160)}", style="dim"), soft_wrap=True)
+    left = [id for _, ids in ordered[len(shown) :] for id in ids]
+    if left:
+        console.print(Text(f"not judged {_ids(left)}: other reasons", style="dim"))
 
 
 def show_requirement(record: Requirement, console: Console) -> None:
@@ -146,6 +206,7 @@ def show_requirement(record: Requirement, console: Console) -> None:
         "source": record.source,
         "since": record.since,
         "until": record.until,
+        "requires": ", ".join(record.requires),
         "needs": ", ".join(f"{key} {value}" for key, value in needs.items()),
         "confirmed": ", ".join(f"Kafka {version}" for version in record.confirmed) or "not yet",
         "untestable": record.untestable,

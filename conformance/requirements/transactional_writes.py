@@ -61,6 +61,7 @@ def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> No
     accepted="INVALID_TXN_STATE(48) below v11, TRANSACTION_ABORTABLE(120) in v11; once the partition is added it takes the batch",
     since="3.8",
     apis=TRANSACTIONS,
+    exclusive=True,  # Kafka asks for several partitions at once and answers all by the version of the first
 )
 def partitions_that_were_not_added(broker: Broker) -> None:
     for version in classic_produce_versions(broker):

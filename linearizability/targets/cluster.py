@@ -178,6 +178,9 @@ class Cluster(Target):
     def running(self, node: int) -> bool:
         return self.member(node).process.running
 
+    def exit_status(self, node: int) -> int | None:
+        return self.member(node).process.exit_code()
+
     def kill(self, node: int) -> None:
         self.member(node).process.kill()
 

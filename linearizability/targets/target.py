@@ -109,6 +109,10 @@ class Target(ABC):
         """Whether the node's process runs (also frozen); True where nobody can know."""
         return True
 
+    def exit_status(self, node: int) -> int | None:
+        """How the node's process ended; negative for a signal, None while it runs or where nobody can know."""
+        return None
+
     def kill(self, node: int) -> None:
         """End the node at once; returns when it is gone."""
         raise HookMissing(self.spec, "kill")

@@ -19,8 +19,8 @@ import pytest
 
 from conformance.broker import Broker, Subject, Topic
 from conformance.consumers import Consumer, listed, told_in, unused_group
+from conformance.host import addresses
 from conformance.requirement import OPTIONAL, Requirement
-from conformance.runner import addresses
 from linearizability.targets import open_target
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

@@ -35,10 +35,26 @@ class Parrot:
             "ApiVersions": self.api_versions, "Metadata": self.metadata, "FindCoordinator": self.coordinate,
         }  # fmt: skip
         self.answers = itself | YES | (answers or {})
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.served: set[socket.socket] = set()
+        threading.Thread(target=self._accept, args=(self.server,), daemon=True).start()
 
     def close(self) -> None:
         self.server.close()
+
+    def refuse(self) -> None:
+        """End as a killed process does: every connection is cut, and the port takes none."""
+        with suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self.server.close()
+        for connection in list(self.served):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def accept_again(self) -> None:
+        """Be back at the same address."""
+        self.server.close()
+        self.server = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self.server,), daemon=True).start()
 
     def ranges(self) -> dict[int, tuple[int, int]]:
         """What a broker of Kafka 4.3.1 advertises."""
@@ -81,12 +97,13 @@ class Parrot:
             table.Coordinator(key=key, node_id=1, host="127.0.0.1", port=self.port) for key in request.coordinator_keys
         ]
 
-    def _accept(self) -> None:
+    def _accept(self, server: socket.socket) -> None:
         while True:
             try:
-                connection, _ = self.server.accept()
+                connection, _ = server.accept()
             except OSError:
                 return
+            self.served.add(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:

@@ -13,10 +13,11 @@ import conformance.classic_groups
 import conformance.cluster
 import conformance.consumers
 from conformance.broker import Subject
+from conformance.host import addresses
+from conformance.judging import judge
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
-from conformance.runner import addresses, judge
-from linearizability.targets.addresses import AddressMap
+from linearizability.targets import AddressMap
 from reference.protocol.apis import APIS
 from tests.conformance.parrot import Flock, Parrot
 
@@ -80,7 +81,7 @@ def birds() -> Iterator[list[Parrot]]:
 
 
 def subject_of(bird: Parrot) -> Subject:
-    """The bird as the suite sees it after a smoke test that it passed."""
+    """The bird as the suite sees it."""
     return Subject(addresses(bird.bootstrap), "4.3.1", bird.ranges(), hooks_of_all())
 
 

@@ -10,10 +10,11 @@ import pytest
 import conformance.cluster
 from conformance.broker import Broker, Skipped, Subject, Topic
 from conformance.cluster import ATTEMPTS, Cluster, Moment, Writes, cluster, in_time
+from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.requirement import Requirement
-from conformance.runner import addresses
 from conformance.wire import Failed
+from linearizability.targets import AddressMap
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import NO_UUID
 from tests.conformance.parrot import Flock
@@ -23,6 +24,7 @@ class Hooks:
     """A target that only notes what is done to it."""
 
     hooks = ("kill", "stop", "restart", "pause", "resume")
+    addresses = AddressMap()
 
     def __init__(self) -> None:
         self.done: list[tuple[str, int]] = []

@@ -20,9 +20,9 @@ from conformance.committed_offsets import (
     fetch_request,
 )
 from conformance.consumers import Consumer, expect_apart, joined, listed, partitions_of, settle
+from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.requirement import Requirement
-from conformance.runner import addresses
 from conformance.wire import Failed
 from reference.protocol.codec import decode_from
 from reference.protocol.errors import ErrorCode

@@ -11,9 +11,10 @@ import conformance.classic_groups
 import conformance.cluster
 import conformance.consumers
 from conformance.broker import Subject
+from conformance.host import addresses
+from conformance.judging import judge
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
-from conformance.runner import addresses, judge
 from tests.conformance.agreeable import Agreeable
 from tests.conformance.test_can_fail import WAIT_S, hooks_of_all
 

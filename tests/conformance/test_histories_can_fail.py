@@ -11,9 +11,9 @@ import pytest
 
 from conformance.broker import Subject
 from conformance.hunting import Hunt
+from conformance.judging import judge
 from conformance.requirement import Entry, catalogue
 from conformance.results import Judgement, Verdict
-from conformance.runner import judge
 from conformance.unmarked import Unmarked
 from linearizability.history.notation import history
 from linearizability.pipeline.engine import judge_history
@@ -65,14 +65,14 @@ def test_fails_where_its_rule_is_broken(id: str, rule: str) -> None:
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.requirement.id)
 def test_is_skipped_where_the_hunt_shows_nothing(entry: Entry) -> None:
     judgement = judged(entry, CLEAN, **NOTHING)
-    assert judgement.verdict is Verdict.SKIPPED
+    assert judgement.verdict is Verdict.NOT_JUDGED
     assert "shows too little" in judgement.reason
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.requirement.id)
 def test_is_no_pass_where_the_history_is_unknown(entry: Entry) -> None:
     judgement = judged(entry, CLEAN, verdict="unknown", reasons=["t-0: read up to 3 of 4"])
-    assert judgement.verdict in (Verdict.SKIPPED, Verdict.FAIL), judgement.reason
+    assert judgement.verdict in (Verdict.NOT_JUDGED, Verdict.FAIL), judgement.reason
 
 
 OPEN = Unmarked(partition=0, transaction="open", first_offset=0, producer_id=7, hides=False)

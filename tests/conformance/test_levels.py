@@ -52,9 +52,9 @@ def test_a_level_that_does_not_follow_is_refused() -> None:
 def test_profiles_count_the_musts_that_the_target_owes() -> None:
     judgements = [
         judged("PRD-01", Verdict.PASS), judged("PRD-02", Verdict.FAIL), judged("PRD-03", Verdict.TOLERATED),
-        judged("PRD-04", Verdict.SKIPPED), judged("PRD-05", Verdict.ENGINE_ERROR), judged("PRD-06", Verdict.UNTESTABLE),
+        judged("PRD-04", Verdict.NOT_JUDGED), judged("PRD-05", Verdict.ENGINE_ERROR), judged("PRD-06", Verdict.UNTESTABLE),
         judged("PRD-07", Verdict.FAIL, "client: tries again for nothing"),
-        judged("PRD-08", Verdict.SKIPPED, since="4.0"), judged("HIS-01", Verdict.PASS),
+        judged("PRD-08", Verdict.NOT_JUDGED, since="4.0"), judged("HIS-01", Verdict.PASS),
     ]  # fmt: skip
     assert [tally.line for tally in profile_tallies(judgements, "3.9.2")] == [
         "core: 3 of 5 musts judged, 1 fails",

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from conformance.broker import Broker, Subject
+from conformance.host import guess_kafka_version
+from conformance.judging import judge, missing
 from conformance.levels import MAY, MUST, SHOULD, Level
 from conformance.plan import BASE_CONFIGS, plan
 from conformance.requirement import Entry, Needs, Requirement, select
-from conformance.results import Judgement, Run, RunVerdict, TargetRecord, Verdict
-from conformance.runner import Plan, guess_kafka_version, judge, missing, run
+from conformance.results import Judgement, Run, RunVerdict, TargetRecord, Verdict, root_causes
+from conformance.runner import Plan, run
 from conformance.wire import Failed
-from tests.conformance.parrot import parrot, target_of
+from tests.conformance.parrot import _produced, parrot, target_of
 
 
 def record(id: str = "FRM-01", **fields: Any) -> Requirement:
@@ -48,7 +50,7 @@ def test_an_unreachable_target_is_a_failure_not_an_engine_error() -> None:
 
 def test_an_unadvertised_api_skips_and_says_which() -> None:
     judgement = judged(lambda broker: broker.topic())
-    assert (judgement.verdict, judgement.reason) == (Verdict.SKIPPED, "the target does not advertise CreateTopics")
+    assert (judgement.verdict, judgement.reason) == (Verdict.NOT_JUDGED, "the target does not advertise CreateTopics")
 
 
 def test_tolerated_errors_pass_with_a_note() -> None:
@@ -82,7 +84,7 @@ def cases(*outcomes: str) -> Any:
         (("pass", "fail", "pass"), Verdict.FAIL),
         (("pass", "tolerate"), Verdict.TOLERATED),
         (("pass", "skip"), Verdict.PASS),
-        (("skip", "skip"), Verdict.SKIPPED),
+        (("skip", "skip"), Verdict.NOT_JUDGED),
         (("fail", "tolerate", "skip"), Verdict.FAIL),
     ],
 )
@@ -103,7 +105,7 @@ def test_what_the_target_lacks_skips_before_anything_is_said() -> None:
     assert "3 nodes" in missing(record(needs=Needs(nodes=3)), subject)
     assert "pause" in missing(record(needs=Needs(hooks=("kill", "pause"))), subject)
     assert "Fetch v12" in missing(record(needs=Needs(apis={"Fetch": 12})), subject)
-    assert "does not advertise Produce" in missing(record(needs=Needs(apis={"Produce": 3})), subject)
+    assert "needs Produce" in missing(record(needs=Needs(apis={"Produce": 3})), subject)
     assert "until 3.9" in missing(record(until="3.9"), subject)
     assert missing(record(since="4.3", until="4.3", needs=Needs(apis={"Fetch": 11})), subject) == ""
 
@@ -144,8 +146,8 @@ def run_on(answers: Any, *patterns: str, folder: Path, **options: Any) -> Run:
         return run(Plan("addr:parrot", select(patterns), folder, open_target=target_of(bird.bootstrap), **options))
 
 
-def smoked(request: Any, response: Any, version: int) -> None:
-    """A fetch that returns what the smoke test sent."""
+def kept(request: Any, response: Any, version: int) -> None:
+    """A fetch that returns one record to whoever asks from the start."""
     from conformance.batches import batch
 
     table = type(response)
@@ -154,7 +156,7 @@ def smoked(request: Any, response: Any, version: int) -> None:
             topic=topic.topic,
             topic_id=topic.topic_id,
             partitions=[
-                table.PartitionData(partition_index=0, records=b"" if one.fetch_offset else batch(b"smoke"))
+                table.PartitionData(partition_index=0, records=b"" if one.fetch_offset else batch(b"kept"))
                 for one in topic.partitions
             ],
         )
@@ -163,20 +165,36 @@ def smoked(request: Any, response: Any, version: int) -> None:
 
 
 def test_a_run_judges_all_that_was_asked_for(tmp_path: Path) -> None:
-    report = run_on({"Fetch": smoked}, "API-01", "PRD-05", "API-07", folder=tmp_path)
+    report = run_on({"Fetch": kept}, "API-01", "PRD-05", "API-07", folder=tmp_path)
     verdicts = {judgement.requirement.id: judgement.verdict for judgement in report.judgements}
     assert verdicts == {"API-01": Verdict.PASS, "API-07": Verdict.PASS, "PRD-05": Verdict.FAIL}
-    assert (report.verdict, report.must.fail, report.must.pass_, report.should.pass_) == (RunVerdict.FAIL, 1, 1, 1)
+    assert (report.verdict, report.must.fail, report.must.pass_ + report.should.pass_ + report.may.pass_) == (
+        RunVerdict.FAIL,
+        1,
+        2,
+    )
     assert report.target.kafka_version == "4.3.1"
-    assert report.smoke
+    assert report.target.profile.topics_by == "CreateTopics"
 
 
-def test_a_target_that_fails_the_smoke_test_is_not_judged(tmp_path: Path) -> None:
-    report = run_on({}, "API-01", "PRD-05", folder=tmp_path)
-    assert report.verdict is RunVerdict.UNKNOWN
-    assert report.broken
-    assert "smoke test" in report.reason
-    assert {judgement.verdict for judgement in report.judgements} == {Verdict.SKIPPED}
+def refused(request: Any, response: Any, version: int) -> None:
+    """Produce refuses every batch."""
+    _produced(request, response, version)
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            partition.error_code = 87
+
+
+def test_what_fails_in_a_basic_step_is_blocked_by_it(tmp_path: Path) -> None:
+    """No batch is accepted: that is one cause, and not one failure of each requirement that writes first."""
+    report = run_on({"Produce": refused}, "API-01", "PRD-05", "FET-01", "FET-08", folder=tmp_path)
+    by_id = {judgement.requirement.id: judgement for judgement in report.judgements}
+    assert by_id["API-01"].verdict is Verdict.PASS
+    assert by_id["BAS-03"].verdict is Verdict.FAIL, "it was judged because others failed in its step"
+    assert {by_id[id].verdict for id in ("FET-01", "FET-08")} == {Verdict.BLOCKED}
+    causes = {cause.judgement.requirement.id: cause.blocks for cause in root_causes(report.judgements)}
+    assert causes["BAS-03"] == ["FET-01", "FET-08"]
+    assert "PRD-05" in causes, "what it refuses wrongly is its own failure"
 
 
 def test_a_target_that_does_not_start_says_why_once(tmp_path: Path) -> None:
@@ -205,9 +223,9 @@ def test_a_target_that_does_not_start_is_unknown(tmp_path: Path) -> None:
 
 
 def test_expected_failures_may_fail_and_must_not_pass(tmp_path: Path) -> None:
-    report = run_on({"Fetch": smoked}, "API-01", "PRD-05", folder=tmp_path, expected_failures=["PRD-05"])
+    report = run_on({"Fetch": kept}, "API-01", "PRD-05", folder=tmp_path, expected_failures=["PRD-05"])
     assert report.verdict is RunVerdict.PASS
-    report = run_on({"Fetch": smoked}, "API-01", folder=tmp_path, expected_failures=["API-01"])
+    report = run_on({"Fetch": kept}, "API-01", folder=tmp_path, expected_failures=["API-01"])
     assert (report.verdict, report.unexpected_passes) == (RunVerdict.FAIL, ["API-01"])
 
 
@@ -225,7 +243,7 @@ def test_only_must_requirements_fail_a_run() -> None:
 
 
 def test_nothing_but_skips_is_unknown_and_not_broken() -> None:
-    report = summed((MUST, Verdict.SKIPPED), (MUST, Verdict.UNTESTABLE))
+    report = summed((MUST, Verdict.NOT_JUDGED), (MUST, Verdict.UNTESTABLE))
     assert (report.verdict, report.broken, report.untestable) == (RunVerdict.UNKNOWN, False, 1)
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches, patched
 from conformance.broker import Broker, Subject, Topic
+from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.read_committed import ABORT, COMMIT, committed_values, counting_records, marker_of, markers
 from conformance.requirement import Requirement
-from conformance.runner import addresses
 from conformance.transaction_client import CLASSIC, IMPLICIT, NOBODY, TransactionalClient, raise_epoch
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import Self
 
 from conformance.broker import Broker, Subject
+from conformance.host import addresses
 from conformance.requirement import Requirement
-from conformance.runner import addresses
 from linearizability.targets.cluster import Cluster, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.reference import ReferenceCluster

@@ -104,6 +104,9 @@ class Server(Target):
     def running(self, node: int) -> bool:
         return self.process.running
 
+    def exit_status(self, node: int) -> int | None:
+        return self.process.exit_code()
+
     def kill(self, node: int) -> None:
         self._require("kill", node)
         self.process.kill()

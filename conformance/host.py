@@ -1,0 +1,220 @@
+"""Keeps the target open in the configuration that the requirements at hand need, and brings it back when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.broker import Broker, Subject, delete_topics_request
+from conformance.levels import MAY
+from conformance.plan import Group
+from conformance.probing import look_again, probe
+from conformance.requirement import Requirement, version_key
+from conformance.results import TargetRecord
+from conformance.target_profile import TargetProfile
+from conformance.wire import Failed, Unreachable
+from reference.protocol.apis import APIS
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+
+ANSWERS_WITHIN_S = 10.0
+"""A target that does not answer ApiVersions for so long has ended or hangs."""
+LOG_LINES = 5
+
+
+class TargetBroke(Exception):
+    """The target cannot be opened or reached, or is gone for good: nothing more can be judged."""
+
+
+def housekeeping(what: str, deadline_s: float) -> Requirement:
+    """A record for exchanges that belong to no requirement."""
+    return Requirement(id="BAS-00", level=MAY, sentence=what, source="conformance", deadline_s=deadline_s)
+
+
+@dataclass
+class Host:
+    """The target of a run."""
+
+    spec: str
+    folder: Path
+    record: TargetRecord
+    """What the report says of the target; filled in when it is first open."""
+    asked_version: str = ""
+    open_target: Callable[..., Any] | None = None
+    given_topics: list[str] = field(default_factory=list[str])
+    subject: Subject | None = None
+    profile: TargetProfile | None = None
+    open_group: Group | None = None
+    starts: int = 0
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def startable(self) -> bool:
+        """Whether the suite starts the target itself."""
+        return not self.spec.startswith("addr:")
+
+    @property
+    def kafka_version(self) -> str:
+        """The version that was asked for, or is part of the target's name; empty where it must be found out."""
+        kind, _, rest = self.spec.partition(":")
+        return self.asked_version or (rest.partition(":")[0] if kind == "kafka" else "")
+
+    def prepare(self, group: Group) -> Subject:
+        """The target, open for a group of requirements; probed when it is first open.
+
+        Errors: TargetBroke when it does not start or takes no connection.
+        """
+        if self.subject and (self.open_group is group or not self.subject.configured):
+            return self.subject
+        self.leave()
+        target = self._enter(group)
+        subject = self.subject = Subject(
+            bootstrap=addresses(target.bootstrap),
+            kafka_version=self.kafka_version,
+            target=target,
+            folder=self.folder,
+            configured=self.startable and not getattr(target, "unknown_config", ()),
+        )
+        self.open_group = group
+        self._introduce(subject)
+        return subject
+
+    def _introduce(self, subject: Subject) -> None:
+        """Find out what the target can do, once, and what each start may change: its ranges and its nodes."""
+        try:
+            if self.profile is None:
+                self.profile = probe(subject, lambda: self.answers() or self.revive(), list(self.given_topics))
+            else:
+                look_again(subject, self.profile)
+        except Unreachable as error:
+            raise TargetBroke(f"the target takes no connection: {error}") from error
+        if not subject.kafka_version:
+            subject.kafka_version = guess_kafka_version(subject.api_versions)
+        record = self.record
+        record.kafka_version = subject.kafka_version
+        record.bootstrap = [f"{host}:{port}" for host, port in subject.bootstrap]
+        record.nodes, record.cluster_id, record.profile = subject.nodes, subject.cluster_id, self.profile
+
+    def _enter(self, group: Group) -> Any:
+        """Open the target. Errors: TargetBroke when it does not start."""
+        config = dict(group.configs) if self.startable else {}
+        self.starts += 1
+        folder = self.folder / f"target-{self.starts}"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            open_target = self.open_target or default_open_target()
+            return self.stack.enter_context(open_target(self.spec, folder=folder, config=config))
+        except Exception as error:
+            raise TargetBroke(f"the target {self.spec} did not start: {error}") from error
+
+    def answers(self, within_s: float = 0.0) -> bool:
+        """Whether the first broker answers (within 10 s unless said)."""
+        within_s = within_s or ANSWERS_WITHIN_S
+        assert self.subject is not None
+        with Broker(self.subject, housekeeping("Does the target answer?", within_s + 5)) as broker:
+            try:
+                broker.eventually(lambda: _answers(broker), "the target answers", within_s=within_s)
+            except Failed:
+                return False
+        return True
+
+    def autopsy(self) -> str:
+        """How the target ended: exit status and last log lines of the nodes that do not run."""
+        assert self.subject is not None
+        target = self.subject.target
+        found: list[str] = []
+        for node in getattr(target, "nodes", ()):
+            if getattr(target, "running", lambda _: True)(node.id):
+                continue
+            status = target.exit_status(node.id)
+            found.append(f"node {node.id} ended" + (f" with exit status {status}" if status is not None else ""))
+            found += _last_lines(target, node.id)
+        return "\n".join(found) or "it runs, as far as can be seen, and does not answer ApiVersions"
+
+    def revive(self) -> bool:
+        """Bring the target back, and say whether it answers again: by its hooks, by its owner, or by a start from nothing."""
+        assert self.subject is not None
+        target = self.subject.target
+        try:
+            target.revive()
+            self.subject.bootstrap = addresses(target.bootstrap)
+        except Exception:
+            return self._start_again()
+        return self.answers() or self._start_again()
+
+    def _start_again(self) -> bool:
+        """From nothing, with the same configurations."""
+        group = self.open_group
+        if not self.startable or group is None:
+            return False
+        self.leave()
+        with suppress(TargetBroke):
+            self.prepare(group)
+            return self.answers()
+        return False
+
+    def leave(self) -> None:
+        """Stop the target."""
+        self.subject = self.open_group = None
+        stack, self.stack = self.stack, ExitStack()
+        with suppress(Exception):
+            stack.close()
+
+    def close(self) -> None:
+        """Delete what was made on a target that goes on living, and let go of it."""
+        if self.subject and not self.startable:
+            with suppress(Exception):
+                delete_all(self.subject)
+        self.leave()
+
+
+def default_open_target() -> Callable[..., Any]:
+    """The way to every target that there is."""
+    from linearizability.targets import open_target
+
+    return open_target
+
+
+def _answers(broker: Broker) -> bool:
+    try:
+        broker.expect_served()
+    except Failed:
+        return False
+    return True
+
+
+def _last_lines(target: Any, node: int) -> list[str]:
+    with suppress(Exception):
+        for path in target.logs(node):
+            lines = path.read_text(errors="replace").splitlines()
+            if lines:
+                return [f"{path.name} ends:", *lines[-LOG_LINES:]]
+    return []
+
+
+def delete_all(subject: Subject) -> None:
+    """Delete the topics that the suite made."""
+    with Broker(subject, housekeeping("Topics are deleted.", 60)) as broker:
+        version = broker.version_for(DeleteTopicsRequest)
+        for at in range(0, len(subject.topics), 50):
+            broker.call(delete_topics_request(subject.topics[at : at + 50], version), version)
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """`host:port,host:port` as pairs."""
+    pairs = [address.rpartition(":") for address in bootstrap.split(",")]
+    return [(host.strip("[]"), int(port)) for host, _, port in pairs]
+
+
+def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> str:
+    """The release whose advertised ranges are the most like these; the newest of equals."""
+    releases = sorted({release for api in APIS.values() for release in api.releases}, key=version_key)
+
+    def likeness(release: str) -> int:
+        return sum(
+            api_versions.get(key) == api.releases[release][:2] for key, api in APIS.items() if release in api.releases
+        )
+
+    return max(reversed(releases), key=likeness)

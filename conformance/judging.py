@@ -1,0 +1,141 @@
+"""Judges one requirement on an open target: whether it can be judged, its verdict, the evidence."""
+
+from __future__ import annotations
+
+import time
+import traceback
+
+from conformance.broker import Broker, Skipped, Subject
+from conformance.requirement import Entry, Requirement, owed_by
+from conformance.results import Judgement, RecordedExchange, Verdict, worst
+from conformance.wire import Exchange, Failed, NoAnswer
+from reference.protocol.apis import APIS
+
+GROUP_AREAS = ("GRP", "OFF", "CGH", "GAD")
+"""Areas whose requirements wait for joins: their deadlines grow where the target delays rebalances."""
+KEPT_OF_A_PASS = 3
+"""How many of the last exchanges of a requirement that passes are kept."""
+KEPT_BYTES_OF_A_PASS = 512
+
+
+def missing(record: Requirement, subject: Subject) -> str:
+    """Why the requirement cannot be judged on this target; empty where it can."""
+    if not owed_by(record, subject.kafka_version):
+        bounds = [f"since {record.since}" if record.since else "", f"until {record.until}" if record.until else ""]
+        return f"owed {' '.join(filter(None, bounds))}; the target is judged as Kafka {subject.kafka_version}"
+    needs = record.needs
+    if needs.nodes > subject.nodes:
+        return f"needs {needs.nodes} nodes; the target has {subject.nodes}"
+    offered = getattr(subject.target, "hooks", ())
+    lacking = [hook for hook in needs.hooks if hook not in offered]
+    if lacking:
+        return f"needs the fault hook {' and '.join(lacking)}, which the target does not offer"
+    for name, version in needs.apis.items():
+        key = next(key for key, api in APIS.items() if api.name == name)
+        if key not in subject.api_versions:
+            return f"needs {name}, which the target does not advertise"
+        if subject.api_versions[key][1] < version:
+            return f"needs {name} v{version}; the target serves up to v{subject.api_versions[key][1]}"
+    return missing_configs(record, subject) if needs.configs else ""
+
+
+def missing_configs(record: Requirement, subject: Subject) -> str:
+    """Which needed configuration is not in force, as DescribeConfigs says.
+
+    One that is not described is unknown, unless the target was started with it and honours what it is started with.
+    """
+    with Broker(subject, record) as broker:
+        try:
+            held = broker.broker_configs(list(record.needs.configs))
+        except (Failed, Skipped) as error:
+            return "" if subject.configured else f"needs configurations, and none are described: {error}"
+    for name, value in record.needs.configs.items():
+        if held.get(name) is None:
+            if not subject.configured:
+                return f"needs {name}={value}, which the target does not describe"
+        elif held[name] != value:
+            return f"needs {name}={value}; the target has {held[name]}"
+    return ""
+
+
+def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement:
+    """Run one requirement's test and say what came of it. Its deadline grows by `patience`."""
+    assert entry.test is not None
+    record = entry.requirement
+    if record.area in GROUP_AREAS:
+        patience = max(patience, subject.profile.patience)
+    started = time.monotonic()
+    judgement = Judgement(requirement=record, verdict=Verdict.PASS)
+    with Broker(subject, record, patience=patience) as broker:
+        try:
+            entry.test(broker)
+            judgement.verdict, judgement.reason = _sum_up(broker)
+            if judgement.verdict is Verdict.FAIL:
+                judgement.built_on = _shared_step(broker.built_on)
+        except Failed as failure:
+            judgement.verdict, judgement.reason = Verdict.FAIL, str(failure)
+            judgement.built_on, judgement.timed_out = failure.built_on, isinstance(failure, NoAnswer)
+        except Skipped as skip:
+            judgement.verdict, judgement.reason = Verdict.NOT_JUDGED, str(skip)
+        except Exception as error:
+            judgement.verdict, judgement.reason = Verdict.ENGINE_ERROR, f"{type(error).__name__}: {error}"
+            judgement.traceback = traceback.format_exc()
+    if broker.abandoned:
+        judgement.verdict, judgement.built_on, judgement.timed_out = Verdict.ENGINE_ERROR, "", False
+        judgement.reason = (
+            f"the requirement did not end within its {record.deadline_s * patience:g} s, and was broken off"
+        )
+    judgement.seen, judgement.cases = broker.seen, broker.cases
+    keep(judgement, [recorded(exchange) for exchange in broker.recorder.exchanges], broker.recorder.dropped)
+    judgement.seconds = round(time.monotonic() - started, 3)
+    return judgement
+
+
+def _shared_step(named: list[str]) -> str:
+    """The basic requirement that the failures of all cases name; empty where one of them is the requirement's own."""
+    return named[0] if named and all(named) else ""
+
+
+def _sum_up(broker: Broker) -> tuple[Verdict, str]:
+    """The verdict of a test that ran to its end: the worst of its cases, or tolerated, or a pass."""
+    verdict = Verdict.TOLERATED if broker.tolerances else Verdict.PASS
+    reasons = list(broker.tolerances)
+    if broker.cases:
+        of_cases = worst(case.verdict for case in broker.cases)
+        bad = [case for case in broker.cases if case.verdict is of_cases and of_cases is not Verdict.PASS]
+        reasons += [f"{case.name}: {case.reason}" for case in bad[:5]]
+        if len(bad) > 5:
+            reasons.append(f"and {len(bad) - 5} more cases")
+        verdict = of_cases if of_cases in (Verdict.FAIL, Verdict.NOT_JUDGED) else worst((verdict, of_cases))
+    return verdict, "; ".join(reasons)
+
+
+def keep(judgement: Judgement, exchanges: list[RecordedExchange], dropped: int) -> None:
+    """Keep the evidence: all of what is not a pass, and the end of what is, cut short."""
+    if judgement.verdict is Verdict.PASS:
+        dropped += max(0, len(exchanges) - KEPT_OF_A_PASS)
+        exchanges = exchanges[-KEPT_OF_A_PASS:]
+        for exchange in exchanges:
+            exchange.request_hex = exchange.request_hex[: KEPT_BYTES_OF_A_PASS * 2]
+            exchange.response_hex = exchange.response_hex[: KEPT_BYTES_OF_A_PASS * 2]
+    judgement.exchanges, judgement.exchanges_left_out = exchanges, dropped
+
+
+def recorded(exchange: Exchange) -> RecordedExchange:
+    """An exchange as the report keeps it."""
+    return RecordedExchange(
+        case=exchange.case,
+        connection=exchange.connection,
+        at_s=round(exchange.at_s, 4),
+        elapsed_ms=round(exchange.elapsed_ms, 2),
+        api=APIS[exchange.api_key].name if exchange.api_key in APIS else "",
+        api_key=exchange.api_key,
+        version=exchange.version,
+        response_version=exchange.response_version,
+        outcome=exchange.outcome,
+        note=exchange.note,
+        request_hex=exchange.sent.hex(),
+        request_bytes=exchange.sent_bytes,
+        response_hex=exchange.received.hex(),
+        response_bytes=exchange.received_bytes,
+    )

@@ -1,0 +1,280 @@
+"""Probes a target, capability by capability, and writes down what it can do (`TargetProfile`).
+
+Nothing is all or nothing: a probe that fails leaves its capability unknown, with the reason, and the next one goes on. A
+target that ends during a probe is brought back.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from conformance.batches import batch, message_set, next_offset
+from conformance.broker import Broker, Skipped, Subject, Topic, error_name, fetch_request, only
+from conformance.classic_groups import Group
+from conformance.levels import MUST
+from conformance.minimal import errors_in, minimal_request
+from conformance.requirement import Requirement
+from conformance.target_profile import SeenNode, TargetProfile, TopicSource
+from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import NO_UUID
+
+T = TypeVar("T")
+
+PROBE_DEADLINE_S = 90.0
+ANSWER_WITHIN_S = 5.0
+"""How long one version of one API may take to answer."""
+SPEAKS_WITHIN_S = 30.0
+REACHED_WITHIN_S = 3.0
+WAITS_MS = (0, 100, 500, 1_000)
+"""The max_wait_ms that are tried until a fetch returns records."""
+FORMAT_VERSIONS = {2: 3, 1: 2, 0: 0}
+"""Message format -> the lowest version of Produce that carries it; formats 0 and 1 need exactly that one."""
+BEFORE_TOPIC = ("Metadata", "CreateTopics")
+WITH_TOPIC = (
+    "ListOffsets", "Produce", "Fetch", "FindCoordinator", "InitProducerId", "DescribeConfigs", "OffsetCommit", "OffsetFetch",
+    "DeleteTopics", "DeleteRecords", "OffsetForLeaderEpoch",
+    "DescribeGroups", "ListGroups",
+)  # fmt: skip
+"""The APIs that helpers use: their highest version that gets a readable answer is found out. API-05 judges all others."""
+PROBED_SESSION_MS = 6_000
+GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
+"""What a classic member asks: found out by being one, since a request of nobody's is answered by an error alone."""
+GROUP_ATTEMPTS = 30
+NO_TOPIC = Topic("tidegauge-probe", NO_UUID, 0)
+
+RECORD = Requirement(
+    id="BAS-00", level=MUST, sentence="The target is probed.", source="conformance", deadline_s=PROBE_DEADLINE_S
+)
+
+
+def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] | None = None) -> TargetProfile:
+    """The target's profile; it is the subject's from the first probe on, so that later ones use what earlier ones found.
+
+    `revive` brings the target back where it has ended, and says whether it answers. Errors: Unreachable where no bootstrap
+    address takes a connection.
+    """
+    profile = subject.profile = TargetProfile(given_topics=given_topics or [])
+    prober = _Prober(subject, profile, revive)
+    prober.attempt("ApiVersions", prober.ranges)
+    for name in BEFORE_TOPIC:
+        prober.versions(name, NO_TOPIC)
+    prober.attempt("Metadata", prober.nodes)
+    topic = prober.attempt("topics", prober.topic)
+    if topic:
+        for name in WITH_TOPIC:
+            prober.versions(name, topic)
+        prober.attempt("message formats", lambda: prober.formats(topic))
+        prober.attempt("fetch", lambda: prober.fetch_wait(topic))
+    prober.attempt("configurations", prober.configs)
+    prober.attempt("groups", prober.membership)
+    return profile
+
+
+def look_again(subject: Subject, known: TargetProfile) -> None:
+    """After another start of the same target: what does not change is kept; its ranges and its nodes are asked for again.
+
+    Errors: Unreachable as for `probe`.
+    """
+    profile = subject.profile = known.model_copy(deep=True)
+    prober = _Prober(subject, profile, lambda: True)
+    prober.attempt("ApiVersions", prober.ranges)
+    prober.attempt("Metadata", prober.nodes)
+
+
+class _Prober:
+    """The probes of one target."""
+
+    def __init__(self, subject: Subject, profile: TargetProfile, revive: Callable[[], bool]) -> None:
+        self.subject = subject
+        self.profile = profile
+        self.revive = revive
+
+    def attempt(self, capability: str, ask: Callable[[], T]) -> T | None:
+        """What a probe finds; where it fails the capability is unknown."""
+        try:
+            return ask()
+        except Unreachable:
+            if capability == "ApiVersions":
+                raise
+            self.profile.unknown[capability] = "the target takes no connection any more"
+        except (Failed, Skipped) as error:
+            self.profile.unknown[capability] = str(error)
+        self.revive()
+        return None
+
+    def broker(self) -> Broker:
+        """A view of the target with a deadline of its own."""
+        return Broker(self.subject, RECORD)
+
+    def ranges(self) -> None:
+        """Which versions of which API are advertised."""
+        with self.broker() as broker:
+            answer = broker.eventually(
+                lambda: _api_versions(broker), "ApiVersions v0 is answered", within_s=SPEAKS_WITHIN_S
+            )
+        self.subject.api_versions = answer
+        self.profile.advertised = {
+            APIS[key].name if key in APIS else str(key): both for key, both in sorted(answer.items())
+        }
+
+    def versions(self, name: str, topic: Topic) -> None:
+        """Find the highest version of an API that gets a readable answer; those above it are unserved."""
+        request = next(api.request for api in APIS.values() if api.name == name)
+        with self.broker() as broker:
+            try:
+                lowest, highest = broker.versions_of(request)
+            except Skipped:
+                return
+            for version in range(highest, lowest - 1, -1):
+                seen = self._unanswered(broker, name, version, topic)
+                if not seen:
+                    return
+                self.profile.unserved.setdefault(name, {})[version] = seen
+                self.revive()
+
+    def _unanswered(self, broker: Broker, name: str, version: int, topic: Topic) -> str:
+        """What came instead of an answer in this version; empty where it is readable and not a refusal of the version."""
+        request = minimal_request(broker, name, version, topic)
+        try:
+            with broker.connect(timeout_s=ANSWER_WITHIN_S) as connection:
+                answer = connection.call(request, version)
+        except Misbehaved as error:
+            return str(error)
+        refused = ErrorCode.UNSUPPORTED_VERSION in errors_in(answer)
+        return error_name(ErrorCode.UNSUPPORTED_VERSION) if refused else ""
+
+    def nodes(self) -> None:
+        """The brokers that Metadata lists, whether they can be reached, and the controller."""
+        with self.broker() as broker:
+            answer = broker.eventually(lambda: _registered(broker), "Metadata lists a broker", within_s=SPEAKS_WITHIN_S)
+        self.profile.controller_id = answer.controller_id
+        self.profile.nodes = [
+            SeenNode(
+                id=n.node_id, host=n.host, port=n.port, unreachable=_unreachable(broker, n.node_id, (n.host, n.port))
+            )
+            for n in sorted(answer.brokers, key=lambda node: node.node_id)
+        ]
+        self.subject.nodes = len(self.profile.nodes)
+        self.subject.cluster_id = answer.cluster_id or ""
+
+    def topic(self) -> Topic:
+        """A topic, made in the first way that works. Errors: the failure of the last way."""
+        ways: tuple[tuple[TopicSource, bool], ...] = (
+            ("CreateTopics", True), ("CreateTopics", False), ("auto-creation", False), ("--topics", False),
+        )  # fmt: skip
+        failure: Exception = Failed("there is no way to make a topic")
+        for way, configs in ways:
+            self.profile.topics_by, self.profile.topic_configs = way, configs
+            with self.broker() as broker:
+                try:
+                    topic = broker.topic()
+                except (Failed, Skipped) as error:
+                    failure = error
+                    continue
+            self.profile.default_partitions = topic.partitions if way == "auto-creation" else 0
+            self.profile.topic_ids = topic.id != NO_UUID
+            return topic
+        self.profile.topics_by, self.profile.topic_configs = "none", False
+        raise failure
+
+    def formats(self, topic: Topic) -> None:
+        """Which message formats Produce accepts."""
+        self.profile.formats = []
+        for magic, version in FORMAT_VERSIONS.items():
+            with self.broker() as broker, suppress(Failed, Skipped):
+                data = batch(b"probe") if magic == 2 else message_set(b"probe", magic)
+                asked = broker.version_for(ProduceRequest, None if magic == 2 else version)
+                if asked < version:
+                    continue
+                if broker.produce(topic, data, version=asked).error_code == ErrorCode.NONE:
+                    self.profile.formats.append(magic)
+            self.revive()
+
+    def fetch_wait(self, topic: Topic) -> None:
+        """The least wait with which a fetch returns the records that are there."""
+        for wait_ms in WAITS_MS:
+            with self.broker() as broker, suppress(Failed):
+                request = fetch_request({(topic, 0): 0}, max_wait_ms=wait_ms)
+                answer = broker.call(request, to=broker.leader(topic))
+                part = only(only(answer.responses, "topic").partitions, "partition")
+                if part.error_code == ErrorCode.NONE and next_offset(bytes(part.records or b"")):
+                    self.profile.fetch_wait_ms = wait_ms
+                    return
+        raise Failed("no fetch returns the record that was written")
+
+    def configs(self) -> None:
+        """The configurations that a broker describes."""
+        with self.broker() as broker:
+            self.profile.configs = broker.broker_configs(None)
+        partitions = self.profile.configs.get("num.partitions") or ""
+        if partitions.isdigit() and not self.profile.default_partitions:
+            self.profile.default_partitions = int(partitions)
+
+    def membership(self) -> None:
+        """What a lone member meets: versions that get no readable answer, whether it must be given an id first, and how long
+        it waits for its first generation."""
+        for _ in range(GROUP_ATTEMPTS):
+            with self.broker() as broker:
+                try:
+                    self._one_generation(broker)
+                    return
+                except Misbehaved as error:
+                    last = broker.recorder.exchanges[-1]
+                    name = APIS[last.api_key].name if last.api_key in APIS else ""
+                    if name not in GROUP_APIS:
+                        raise
+                    seen = last.outcome if isinstance(error, NoAnswer) else str(error)
+                    self.profile.unserved.setdefault(name, {})[last.version] = seen
+            self.revive()
+        raise Failed(f"no member got through its first generation in {GROUP_ATTEMPTS} attempts")
+
+    def _one_generation(self, broker: Broker) -> None:
+        group = Group(broker)
+        member = group.member(session_timeout_ms=PROBED_SESSION_MS, rebalance_timeout_ms=PROBED_SESSION_MS)
+        began = time.monotonic()
+        answer = member.ask_to_join()
+        self.profile.admits_at_once = answer.error_code == ErrorCode.NONE
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            began = time.monotonic()
+            member.begin_join()
+            member.expect_joined()
+        else:
+            member.expect(answer.error_code, "JoinGroup")
+        self.profile.join_s = round(time.monotonic() - began, 2)
+        group.synchronise([member])
+        member.heartbeat()
+        member.leave()
+
+
+def _api_versions(broker: Broker) -> dict[int, tuple[int, int]] | None:
+    try:
+        with broker.connect() as connection:
+            answer = connection.call(ApiVersionsRequest(), 0)
+    except Unreachable:
+        return None
+    return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys} or None
+
+
+def _registered(broker: Broker) -> Any:
+    answer = broker.metadata([])
+    return answer if answer.brokers else None
+
+
+def _unreachable(broker: Broker, node: int, advertised: tuple[str, int]) -> str:
+    """Why a node cannot be reached from here; the target may know more than that nobody answers."""
+    known = getattr(broker.target, "unreachable", {}).get(node)
+    if known:
+        return known
+    try:
+        socket.create_connection(broker.reach(advertised), REACHED_WITHIN_S).close()
+    except OSError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,365 @@
+"""Judges requirements on a target: in what order, which side by side, what blocks what, and who is to blame for a death.
+
+The order on each start of the target: the basics one by one, then what shares no state side by side, then what is exclusive
+one by one, then what may end the target.
+
+A requirement is judged after those that it requires. One that fails in a step that a basic requirement speaks of is blocked
+by that one, if it fails too.
+
+After each requirement the target must answer. Where it does not, those that were under way and the last ones before them are
+suspects: the target is brought back and each suspect is judged again alone, until the one is found that ends it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from conformance.broker import Subject
+from conformance.host import Host, TargetBroke
+from conformance.judging import judge, missing
+from conformance.plan import Group, plan
+from conformance.requirement import Entry, Requirement, catalogue
+from conformance.results import Judgement, Verdict
+
+BASICS = "BAS"
+ROUND_TRIPS = "API-05"
+"""Judged right after the basics: what it finds unserved blocks others."""
+DANGEROUS_AREAS = ("FRM",)
+"""Areas that send what a broker may die of."""
+REMEMBERED = 8
+"""How many of the last judged requirements are suspects of a death."""
+GRACE_S = 1.0
+"""How long a target may take to die of a suspect."""
+DEATHS = 40
+"""So many deaths end a run."""
+AGAIN_PATIENCE = 3.0
+"""Deadlines of what was not in time beside others grow so much when it is judged again alone."""
+
+OVERRUN_S = 30.0
+"""How long after its deadline a requirement is broken off: each wait and each request of it ends there by itself."""
+MOMENT_S = 0.5
+"""How often the run looks for requirements that overrun, and for a request to end."""
+
+Judged = Callable[[Judgement], None]
+
+
+class Interrupted(Exception):
+    """The run was asked to end."""
+
+
+@dataclass
+class Session:
+    """The state of a run while it judges."""
+
+    host: Host
+    entries: Sequence[Entry]
+    jobs: int
+    tell: Judged
+    """Is given each judgement as soon as it stands."""
+    starting: Callable[[Group, int, int], None] = lambda group, number, groups: None
+    judging: Callable[[Entry], None] = lambda entry: None
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the run is to end early."""
+    verdicts: dict[str, Judgement] = field(default_factory=dict[str, Judgement])
+    unexplained: list[str] = field(default_factory=list[str])
+    deaths: int = 0
+    last: deque[Entry] = field(default_factory=lambda: deque[Entry](maxlen=REMEMBERED))
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _ends_s: dict[str, float] = field(default_factory=dict[str, float])
+    """Deadline of each requirement under way, by the monotonic clock."""
+
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="judge")
+
+    def run(self) -> None:
+        """Judge all entries. Errors: TargetBroke when the target cannot be opened or is gone for good, Interrupted."""
+        groups = plan(self.entries)
+        try:
+            for number, group in enumerate(groups, 1):
+                waiting = [entry for entry in group.entries if entry.test and entry.requirement.id not in self.verdicts]
+                if waiting:
+                    self._open(group, number, len(groups))
+                    self._judge_group(in_order(waiting), group)
+        finally:
+            self._pool.shutdown(wait=not self.stop.is_set(), cancel_futures=True)
+
+    def _open(self, group: Group, number: int, groups: int) -> None:
+        if self.host.open_group is not group:
+            self.starting(group, number, groups)
+        self.host.prepare(group)
+
+    def _judge_group(self, entries: list[Entry], group: Group) -> None:
+        first = [e for e in entries if e.requirement.area == BASICS or e.requirement.id == ROUND_TRIPS]
+        first.sort(key=lambda entry: entry.requirement.area != BASICS)
+        last = [e for e in entries if e.requirement.area in DANGEROUS_AREAS and e not in first]
+        alone = [e for e in entries if is_exclusive(e) and e not in first + last]
+        beside = [e for e in entries if e not in first + last + alone]
+        self._one_by_one(first, group)
+        late = self._side_by_side(beside, group)
+        self._one_by_one(late, group, patience=AGAIN_PATIENCE)
+        self._one_by_one(alone, group)
+        self._one_by_one(last, group)
+
+    # ---- one by one, and side by side
+
+    def _one_by_one(self, entries: Iterable[Entry], group: Group, *, patience: float = 1.0) -> None:
+        for entry in entries:
+            if entry.requirement.id in self.verdicts:
+                continue
+            judgement = self._alone(entry, patience=patience)
+            if self._survived(judgement):
+                self._settle(entry, judgement)
+            else:
+                self._find_killer([*self.last, entry], {entry.requirement.id: judgement}, group)
+
+    def _survived(self, judgement: Judgement) -> bool:
+        """Whether the target answers after a requirement; one that asked nothing of it cannot have ended it."""
+        asked = judgement.verdict not in (Verdict.NOT_JUDGED, Verdict.BLOCKED) or bool(judgement.exchanges)
+        return not asked or self.host.answers()
+
+    def _alone(self, entry: Entry, *, patience: float = 1.0) -> Judgement:
+        """Judge one requirement in a thread, and end it where it does not end by itself."""
+        running = {self._begin(entry, patience): entry}
+        while not (done := self._next_done(running)):
+            pass
+        return done.pop().result()
+
+    def _side_by_side(self, entries: Sequence[Entry], group: Group) -> list[Entry]:
+        """In so many threads. Gives those that were not in time, to be judged again: others were in their way."""
+        late: list[Entry] = []
+        waiting = deque(entry for entry in entries if entry.requirement.id not in self.verdicts)
+        running: dict[Future[Judgement], Entry] = {}
+        while waiting or running:
+            while waiting and len(running) < self.jobs and self._ready(waiting[0], running.values()):
+                entry = waiting.popleft()
+                running[self._begin(entry, 1.0)] = entry
+            finished = [(running.pop(future), future.result()) for future in self._next_done(running)]
+            if all(self._survived(judgement) for _, judgement in finished):
+                late += [entry for entry, judgement in finished if judgement.timed_out]
+                for entry, judgement in finished:
+                    if not judgement.timed_out:
+                        self._settle(entry, judgement)
+                continue
+            finished += [(entry, future.result()) for future, entry in running.items()]
+            running.clear()
+            suspects = [*self.last, *(entry for entry, _ in finished)]
+            self._find_killer(suspects, {e.requirement.id: j for e, j in finished}, group)
+        return late
+
+    def _ready(self, entry: Entry, running: Iterable[Entry]) -> bool:
+        """Whether nothing that it requires is under way."""
+        under_way = {one.requirement.id for one in running}
+        return not under_way & set(entry.requirement.requires)
+
+    def _begin(self, entry: Entry, patience: float) -> Future[Judgement]:
+        self._check_stop()
+        self._ends_s[entry.requirement.id] = time.monotonic() + entry.requirement.deadline_s * patience
+        return self._pool.submit(self._judge, entry, patience=patience)
+
+    def _next_done(self, running: Mapping[Future[Judgement], Entry]) -> set[Future[Judgement]]:
+        """What has ended since, at least once a moment; what overruns its deadline is broken off, as everything is when the
+        run is to end. Errors: Interrupted."""
+        done, _ = wait(running, timeout=MOMENT_S, return_when=FIRST_COMPLETED)
+        if self.stop.is_set():
+            self._subject.abandon()
+            raise Interrupted
+        now = time.monotonic()
+        for entry in running.values():
+            if now > self._ends_s[entry.requirement.id] + OVERRUN_S * self._subject.profile.patience:
+                self._subject.abandon(entry.requirement.id)
+        return done
+
+    def _check_stop(self) -> None:
+        if self.stop.is_set():
+            raise Interrupted
+
+    # ---- judging
+
+    def _judge(self, entry: Entry, *, patience: float = 1.0) -> Judgement:
+        """One requirement, unless something keeps it from being judged."""
+        self.judging(entry)
+        record, subject = entry.requirement, self._subject
+        lacking = missing(record, subject)
+        if lacking:
+            return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=lacking)
+        for required in record.requires:
+            found = self._verdict_of(required)
+            if found is not None and (kept := kept_by(record, found)):
+                return kept
+        judgement = judge(entry, subject, patience=patience)
+        return self._attributed(judgement)
+
+    def _attributed(self, judgement: Judgement) -> Judgement:
+        """Blocked instead of failed, where the step that failed is the business of a requirement that fails too."""
+        about = judgement.built_on
+        if judgement.verdict is not Verdict.FAIL or not about or about == judgement.requirement.id:
+            return judgement
+        found = self._verdict_of(about)
+        if found is not None and found.verdict in (Verdict.FAIL, Verdict.BLOCKED):
+            judgement.verdict = Verdict.BLOCKED
+            judgement.blocked_by = found.blocked_by or about
+            judgement.timed_out = False
+        return judgement
+
+    def _verdict_of(self, id: str) -> Judgement | None:
+        """What is known of a requirement; it is judged now where it was not chosen or its turn has not come.
+
+        None where it cannot be judged on this start of the target.
+        """
+        with self._lock:
+            if id in self.verdicts:
+                return self.verdicts[id]
+            entry = catalogue()[id]
+            needs = entry.requirement.needs.model_copy(update={"configs": {}})
+            lacking = missing(entry.requirement.model_copy(update={"needs": needs}), self._subject)
+            if lacking:
+                judgement = Judgement(requirement=entry.requirement, verdict=Verdict.NOT_JUDGED, reason=lacking)
+            elif entry.test is None or needs.hooks or entry.requirement.needs.configs:
+                return None
+            else:
+                judgement = self._judge(entry)
+            self._settle(entry, judgement)
+            return judgement
+
+    def _settle(self, entry: Entry, judgement: Judgement) -> None:
+        """The verdict stands."""
+        with self._lock:
+            if entry.requirement.id in self.verdicts:
+                return
+            self.verdicts[entry.requirement.id] = judgement
+            if judgement.verdict not in (Verdict.NOT_JUDGED, Verdict.BLOCKED):
+                self.last.append(entry)
+            self._learn(judgement)
+            self.tell(judgement)
+
+    def _learn(self, judgement: Judgement) -> None:
+        """What API-05 finds unserved blocks others that meet it."""
+        if judgement.requirement.id != ROUND_TRIPS:
+            return
+        for case in judgement.cases:
+            name, _, version = case.name.rpartition(" v")
+            if case.verdict is Verdict.FAIL and version.isdigit():
+                self._subject.profile.unserved.setdefault(name, {})[int(version)] = case.reason
+
+    @property
+    def _subject(self) -> Subject:
+        assert self.host.subject is not None
+        return self.host.subject
+
+    # ---- deaths
+
+    def _find_killer(self, suspects: Sequence[Entry], seen: dict[str, Judgement], group: Group) -> None:
+        """Bring the target back, and judge each suspect alone, the last one first: who ends it fails, with how it ended.
+
+        `seen` is what the suspects without a standing verdict came to. Those with one keep it, unless they are the one.
+        Errors: TargetBroke when the target stays away.
+        """
+        how = self.host.autopsy()
+        hurting = [entry for entry in suspects if entry.requirement.needs.hooks]
+        self._bring_back(group, suspects, seen, how)
+        killer = None
+        for entry in reversed([entry for entry in suspects if entry not in hurting]):
+            judgement = self._alone(entry)
+            if self.host.answers(GRACE_S) and self._still_answers():
+                self._settle(entry, judgement)
+                continue
+            killer = entry
+            self._convict(entry, judgement, self.host.autopsy())
+            self._bring_back(group, [entry], {}, how)
+            break
+        for entry in suspects:
+            if entry in hurting and entry.requirement.id in seen:
+                self._settle(entry, seen[entry.requirement.id])
+        if killer is None and not hurting:
+            names = ", ".join(entry.requirement.id for entry in suspects)
+            self.unexplained.append(f"after {names}; none of them ends it alone. {how}")
+        self._one_by_one([entry for entry in suspects if entry.requirement.id not in self.verdicts], group)
+
+    def _still_answers(self) -> bool:
+        """A moment later: some deaths take time."""
+        self.stop.wait(GRACE_S)
+        return self.host.answers(GRACE_S * 3)
+
+    def _convict(self, entry: Entry, judgement: Judgement, how: str) -> None:
+        """The requirement fails, because the target does not survive it."""
+        found = convicted(judgement, how)
+        with self._lock:
+            self.verdicts.pop(entry.requirement.id, None)
+        self._settle(entry, found)
+
+    def _bring_back(self, group: Group, suspects: Sequence[Entry], seen: Mapping[str, Judgement], how: str) -> None:
+        """Errors: TargetBroke where the target stays away; who it was under way with is told as far as it can be known."""
+        self.deaths += 1
+        self.last.clear()
+        if self.deaths <= DEATHS and self.host.revive():
+            self.host.open_group = group
+            return
+        open_ones = [entry for entry in suspects if entry.requirement.id in seen]
+        for entry in open_ones:
+            judgement = seen[entry.requirement.id]
+            if len(open_ones) == 1 and judgement.verdict is Verdict.FAIL and not entry.requirement.needs.hooks:
+                self._convict(entry, judgement, how)
+            else:
+                reason = "the target ended during it or shortly before, and cannot be brought back"
+                update = {"verdict": Verdict.NOT_JUDGED, "reason": reason, "died": how}
+                self._settle(entry, judgement.model_copy(update=update))
+        names = ", ".join(entry.requirement.id for entry in suspects[-3:])
+        if self.deaths > DEATHS:
+            raise TargetBroke(f"the target has ended {self.deaths} times")
+        raise TargetBroke(f"the target is gone since {names}: {how}")
+
+
+def convicted(judgement: Judgement, how: str) -> Judgement:
+    """The judgement of a requirement that the target does not survive."""
+    reason = f"the target does not survive it: {how.splitlines()[0]}"
+    if judgement.verdict is Verdict.FAIL:
+        reason += f"; {judgement.reason}"
+    update = {
+        "verdict": Verdict.FAIL,
+        "reason": reason,
+        "died": how,
+        "blocked_by": "",
+        "built_on": "",
+        "timed_out": False,
+    }
+    return judgement.model_copy(update=update)
+
+
+def kept_by(record: Requirement, required: Judgement) -> Judgement | None:
+    """The judgement of a requirement that requires another; None where nothing keeps it from being judged."""
+    other = required.requirement.id
+    if required.verdict in (Verdict.FAIL, Verdict.BLOCKED):
+        cause, reason = required.blocked_by or other, f"builds on {other}, which does not hold"
+        return Judgement(requirement=record, verdict=Verdict.BLOCKED, blocked_by=cause, reason=reason)
+    if required.verdict is Verdict.NOT_JUDGED:
+        reason = f"needs {other}, which was not judged: {required.reason}"
+        return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason)
+    return None
+
+
+def in_order(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries in the order of reports, each after those of them that it requires."""
+    by_id = {entry.requirement.id: entry for entry in entries}
+    placed: dict[str, Entry] = {}
+
+    def place(entry: Entry) -> None:
+        if entry.requirement.id in placed:
+            return
+        for required in entry.requirement.requires:
+            if required in by_id:
+                place(by_id[required])
+        placed[entry.requirement.id] = entry
+
+    for entry in entries:
+        place(entry)
+    return list(placed.values())
+
+
+def is_exclusive(entry: Entry) -> bool:
+    """Whether a requirement must be judged alone: it says so, or it hurts the target."""
+    return entry.requirement.exclusive or bool(entry.requirement.needs.hooks) or entry.requirement.area == "HIS"

@@ -1,0 +1,110 @@
+"""What a target can do, as probed before a run: the helpers follow it, `tidegauge doctor` prints it, reports begin with it.
+
+A profile is not a verdict. Whether the target *should* be able to do something is the business of one requirement each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+TopicSource = Literal["CreateTopics", "auto-creation", "--topics", "none"]
+NEWEST_FORMAT = 2
+SLOW_JOIN_S = 1.5
+"""A lone member that waits longer for its first generation belongs to a coordinator that delays rebalances."""
+PATIENCE_WITH_SLOW_JOINS = 6.0
+
+
+BY_TOPIC_ID = {"Fetch": 13, "Produce": 13, "OffsetCommit": 10, "OffsetFetch": 10}
+"""API -> the first version that names topics by their ids alone."""
+
+
+class SeenNode(BaseModel):
+    """A broker that Metadata lists."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: int
+    host: str
+    port: int
+    unreachable: str = Field(default="", description="why no connection could be made from here; empty: it can")
+
+
+class TargetProfile(BaseModel):
+    """The capabilities of a target. The defaults are those of a recent Apache Kafka that answers at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    advertised: dict[str, tuple[int, int]] = Field(
+        default_factory=dict, description="API -> lowest and highest version"
+    )
+    unserved: dict[str, dict[int, str]] = Field(
+        default_factory=dict, description="API -> advertised version -> what came instead of a readable answer"
+    )
+    formats: list[int] = Field(default=[NEWEST_FORMAT], description="message formats (magic) that Produce accepts")
+    topics_by: TopicSource = Field(default="CreateTopics", description="how a topic comes to be")
+    topic_configs: bool = Field(default=True, description="whether CreateTopics accepts configurations")
+    topic_ids: bool = Field(default=True, description="whether Metadata gives topics an id (KIP-516)")
+    given_topics: list[str] = Field(default_factory=list, description="the topics of --topics")
+    fetch_wait_ms: int = Field(default=0, description="the least max_wait_ms with which a fetch returns records")
+    nodes: list[SeenNode] = Field(default_factory=list[SeenNode])
+    controller_id: int = Field(default=-1, description="as Metadata says; -1: it does not")
+    configs: dict[str, str | None] = Field(
+        default_factory=dict, description="broker configurations that DescribeConfigs lists, with their values"
+    )
+    default_partitions: int = Field(default=0, description="partitions of a topic that says none; 0: unknown")
+    admits_at_once: bool = Field(
+        default=False,
+        description="whether JoinGroup v4+ without a member id is admitted instead of given one (KIP-394)",
+    )
+    join_s: float = Field(default=0.0, description="how long a lone member waits for its first generation")
+    unknown: dict[str, str] = Field(default_factory=dict, description="capability -> why it could not be probed")
+
+    @property
+    def patience(self) -> float:
+        """By how much deadlines of requirements on groups grow."""
+        return PATIENCE_WITH_SLOW_JOINS if self.join_s > SLOW_JOIN_S else 1.0
+
+    @property
+    def newest_format(self) -> int:
+        """The message format in which helpers write."""
+        return max(self.formats, default=NEWEST_FORMAT)
+
+    def served(self, api: str, lowest: int, highest: int) -> tuple[int, int]:
+        """The range without its highest versions that get no readable answer; empty (lowest above highest) where none does."""
+        broken = self.unserved.get(api, {})
+        if not self.topic_ids and api in BY_TOPIC_ID:
+            highest = min(highest, BY_TOPIC_ID[api] - 1)
+        while highest >= lowest and highest in broken:
+            highest -= 1
+        return lowest, highest
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """What a person wants to read of it: label and text."""
+        for node in self.nodes:
+            state = f"cannot be reached from here: {node.unreachable}" if node.unreachable else "reachable"
+            yield f"node {node.id}", f"{node.host}:{node.port}, {state}"
+        yield "controller", str(self.controller_id) if self.controller_id >= 0 else "Metadata does not name one"
+        yield "APIs", f"{len(self.advertised)} advertised"
+        for api, versions in self.unserved.items():
+            for version, seen in sorted(versions.items()):
+                yield f"{api} v{version}", f"advertised, but not served: {seen}"
+        yield (
+            "topics",
+            {"none": "cannot be made"}.get(self.topics_by, f"by {self.topics_by}")
+            + ("" if self.topic_configs else ", without configurations"),
+        )
+        if not self.topic_ids:
+            yield "topic ids", "not reported: requests that need them are sent in older versions"
+        yield "message formats", ", ".join(map(str, sorted(self.formats))) or "none"
+        if self.fetch_wait_ms:
+            yield "fetch", f"returns records only with max_wait_ms of {self.fetch_wait_ms} or more"
+        if self.default_partitions:
+            yield "default partitions", str(self.default_partitions)
+        yield "configurations", f"{len(self.configs)} described" if self.configs else "not described"
+        if self.join_s:
+            yield "lone member joins", f"after {self.join_s:.1f} s"
+        for capability, why in self.unknown.items():
+            yield capability, f"unknown: {why}"

@@ -1,0 +1,284 @@
+"""How requirements are judged together: who ends the target is convicted, what builds on what, side by side, interruption."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance import host, runner, session
+from conformance.broker import Broker, Subject
+from conformance.judging import judge
+from conformance.levels import MUST
+from conformance.requirement import Entry, Requirement
+from conformance.results import Judgement, Run, RunVerdict, Verdict
+from conformance.runner import Plan, run
+from linearizability.targets import TargetError
+from tests.conformance.parrot import Parrot
+
+DEADLY = "MET-01"
+"""Bears the requirement that the mortal broker does not survive."""
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr(session, "GRACE_S", 0.1)
+
+
+class Mortal:
+    """A target of one broker that ends when it is told to, and comes back with another port unless it may not."""
+
+    def __init__(self, *, restartable: bool) -> None:
+        self.hooks = ("restart", "logs") if restartable else ("logs",)
+        self.bird = Parrot()
+        self.dead = False
+        self.nodes = [SimpleNamespace(id=1)]
+        self.restarts = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return self.bird.bootstrap
+
+    def die(self) -> None:
+        self.dead = True
+        self.bird.refuse()
+
+    def running(self, node: int) -> bool:
+        return not self.dead
+
+    def exit_status(self, node: int) -> int:
+        return 134
+
+    def logs(self, node: int) -> list[Path]:
+        return []
+
+    def revive(self) -> None:
+        if "restart" not in self.hooks:
+            raise TargetError("it does not come back")
+        self.dead, self.restarts = False, self.restarts + 1
+        self.bird.accept_again()
+
+
+def entry(id: str, test: Any, **fields: Any) -> Entry:
+    record = Requirement(id=id, level=MUST, sentence="A sentence of its own.", source="a test", **fields)
+    return Entry(requirement=record, test=test)
+
+
+def judged_on(target: Mortal, folder: Path, *entries: Entry, **options: Any) -> Run:
+    @contextmanager
+    def open_target(spec: str, **_: Any) -> Iterator[Mortal]:
+        yield target
+
+    return run(Plan("addr:mortal", list(entries), folder, open_target=open_target, **options))
+
+
+def verdicts(report: Run) -> dict[str, Verdict]:
+    return {judgement.requirement.id: judgement.verdict for judgement in report.judgements}
+
+
+def asks(broker: Broker) -> None:
+    broker.expect_served()
+
+
+@pytest.mark.parametrize("area", ["MET", "FRM"])
+def test_a_requirement_that_the_target_does_not_survive_fails_and_the_run_goes_on(tmp_path: Path, area: str) -> None:
+    target = Mortal(restartable=True)
+
+    def deadly(broker: Broker) -> None:
+        broker.expect_served()
+        target.die()
+
+    report = judged_on(
+        target,
+        tmp_path,
+        entry("API-01", asks),
+        entry(f"{area}-01", deadly),
+        entry("PRD-01", asks),
+        entry("FRM-09", asks),
+    )
+    by_id = {judgement.requirement.id: judgement for judgement in report.judgements}
+    assert by_id[f"{area}-01"].verdict is Verdict.FAIL
+    assert "exit status 134" in by_id[f"{area}-01"].died
+    assert {id for id, verdict in verdicts(report).items() if verdict is Verdict.PASS} == {"API-01", "PRD-01", "FRM-09"}
+    assert report.verdict is RunVerdict.FAIL
+    assert not report.unexplained_deaths
+
+
+def test_a_delayed_death_is_attributed_to_the_one_that_brings_it_about(tmp_path: Path) -> None:
+    target = Mortal(restartable=True)
+
+    def deadly(broker: Broker) -> None:
+        broker.expect_served()
+        threading.Timer(0.05, target.die).start()
+
+    def slow(broker: Broker) -> None:
+        broker.expect_served()
+        threading.Event().wait(0.3)
+        broker.expect_served()
+
+    report = judged_on(target, tmp_path, entry(DEADLY, deadly), entry("PRD-01", slow), entry("PRD-02", asks), jobs=1)
+    assert verdicts(report) == {DEADLY: Verdict.FAIL, "PRD-01": Verdict.PASS, "PRD-02": Verdict.PASS}
+
+
+def test_a_death_that_no_requirement_brings_about_alone_leaves_the_run_unknown(tmp_path: Path) -> None:
+    target = Mortal(restartable=True)
+
+    def once(broker: Broker) -> None:
+        broker.expect_served()
+        if not target.restarts:
+            target.die()
+
+    report = judged_on(target, tmp_path, entry("API-01", asks), entry(DEADLY, once))
+    assert verdicts(report) == {"API-01": Verdict.PASS, DEADLY: Verdict.PASS}
+    assert report.verdict is RunVerdict.UNKNOWN
+    assert "without a known cause" in report.reason
+
+
+def test_without_a_way_back_the_rest_is_not_judged(tmp_path: Path) -> None:
+    target = Mortal(restartable=False)
+
+    def deadly(broker: Broker) -> None:
+        broker.expect_served()
+        target.die()
+        broker.expect_served()
+
+    dangerous = entry("FRM-06", deadly)
+    report = judged_on(target, tmp_path, dangerous, entry("FRM-07", asks), entry("PRD-01", asks))
+    assert verdicts(report) == {"FRM-06": Verdict.FAIL, "FRM-07": Verdict.NOT_JUDGED, "PRD-01": Verdict.PASS}
+    assert report.verdict is RunVerdict.FAIL
+
+
+def test_what_requires_a_failing_requirement_is_blocked_and_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def failing(broker: Broker) -> None:
+        broker.expect_served()
+        broker.fail("it was bad")
+
+    first = entry("PRD-05", failing)
+    second = entry("PRD-01", lambda broker: asked.append("PRD-01"), requires=("PRD-05",))
+    third = entry("PRD-02", lambda broker: asked.append("PRD-02"), requires=("PRD-01",))
+    monkeypatch.setattr(session, "catalogue", lambda: {one.requirement.id: one for one in (first, second, third)})
+    report = judged_on(Mortal(restartable=True), tmp_path, third, second, first)
+    found = {judgement.requirement.id: (judgement.verdict, judgement.blocked_by) for judgement in report.judgements}
+    assert found == {
+        "PRD-05": (Verdict.FAIL, ""), "PRD-01": (Verdict.BLOCKED, "PRD-05"), "PRD-02": (Verdict.BLOCKED, "PRD-05"),
+    }  # fmt: skip
+    assert asked == []
+
+
+def test_what_requires_something_that_is_not_judged_is_not_judged_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = entry("REP-02", asks, needs={"nodes": 3})
+    second = entry("REP-01", asks, requires=("REP-02",))
+    monkeypatch.setattr(session, "catalogue", lambda: {one.requirement.id: one for one in (first, second)})
+    report = judged_on(Mortal(restartable=True), tmp_path, second)
+    assert verdicts(report) == {"REP-01": Verdict.NOT_JUDGED, "REP-02": Verdict.NOT_JUDGED}
+
+
+def test_independent_requirements_are_judged_side_by_side_and_exclusive_ones_alone(tmp_path: Path) -> None:
+    together, lock = [0, 0], threading.Lock()
+    meeting = threading.Barrier(3, timeout=5)
+
+    def meets(broker: Broker) -> None:
+        broker.expect_served()
+        meeting.wait()
+
+    def alone(broker: Broker) -> None:
+        broker.expect_served()
+        with lock:
+            together[0] += 1
+            together[1] = max(together)
+        threading.Event().wait(0.05)
+        with lock:
+            together[0] -= 1
+
+    entries = [entry(f"PRD-0{n}", meets) for n in (1, 2, 3)]
+    entries += [entry(f"MET-0{n}", alone, exclusive=True) for n in (1, 2, 3)]
+    report = judged_on(Mortal(restartable=True), tmp_path, *entries, jobs=3)
+    assert set(verdicts(report).values()) == {Verdict.PASS}
+    assert together[1] == 1
+
+
+def test_what_is_late_beside_others_is_judged_again_alone(tmp_path: Path) -> None:
+    tries: list[float] = []
+
+    def late(broker: Broker) -> None:
+        broker.expect_served()
+        tries.append(broker.patience)
+        broker.eventually(lambda: len(tries) > 1, "the second try", within_s=0.2)
+
+    report = judged_on(Mortal(restartable=True), tmp_path, entry("PRD-01", late))
+    assert verdicts(report) == {"PRD-01": Verdict.PASS}
+    assert tries == [1.0, session.AGAIN_PATIENCE]
+
+
+def test_a_requirement_that_does_not_end_is_broken_off_and_blamed_on_the_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "OVERRUN_S", 0.2)
+    monkeypatch.setattr(session, "MOMENT_S", 0.05)
+    silent = threading.Event()
+
+    def endless(broker: Broker) -> None:
+        broker.expect_served()
+        while not broker.abandoned:
+            silent.wait(0.01)
+
+    report = judged_on(
+        Mortal(restartable=True), tmp_path, entry("PRD-01", endless, deadline_s=0.2), entry("PRD-02", asks)
+    )
+    assert verdicts(report) == {"PRD-01": Verdict.ENGINE_ERROR, "PRD-02": Verdict.PASS}
+
+
+def test_an_interrupted_run_leaves_what_was_judged_and_says_so_of_the_rest(tmp_path: Path) -> None:
+    target, stop = Mortal(restartable=True), threading.Event()
+
+    class Interrupting:
+        def starting(self, *_: Any) -> None: ...
+        def judging(self, entry: Entry) -> None: ...
+        def judged(self, judgement: Judgement) -> None:
+            stop.set()
+
+    @contextmanager
+    def interruptible(event: threading.Event) -> Iterator[None]:
+        nonlocal stop
+        stop = event
+        yield
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runner, "interruptible", interruptible)
+        report = judged_on(target, tmp_path, entry("BAS-01", asks), entry("PRD-02", asks), listener=Interrupting())
+    assert verdicts(report) == {"BAS-01": Verdict.PASS, "PRD-02": Verdict.NOT_JUDGED}
+    assert (report.verdict, report.reason) == (RunVerdict.UNKNOWN, "the run was interrupted")
+
+
+def test_verdicts_are_streamed_as_they_are_reached(tmp_path: Path) -> None:
+    judged_on(Mortal(restartable=True), tmp_path, entry("PRD-01", asks), entry("PRD-02", asks))
+    lines = [json.loads(line) for line in (tmp_path / runner.STREAM_NAME).read_text().splitlines()]
+    assert [line["verdict"] for line in lines] == ["pass", "pass"]
+
+
+def test_a_case_that_fails_in_a_basic_step_does_not_hide_one_of_the_requirement_itself() -> None:
+    from conformance.wire import Failed
+
+    def test(broker: Broker) -> None:
+        with broker.case("setup"):
+            failure = Failed("no topic")
+            failure.built_on = "BAS-02"
+            raise failure
+        with broker.case("own"):
+            broker.fail("it was bad")
+
+    subject = Subject([("127.0.0.1", 1)], "4.3.1")
+    assert judge(entry("PRD-01", test), subject).built_on == ""

@@ -57,6 +57,9 @@ READY_WITHIN_S = 15.0
 """How long a state that must come may take, unless the requirement says otherwise."""
 FIRST_WITH_BATCHES = 3
 """The first version of Produce that carries record batches."""
+CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
+               "ListPartitionReassignments", "UpdateFeatures")  # fmt: skip
+"""APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 """Special timestamps of ListOffsets."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -236,6 +239,8 @@ class Broker:
         least_ms = self.subject.profile.fetch_wait_ms
         if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
             request.max_wait_ms = least_ms
+        if to is None and APIS[type(request).KEY].name in CONTROLLERS and self.subject.nodes > 1:
+            to = self.controller()
         connection = to if isinstance(to, Connection) else self.connection(to)
         try:
             return connection.call(request, version, timeout_s=timeout_s)
@@ -390,6 +395,12 @@ class Broker:
         version = self.version_for(MetadataRequest, version)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create or version < 4)
         return self.call(request, version, to=to)
+
+    def controller(self) -> tuple[str, int]:
+        """The address of the node that Metadata names as the controller; any, where it names none."""
+        answer = self.metadata([])
+        named = [(one.host, one.port) for one in answer.brokers if one.node_id == answer.controller_id]
+        return named[0] if named else self.address
 
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
         """The address of the partition's leader; where nobody leads it, of whoever leads another one, or of anybody."""

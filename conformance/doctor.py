@@ -18,7 +18,7 @@ from conformance.contract_check import Check, check_contract
 from conformance.target_profile import TargetProfile
 
 JAVA_NEEDED = 17
-PACKAGES = ("pytest", "pydantic", "rich", "jinja2", "cramjam", "crc32c", "confluent-kafka", "pyspark", "pyarrow")
+PACKAGES = ("pydantic", "rich", "jinja2", "cramjam", "crc32c", "confluent-kafka", "pyspark", "pyarrow")
 
 
 def examine(target: str = "", opening: Callable[..., Any] | None = None) -> tuple[list[Check], TargetProfile | None]:

@@ -43,6 +43,7 @@ PROFILE_OF_AREA = {
 EXCEPTIONS = {
     **dict.fromkeys(("BAS-06", "BAS-07", "BAS-08", "BAS-11"), P.GROUPS),
     "BAS-10": P.TRANSACTIONS,
+    "BAS-14": P.REPLICATION,
     **dict.fromkeys(("BAS-12", "BAS-13"), P.ADMIN),
     **dict.fromkeys(("MET-13", "MET-14", "MET-15"), P.ADMIN),
     **dict.fromkeys(("ACK-04", "ACK-05", "ACK-06", "ACK-07", "ACK-08", "ACK-09", "RET-06"), P.REPLICATION),

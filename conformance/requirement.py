@@ -61,6 +61,12 @@ AREAS = {
 """Area code -> what it is about, in the order of reports."""
 
 
+COPY_ELSEWHERE = "BAS-14"
+"""The requirement that a copy on another node is seen."""
+REPLICATED_AREAS = ("ACK", "EPO", "ELE", "REP", "RET")
+"""Areas whose requirements with several nodes are about copies: none of them passes where no copy was seen."""
+
+
 class Needs(BaseModel):
     """What a target must offer before the requirement can be judged; whatever is missing skips it, and says so."""
 
@@ -123,6 +129,12 @@ class Requirement(BaseModel):
     def profile(self) -> ConformanceProfile:
         """The vendor's profile that it belongs to."""
         return profile_of(self.id)
+
+    @property
+    def prerequisites(self) -> tuple[str, ...]:
+        """What must hold before it can be judged: what it declares, and what its area implies."""
+        copied = self.needs.nodes > 1 and self.area in REPLICATED_AREAS
+        return (COPY_ELSEWHERE, *self.requires) if copied else self.requires
 
     @property
     def area(self) -> str:

@@ -23,7 +23,7 @@ from conformance.broker import Subject
 from conformance.host import Host, TargetBroke
 from conformance.judging import judge, missing
 from conformance.plan import Group, plan
-from conformance.requirement import Entry, Requirement, catalogue
+from conformance.requirement import Entry, Requirement, catalogue, owed_by
 from conformance.results import Judgement, Verdict
 
 BASICS = "BAS"
@@ -154,7 +154,7 @@ class Session:
     def _ready(self, entry: Entry, running: Iterable[Entry]) -> bool:
         """Whether nothing that it requires is under way."""
         under_way = {one.requirement.id for one in running}
-        return not under_way & set(entry.requirement.requires)
+        return not under_way & set(entry.requirement.prerequisites)
 
     def _begin(self, entry: Entry, patience: float) -> Future[Judgement]:
         self._check_stop()
@@ -187,7 +187,7 @@ class Session:
         lacking = missing(record, subject)
         if lacking:
             return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=lacking)
-        for required in record.requires:
+        for required in record.prerequisites:
             found = self._verdict_of(required)
             if found is not None and (kept := kept_by(record, found)):
                 return kept
@@ -215,6 +215,8 @@ class Session:
             if id in self.verdicts:
                 return self.verdicts[id]
             entry = catalogue()[id]
+            if not owed_by(entry.requirement, self._subject.kafka_version):
+                return None
             needs = entry.requirement.needs.model_copy(update={"configs": {}})
             lacking = missing(entry.requirement.model_copy(update={"needs": needs}), self._subject)
             if lacking:
@@ -350,7 +352,7 @@ def in_order(entries: Sequence[Entry]) -> list[Entry]:
     def place(entry: Entry) -> None:
         if entry.requirement.id in placed:
             return
-        for required in entry.requirement.requires:
+        for required in entry.requirement.prerequisites:
             if required in by_id:
                 place(by_id[required])
         placed[entry.requirement.id] = entry

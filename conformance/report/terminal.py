@@ -206,7 +206,7 @@ def show_requirement(record: Requirement, console: Console) -> None:
         "source": record.source,
         "since": record.since,
         "until": record.until,
-        "requires": ", ".join(record.requires),
+        "requires": ", ".join(record.prerequisites),
         "needs": ", ".join(f"{key} {value}" for key, value in needs.items()),
         "confirmed": ", ".join(f"Kafka {version}" for version in record.confirmed) or "not yet",
         "untestable": record.untestable,

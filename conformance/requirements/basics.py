@@ -4,13 +4,17 @@ Each is judged by itself, first, in the way that the target's profile offers. A 
 blocked by the basic one, if that one fails as well.
 """
 
+from typing import Any
+
 from conformance.batches import batch, idempotent, values
-from conformance.broker import READ_COMMITTED, Broker
+from conformance.broker import READ_COMMITTED, Broker, Topic
 from conformance.classic_groups import Group
 from conformance.committed_offsets import commit_one, expect_offset
 from conformance.consumers import joined, unused_group
-from conformance.requirement import requirement
+from conformance.requirement import COPY_ELSEWHERE, requirement
 from conformance.transactions import TransactionalProducer
+from conformance.wire import NoAnswer
+from reference.protocol.errors import ErrorCode
 
 PATIENT_S = 60.0
 """The first request of its kind may meet a coordinator that is still loading."""
@@ -220,3 +224,39 @@ def records_are_deleted(broker: Broker) -> None:
     broker.append(topic, batch(b"one", b"two"))
     broker.expect_equal("the low watermark", broker.delete_records(topic, 1), 1)
     broker.expect_equal("the start", broker.start_offset(topic), 1)
+
+
+@requirement(
+    COPY_ELSEWHERE,
+    notices="data: a record survives the loss of a node only as a copy on another one",
+    source="KIP-392: a follower serves what it has below the high watermark",
+    sentence="A record that was acknowledged with acks=-1 in a topic of two replicas is fetched from the follower.",
+    accepted="the record, from the node that does not lead",
+    nodes=2,
+    apis={"Fetch": 11},
+    since="2.4",
+    requires=("BAS-02", "BAS-03"),
+    deadline_s=PATIENT_S,
+)
+def copy_is_on_another_node(broker: Broker) -> None:
+    nodes = {one.node_id: (one.host, one.port) for one in broker.metadata([]).brokers}
+    broker.expect(len(nodes) > 1, f"Metadata lists {len(nodes)} brokers")
+    name = broker.unused_name()
+    made = broker.create_topic(name, configs={"retention.ms": "-1"}, placed=[sorted(nodes)[:2]])
+    broker.expect_error(made.error_code, ErrorCode.NONE, what="a topic of two replicas")
+    topic = broker.await_topic(name)
+    broker.append(topic, batch(b"one"))
+    leader = broker.describe_topic(name).partitions[0].leader_id
+    follower = next(node for node in sorted(nodes)[:2] if node != leader)
+    try:
+        part = broker.eventually(lambda: _given_by(broker, topic, nodes[follower]), "the follower gives the record")
+    except NoAnswer:
+        part = broker.fetch(topic, 0, to=broker.connection(nodes[follower]))
+    broker.expect_error(part.error_code, ErrorCode.NONE, what=f"a fetch from node {follower}, which follows")
+    broker.expect_equal(f"what node {follower} has", values(bytes(part.records or b"")), [b"one"])
+
+
+def _given_by(broker: Broker, topic: Topic, address: tuple[str, int]) -> Any:
+    """What a node answers to a consumer's fetch, once there is a record in it."""
+    part = broker.fetch(topic, 0, to=broker.connection(address))
+    return part if part.error_code == ErrorCode.NONE and part.records else None

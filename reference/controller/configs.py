@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import dropwhile
 
+from reference.controller.broker_configs import definition_of, synonyms_of, validate_broker_configs
 from reference.controller.config_definition import REQUIRED, Definition, InvalidConfig, Value
 from reference.controller.config_table import BROKER, TOPIC
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE
@@ -25,14 +27,11 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs."""
 
 CONFIG_TYPES = {
-    "boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7, "class": 8, "password": 9,
+    "unknown": 0, "boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7, "class": 8, "password": 9,
 }  # fmt: skip
 """Types as DescribeConfigs v3 numbers them."""
 
 _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
-
-DYNAMIC_BROKER_NAMES = frozenset(name for table in TOPIC.values() for name in table.synonyms)
-"""Broker settings that may change while it runs: those that are the defaults of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,11 @@ class Configuration:
 
     def broker(self, name: str) -> Value:
         """A broker setting's value. Errors: KeyError for a name that Kafka does not know."""
-        setting = self.broker_setting(name)
-        return setting.definition.parse(name, setting.value)
+        definition = BROKER[name]
+        for values in (*self.dynamic_broker_values(), self.static):
+            if name in values:
+                return definition.parse(name, values[name])
+        return definition.parse(name, None if definition.default == REQUIRED else definition.default)
 
     def topic(self, topic: TopicName, name: str) -> Value:
         """A topic setting's value. Errors: KeyError for a name that Kafka does not know."""
@@ -71,14 +73,38 @@ class Configuration:
         return value
 
     def broker_setting(self, name: str) -> Setting:
-        definition = BROKER[name]
-        found = [*self._broker_values(name, name)]
-        default = definition.default
-        if default != REQUIRED:
-            found.append((name, default, DEFAULT))
-        if not found:
-            found.append((name, None, DEFAULT))
-        return Setting(name, found[0][1], found[0][2], definition, tuple(found))
+        """A broker's setting. Its synonyms begin with its own name: what is given under a stronger one is not this setting."""
+        definition = definition_of(name)
+        values = (*self.dynamic_broker_values(), self.static)
+        sources = (DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER)
+        names = synonyms_of(name)
+        found = [
+            (each, given[each], source)
+            for given, source in zip(values, sources, strict=True)
+            for each in names
+            if each in given
+        ]
+        found += [(each, text, DEFAULT) for each in names if (text := _default_of(each)) is not None]
+        own = tuple(dropwhile(lambda synonym: synonym[0] != name, found))
+        first = own[0] if own else (name, None, DEFAULT)
+        return Setting(name, first[1], first[2], definition, own)
+
+    def broker_settings(self) -> list[Setting]:
+        """All settings of this broker: those that Kafka knows, and what else was given."""
+        known = [name for name, each in BROKER.items() if not each.internal]
+        given = {name for values in (*self.dynamic_broker_values(), self.static) for name in values}
+        return [self.broker_setting(name) for name in (*known, *sorted(given.difference(BROKER)))]
+
+    def default_broker_settings(self) -> list[Setting]:
+        """What was set for all brokers while they ran, by itself."""
+        values = self.dynamic_broker_values()[1]
+        found: list[Setting] = []
+        for name, text in values.items():
+            synonyms = tuple(
+                (each, values[each], DYNAMIC_DEFAULT_BROKER) for each in synonyms_of(name) if each in values
+            )
+            found.append(Setting(name, text, DYNAMIC_DEFAULT_BROKER, definition_of(name), synonyms))
+        return found
 
     def topic_setting(self, own: Mapping[str, str], name: str) -> Setting:
         """The setting of a topic whose own values are `own`."""
@@ -130,6 +156,12 @@ class Configuration:
         ):
             if name in values:
                 yield name, _in_unit_of(meaning, name, values[name]), source
+
+
+def _default_of(name: str) -> str | None:
+    definition = BROKER.get(name)
+    text = definition.default if definition is not None and definition.default != REQUIRED else None
+    return text.removeprefix("class ") if text is not None else None
 
 
 def _in_unit_of(meaning: str, name: str, text: str) -> str:
@@ -202,7 +234,8 @@ def alter_configs(
             after.pop(change.name, None)
         else:
             after[change.name] = value
-    _validate(resource_type, after)
+    _validate(resource_type, resource_name, after)
+    _keep_min_isr(image, resource_type, resource_name, touched)
     return _records(resource_type, resource_name, own, touched)
 
 
@@ -215,10 +248,11 @@ def replace_configs(
         if value is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
         _require_known(table, name)
-    _validate(resource_type, configs)
+    _validate(resource_type, resource_name, configs)
     own = image.configs.get((resource_type, resource_name), {})
     touched: dict[str, str | None] = {name: None for name in own if name not in configs}
     touched.update(configs)
+    _keep_min_isr(image, resource_type, resource_name, touched)
     return _records(resource_type, resource_name, own, touched)
 
 
@@ -228,9 +262,11 @@ def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> M
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
         return TOPIC
     if resource_type == BROKER_RESOURCE:
-        if resource_name and not (resource_name.isdigit() and int(resource_name) in image.brokers):
+        if resource_name and not resource_name.isdigit():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
+        if resource_name and int(resource_name) not in image.brokers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"No broker with id {resource_name} found.")
-        return {name: BROKER[name] for name in DYNAMIC_BROKER_NAMES}
+        return BROKER
     if resource_type == GROUP_RESOURCE:
         if not resource_name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -239,10 +275,8 @@ def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> M
 
 
 def _require_known(table: Mapping[str, Definition], name: str) -> Definition:
-    definition = table.get(name)
+    definition = definition_of(name) if table is BROKER else table.get(name)
     if definition is None:
-        if table is not TOPIC and name in BROKER:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
         what = "group" if table is GROUP else "topic"
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {what} config name: {name}")
     return definition
@@ -275,13 +309,28 @@ def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _validate(resource_type: int, configs: Mapping[str, str | None]) -> None:
+def _validate(resource_type: int, resource_name: str, configs: Mapping[str, str | None]) -> None:
     if resource_type == TOPIC_RESOURCE:
         validate_topic_configs(configs)
+    elif resource_type == BROKER_RESOURCE:
+        validate_broker_configs(configs, for_one_broker=bool(resource_name))
+    else:
+        for name, text in configs.items():
+            if text is not None and name in GROUP:
+                _parse(GROUP[name], name, text)
+
+
+def _keep_min_isr(
+    image: MetadataImage, resource_type: int, resource_name: str, touched: Mapping[str, str | None]
+) -> None:
+    """Under KIP-966 all brokers have one min.insync.replicas. Errors: KafkaError INVALID_CONFIG."""
+    name = "min.insync.replicas"
+    if resource_type != BROKER_RESOURCE or not image.has_elr or name not in touched:
         return
-    for name, text in configs.items():
-        if text is not None:
-            _parse(GROUP[name] if resource_type == GROUP_RESOURCE else BROKER[name], name, text)
+    if resource_name:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Broker-level {name} cannot be altered while ELR is enabled.")
+    if touched[name] is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cluster-level {name} cannot be removed while ELR is enabled.")
 
 
 def _records(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from reference.controller import configs
-from reference.controller.config_table import BROKER
+from reference.controller.broker_configs import DYNAMIC
 from reference.controller.configs import Alteration, Setting
 from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
@@ -84,10 +84,7 @@ def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
         return configuration.topic_settings(node.image.topic_config(name))
     if resource_type == BROKER_RESOURCE:
         if not name:
-            given = node.image.configs.get((BROKER_RESOURCE, ""), {})
-            return [
-                Setting(key, value, configs.DYNAMIC_DEFAULT_BROKER, BROKER[key], ()) for key, value in given.items()
-            ]
+            return configuration.default_broker_settings()
         if name != str(node.id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -95,7 +92,7 @@ def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
                 if name.isdigit()
                 else f"Broker id must be an integer, but it is: {name}",
             )
-        return [configuration.broker_setting(key) for key, each in BROKER.items() if not each.internal]
+        return configuration.broker_settings()
     if resource_type == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -104,16 +101,18 @@ def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
 
 
 def _described(setting: Setting, resource_type: int, body: DescribeConfigsRequest) -> Described:
-    sensitive = setting.definition.type == "password"
-    synonyms = [Synonym(name=name, value=value, source=source) for name, value, source in setting.synonyms]
-    read_only = resource_type == BROKER_RESOURCE and setting.name not in configs.DYNAMIC_BROKER_NAMES
+    sensitive = setting.definition.type in ("password", "unknown")
+    synonyms = [
+        Synonym(name=name, value=None if sensitive else value, source=source)
+        for name, value, source in setting.synonyms
+    ]
     return Described(
         name=setting.name,
         value=None if sensitive else setting.value,
-        read_only=read_only,
+        read_only=resource_type == BROKER_RESOURCE and setting.name not in DYNAMIC,
         config_source=setting.source,
         is_sensitive=sensitive,
-        synonyms=synonyms if body.include_synonyms and not sensitive else [],
+        synonyms=synonyms if body.include_synonyms else [],
         config_type=configs.CONFIG_TYPES[setting.definition.type],
         documentation=setting.definition.description() if body.include_documentation else None,
     )

@@ -114,7 +114,7 @@ class Server:
         self._is_unregistered = False
         self._max_idle_ms = integer("connections.max.idle.ms")
         self._send_buffer_bytes = integer("socket.send.buffer.bytes")
-        self._max_connections = max_connections or integer("max.connections")
+        self._max_connections = max_connections
         self._listeners = listeners
         self._log = log
         self._connections: dict[int, Connection] = {}
@@ -190,7 +190,7 @@ class Server:
             except OSError as error:
                 self._log("warning", f"a connection was not accepted: {error.strerror}")
                 return
-            if len(self._connections) >= self._max_connections:
+            if len(self._connections) >= (self._max_connections or self.node.configuration.integer("max.connections")):
                 sock.close()
                 continue
             self._accept(sock, listener.name, address[0])

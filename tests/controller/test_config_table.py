@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from linearizability.targets.artifacts import java, kafka_jars
+from reference.controller.broker_configs import CLUSTER_WIDE, PER_BROKER
 from reference.controller.config_definition import InvalidConfig
 from reference.controller.config_table import BROKER, TOPIC
 
@@ -20,6 +21,9 @@ def test_names_types_and_defaults_are_kafkas() -> None:
         [str(java()), "-cp", class_path, str(SOURCE)], capture_output=True, text=True, timeout=120, check=True
     )
     declared = [line.split("\t") for line in done.stdout.splitlines()]
+    modes = {name: mode for kind, name, mode, *_ in declared if kind == "dynamic"}
+    assert modes == dict.fromkeys(CLUSTER_WIDE, "cluster-wide") | dict.fromkeys(PER_BROKER, "per-broker")
+    declared = [row for row in declared if row[0] != "dynamic"]
     assert len(declared) == len(TOPIC) + len(BROKER) > 350
     for kind, name, type_, default, validator in declared:
         ours = (TOPIC if kind == "topic" else BROKER)[name]

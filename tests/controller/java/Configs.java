@@ -4,7 +4,7 @@ import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
-/** Prints what Apache Kafka declares of its topic and broker configurations: kind, name, type, default, validator. */
+/** Prints what Apache Kafka declares of its topic and broker configurations: kind, name, type, default, validator; and what is dynamic, for whom. */
 public class Configs {
     static void print(String kind, ConfigDef definitions) {
         for (Map.Entry<String, ConfigDef.ConfigKey> entry : new TreeMap<>(definitions.configKeys()).entrySet()) {
@@ -27,5 +27,10 @@ public class Configs {
     public static void main(String[] arguments) throws Exception {
         print("topic", LogConfig.configDefCopy());
         print("broker", (ConfigDef) Class.forName("kafka.server.KafkaConfig").getMethod("configDef").invoke(null));
+        Class<?> dynamic = Class.forName("org.apache.kafka.server.config.DynamicBrokerConfig");
+        Map<?, ?> modes = (Map<?, ?>) dynamic.getMethod("dynamicConfigUpdateModes").invoke(null);
+        for (Map.Entry<?, ?> mode : modes.entrySet()) {
+            System.out.println(String.join("\t", "dynamic", (String) mode.getKey(), (String) mode.getValue(), "", ""));
+        }
     }
 }

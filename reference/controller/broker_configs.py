@@ -1,0 +1,142 @@
+"""Which broker settings may change while it runs, for whom, and under which names they are read (KIP-226, KIP-412).
+
+A setting for all brokers has the empty resource name. A name that Kafka does not know is taken, as from a file: it may be a
+plugin's; since nobody knows whether it is a secret, its value is not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from reference.controller.config_definition import Definition, InvalidConfig
+from reference.controller.config_table import BROKER
+from reference.protocol.errors import ErrorCode, KafkaError
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CLUSTER_WIDE = _names(
+    """
+    background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    config.providers follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate
+    group.consumer.assignment.interval.ms group.coordinator.cached.buffer.max.bytes
+    group.share.assignment.interval.ms group.streams.assignment.interval.ms leader.replication.throttled.rate
+    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
+    log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
+    log.index.interval.bytes log.index.size.max.bytes log.local.retention.bytes log.local.retention.ms
+    log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type
+    log.preallocate log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes
+    log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
+    max.connections.per.ip.overrides message.max.bytes metric.reporters min.insync.replicas num.io.threads
+    num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers producer.id.expiration.ms
+    remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+    remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+    remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+    remote.log.manager.follower.thread.pool.size remote.log.reader.threads
+    replica.alter.log.dirs.io.max.bytes.per.second share.coordinator.cached.buffer.max.bytes
+    transaction.partition.verification.enable unclean.leader.election.enable
+    """
+)
+"""What may be set for one broker or for all."""
+
+PER_BROKER = _names(
+    """
+    cordoned.log.dirs listener.security.protocol.map listeners principal.builder.class sasl.enabled.mechanisms
+    sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+    sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds
+    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    sasl.mechanism.inter.broker.protocol ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
+    ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+    ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+    ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+    ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    """
+)
+"""What may be set for one broker only. Both sets are Apache Kafka 4.3.1's; a test compares them."""
+
+DYNAMIC = CLUSTER_WIDE | PER_BROKER
+
+THROTTLES = {
+    name: Definition("long", None, lowest=0)
+    for name in (
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+"""Bytes a second; no file can have them (KIP-73). They are kept and told, and nothing is slowed down by them here."""
+
+FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class"}
+"""Dynamic in Kafka, and refused here, as is all of TLS and SASL: the new value would have no effect."""
+
+UNKNOWN = Definition("unknown", None)
+
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.")
+_CLUSTER_WIDE_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+
+_LOG_TIMES = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+SYNONYMS = {name: names for names in _LOG_TIMES for name in names} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+"""Name -> the names under which it may be given, the strongest first; other names have none but their own."""
+
+
+def base_name(name: str) -> str:
+    """The name without the listener that it is for: `listener.name.x.max.connections` is a max.connections."""
+    return _OF_LISTENER.sub("", name)
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """The names under which a setting is looked for, its own first but for times of logs."""
+    base = base_name(name)
+    return SYNONYMS.get(name) or ((name,) if base == name else (name, base))
+
+
+def definition_of(name: str) -> Definition:
+    """A broker setting's definition, also of a name that no file has, and of one that nobody knows."""
+    base = base_name(name)
+    return BROKER.get(base) or THROTTLES.get(base) or UNKNOWN
+
+
+def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: bool) -> None:
+    """Refuse settings that cannot change while brokers run. Errors: KafkaError INVALID_REQUEST, as Kafka's own words say."""
+    _refuse_all(
+        [name for name in configs if name in BROKER and name not in DYNAMIC], "Cannot update these configs dynamically"
+    )
+    _refuse_all(
+        [name for name in configs if name in DYNAMIC and name.startswith("ssl.")],
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )
+    for name, text in configs.items():
+        if text is not None:
+            try:
+                definition_of(name).parse(name, text)
+            except InvalidConfig as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    if not for_one_broker:
+        _refuse_all(
+            [name for name in configs if name in PER_BROKER or _is_one_listeners(name)],
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+    fixed = [name for name in configs if base_name(name) in FIXED or base_name(name).startswith(("ssl.", "sasl."))]
+    _refuse_all(fixed, "This broker cannot change these configs while it runs")
+
+
+def _is_one_listeners(name: str) -> bool:
+    base = base_name(name)
+    return base != name and base not in _CLUSTER_WIDE_OF_LISTENER
+
+
+def _refuse_all(names: list[str], why: str) -> None:
+    if names:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(sorted(names))}]")

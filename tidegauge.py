@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("conformance.commands", "Show all that is known of one requirement."),
     "report": ("conformance.commands", "Write the report of a stored run again."),
     "compare": ("conformance.commands", "Set several stored runs side by side in one matrix."),
+    "releases": ("conformance.commands", "Show or measure what the suite says of Apache Kafka's releases."),
     "doctor": ("conformance.commands", "Say what this machine has, and what is missing."),
     "targets": ("linearizability.commands", "List and add the releases of Apache Kafka that can be a target."),
     "fuzz": ("linearizability.commands", "Hurt simulated brokers, in virtual time."),

@@ -1,4 +1,4 @@
-"""The commands of the conformance suite: run, list, explain, report, compare, doctor.
+"""The commands of the conformance suite: run, list, explain, report, compare, releases, doctor.
 
 Exit codes: 0 pass, 1 fail, 2 unknown or nothing but skips, 3 engine or target error, 64 wrong usage.
 """
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from conformance.releases_commands import app as releases
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -30,6 +32,7 @@ SEVERITY = (PASS, UNKNOWN, BROKEN, FAIL)
 Kinds = TypeVar("Kinds", bound=StrEnum)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app.add_typer(releases, name="releases")
 
 
 class Backend(StrEnum):

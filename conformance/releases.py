@@ -1,0 +1,162 @@
+"""The matrix of Apache Kafka's releases: what each requirement said of each, stored small in `requirements/releases.json`.
+
+A line of the file is a requirement: by the fingerprint of its test, the releases of each verdict. What is stored under another
+fingerprint than the test has now is out of date, and measured again by `tidegauge releases measure`. The fingerprint covers
+the test and what the record asks for, not the helpers: after a change of these, `--again` measures all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.plan import Group
+from conformance.requirement import Entry, catalogue, version_key
+from conformance.results import Judgement, Verdict
+
+STORE = Path(__file__).parent / "requirements" / "releases.json"
+RELEASES = (
+    "0.10.2.2", "0.11.0.0", "1.0.2", "1.1.0", "2.0.1", "2.1.1", "2.4.1", "2.8.2", "3.0.2", "3.3.2", "3.6.2", "3.9.2", "4.0.2",
+    "4.1.2", "4.2.1", "4.3.1", "4.4.0",
+)  # fmt: skip
+"""The releases of the matrix: one of each line in which the protocol or its behaviour changed."""
+OWN_BUG = "Kafka's own bug"
+"""How the reason of a failure begins that `known_bugs` has; its verdict in the matrix."""
+LONGEST_REASON = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One requirement on one release."""
+
+    fingerprint: str
+    verdict: str
+    """A `Verdict`, or OWN_BUG."""
+    reason: str = ""
+
+
+@dataclass
+class Matrix:
+    """All cells, by release and requirement."""
+
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict[tuple[str, str], Cell])
+
+    @classmethod
+    def read(cls, path: Path = STORE) -> Matrix:
+        """What is stored; nothing where there is no file."""
+        content = json.loads(path.read_text()) if path.exists() else {}
+        found = cls()
+        for id, by_fingerprint in content.items():
+            for fingerprint, by_verdict in by_fingerprint.items():
+                for verdict, by_reason in by_verdict.items():
+                    for reason, versions in by_reason.items():
+                        for version in versions.split():
+                            found.cells[version, id] = Cell(fingerprint, verdict, reason)
+        return found
+
+    def write(self, path: Path = STORE) -> None:
+        """Store it, a line a requirement, in one step."""
+        lines: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
+        for (version, id), cell in sorted(self.cells.items(), key=lambda item: (item[0][1], version_key(item[0][0]))):
+            place = lines.setdefault(id, {}).setdefault(cell.fingerprint, {}).setdefault(cell.verdict, {})
+            place[cell.reason] = f"{place[cell.reason]} {version}" if cell.reason in place else version
+        body = ",\n".join(f"{json.dumps(id)}: {json.dumps(line)}" for id, line in lines.items())
+        temporary = path.with_suffix(".new")
+        temporary.write_text(f"{{\n{body}\n}}\n" if body else "{}\n")
+        temporary.replace(path)
+
+    def versions(self) -> list[str]:
+        """The releases of which something is stored, the oldest first."""
+        return sorted({version for version, _ in self.cells}, key=version_key)
+
+    def current(self, version: str, entry: Entry) -> Cell | None:
+        """The cell of a requirement, unless its test has changed since."""
+        cell = self.cells.get((version, entry.requirement.id))
+        return cell if cell and cell.fingerprint == fingerprint(entry) else None
+
+    def lacking(self, version: str, entries: Iterable[Entry], *, again: bool = False) -> list[Entry]:
+        """What is to be measured on a release."""
+        return [entry for entry in entries if entry.test and (again or not self.current(version, entry))]
+
+    def keep(self, version: str, entry: Entry, judgement: Judgement) -> None:
+        """Store what a requirement said."""
+        self.cells[version, entry.requirement.id] = cell_of(entry, judgement)
+
+
+def fingerprint(entry: Entry) -> str:
+    """Of a requirement's test and of what its record asks for."""
+    assert entry.test is not None
+    source = inspect.getsource(entry.test)
+    record = entry.requirement
+    text = source[source.index("def ") :] + record.needs.model_dump_json() + record.since + record.until
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def cell_of(entry: Entry, judgement: Judgement) -> Cell:
+    """A judgement as it is stored: a short reason without the release's number and without names that differ each time."""
+    reason = "" if judgement.verdict is Verdict.PASS else judgement.reason
+    own_bug = reason.startswith(OWN_BUG)
+    reason = re.sub(r"; the target is judged as Kafka [\d.]+$", "", reason)
+    reason = re.sub(r"\btg-[\w-]+", "…", " ".join(reason.split()))
+    return Cell(fingerprint(entry), OWN_BUG if own_bug else str(judgement.verdict), reason[:LONGEST_REASON])
+
+
+class Keeper:
+    """The listener of a run that stores each verdict as soon as it is there: a run that is stopped goes on from there."""
+
+    def __init__(self, version: str, path: Path, told: Callable[[str], None]) -> None:
+        self.version, self.path, self.told = version, path, told
+
+    def starting(self, group: Group, number: int, groups: int) -> None:
+        self.told(f"kafka:{self.version}: start {number} of {groups}")
+
+    def judging(self, entry: Entry) -> None:
+        """Nothing is stored before the verdict."""
+
+    def judged(self, judgement: Judgement) -> None:
+        id = judgement.requirement.id
+        with self.path.with_suffix(".lock").open("a") as lock:  # several releases may be measured at once
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            matrix = Matrix.read(self.path)
+            matrix.keep(self.version, catalogue()[id], judgement)
+            matrix.write(self.path)
+        if judgement.verdict not in (Verdict.PASS, Verdict.NOT_JUDGED):
+            self.told(f"kafka:{self.version}: {id} {judgement.verdict}: {judgement.reason[:LONGEST_REASON]}")
+
+
+def measure(
+    version: str, entries: Iterable[Entry], folder: Path, *, again: bool = False, path: Path = STORE,
+    told: Callable[[str], None] = lambda _: None,
+) -> int:  # fmt: skip
+    """Judge a release by what its matrix lacks, and store it; gives how many requirements that were."""
+    from conformance.runner import Plan, run
+
+    wanted = Matrix.read(path).lacking(version, entries, again=again)
+    if wanted:
+        run(Plan(spec=f"kafka:{version}", entries=wanted, folder=folder, listener=Keeper(version, path, told)))
+    return len(wanted)
+
+
+def counts(matrix: Matrix, version: str) -> dict[str, int]:
+    """How many requirements of a release have each verdict; `not measured` are those of which nothing current is stored."""
+    found: dict[str, int] = {}
+    for entry in catalogue().values():
+        if entry.test:
+            cell = matrix.current(version, entry)
+            verdict = cell.verdict if cell else "not measured"
+            found[verdict] = found.get(verdict, 0) + 1
+    return found
+
+
+def failures(matrix: Matrix, version: str) -> Iterator[tuple[Entry, Cell]]:
+    """The requirements that did not pass on a release, tolerance and what was not judged left aside."""
+    for entry in catalogue().values():
+        cell = matrix.current(version, entry) if entry.test else None
+        if cell and cell.verdict in (OWN_BUG, Verdict.FAIL, Verdict.ENGINE_ERROR):
+            yield entry, cell

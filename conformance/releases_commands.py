@@ -1,0 +1,107 @@
+"""`tidegauge releases show | measure | store`: the matrix of Apache Kafka's releases.
+
+Exit codes: 0 where no must fails but by Kafka's own bugs, 1 where one does, 64 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+FAIL = 1
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+Versions = Annotated[list[str] | None, typer.Argument(metavar="[VERSION]...", help="Releases, as 2.8.2; default: all.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a release on standard output.")]
+
+
+@app.callback()
+def root() -> None:
+    """What the suite says of Apache Kafka's releases, stored and measured again."""
+
+
+@app.command(epilog="Examples:  tidegauge releases show   ·   tidegauge releases show 1.1.0 2.4.1 --json")
+def show(versions: Versions = None, as_json: Json = False) -> None:
+    """Show the stored matrix: verdicts by release, and each failure with its reason."""
+    from conformance.levels import MUST
+    from conformance.releases import RELEASES, Matrix, counts, failures
+
+    matrix, failed = Matrix.read(), False
+    for version in versions or sorted({*RELEASES, *matrix.versions()}, key=_key):
+        found = counts(matrix, version)
+        bad: list[dict[str, Any]] = []
+        for entry, cell in failures(matrix, version):
+            record = entry.requirement
+            failed |= cell.verdict == "fail" and record.level == MUST
+            bad.append({"id": record.id, "level": record.level, "verdict": cell.verdict, "reason": cell.reason})
+        if as_json:
+            print(json.dumps({"version": version, "verdicts": found, "failures": bad}))
+            continue
+        print(f"kafka:{version:<10} " + ", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items())))
+        for one in bad:
+            print(f"    {one['id']} ({one['level']}) {one['verdict']}: {one['reason']}")
+    raise typer.Exit(FAIL if failed else 0)
+
+
+@app.command(
+    epilog="Examples:  tidegauge releases measure   ·   tidegauge releases measure 2.4.1 --only GRP --only TOP-20   ·   "
+    "stopped by Ctrl-C it goes on with what it lacks when it is called again"
+)
+def measure(
+    versions: Versions = None,
+    only: Annotated[list[str] | None, typer.Option(help="An id, area or range; may be repeated.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what is stored and has not changed.")] = False,
+    results: Annotated[Path | None, typer.Option(help="Where the runs' logs go; default: results/.")] = None,
+) -> None:
+    """Run the suite on releases, and store the verdicts of requirements that are new or have changed.
+
+    A release takes from five to ten minutes. Each verdict is stored as soon as it is there.
+    """
+    from conformance import releases
+    from conformance.requirement import select
+    from linearizability.results import new_run_folder
+
+    try:
+        entries = select(only or [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    for version in versions or releases.RELEASES:
+        folder = new_run_folder("releases", f"kafka:{version}", results)
+        count = releases.measure(version, entries, folder, again=again, told=_told)
+        _told(f"kafka:{version}: {count} requirements were measured")
+
+
+@app.command(
+    epilog="Examples:  tidegauge releases store results/latest   ·   tidegauge releases store results/*kafka-2.8.2"
+)
+def store(
+    paths: Annotated[list[Path], typer.Argument(help="Result folders of `tidegauge run --target kafka:VERSION`.")],
+) -> None:
+    """Take stored runs of this very revision of the suite into the matrix."""
+    from conformance import releases, report
+    from conformance.requirement import catalogue
+
+    matrix = releases.Matrix.read()
+    for path in paths:
+        run = report.read(path)
+        kind, _, rest = run.target.spec.partition(":")
+        if kind != "kafka" or ":" in rest:
+            raise typer.BadParameter(f"{path} is a run on {run.target.spec}, not on one node kafka:VERSION")
+        kept = [one for one in run.judgements if one.requirement.id in catalogue() and not one.requirement.untestable]
+        for judgement in kept:
+            matrix.keep(rest, catalogue()[judgement.requirement.id], judgement)
+        _told(f"kafka:{rest}: {len(kept)} verdicts of {path}")
+    matrix.write()
+
+
+def _told(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _key(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]

@@ -1,0 +1,89 @@
+"""The matrix of Apache Kafka's releases: what is stored is true to its tests, small, and measured again where these change."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance import releases
+from conformance.commands import app
+from conformance.levels import MUST
+from conformance.releases import OWN_BUG, STORE, Cell, Matrix, fingerprint, measure
+from conformance.requirement import catalogue
+from conformance.results import Judgement, Verdict
+
+ENTRIES = [catalogue()[id] for id in ("PRD-05", "PRD-06", "TOP-20")]
+
+
+def test_no_must_fails_on_a_release_but_by_a_bug_that_is_written_down():
+    for (version, id), cell in Matrix.read().cells.items():
+        entry = catalogue().get(id)
+        if entry and entry.requirement.level == MUST:
+            assert cell.verdict not in (Verdict.FAIL, Verdict.ENGINE_ERROR), f"{id} on {version}: {cell.reason}"
+        if cell.verdict == OWN_BUG:
+            assert re.match(rf"{OWN_BUG} (KAFKA-\d+|.*README\.md)", cell.reason), cell
+
+
+def test_the_store_is_small():
+    assert STORE.stat().st_size < 400_000
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    matrix = Matrix(
+        {
+            ("1.1.0", "PRD-05"): Cell("12345678", "pass"),
+            ("2.4.1", "PRD-05"): Cell("12345678", "pass"),
+            ("2.4.1", "PRD-06"): Cell("12345678", "not judged", "owed since 4.0"),
+            ("0.11.0.0", "PRD-05"): Cell("87654321", OWN_BUG, f"{OWN_BUG} KAFKA-1: why"),
+        }
+    )
+    matrix.write(tmp_path / "releases.json")
+    assert Matrix.read(tmp_path / "releases.json") == matrix
+    assert matrix.versions() == ["0.11.0.0", "1.1.0", "2.4.1"]
+    assert len((tmp_path / "releases.json").read_text().splitlines()) == 4
+    assert Matrix.read(tmp_path / "none.json") == Matrix()
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """A run that judges without a target; what it was asked to judge."""
+    asked: list[list[str]] = []
+
+    def run(plan):
+        asked.append([entry.requirement.id for entry in plan.entries])
+        for entry in plan.entries:
+            verdict = Verdict.FAIL if entry.requirement.id == "PRD-06" else Verdict.PASS
+            reason = "topic tg-prd-06-0a1b2c3d4e is  there" if verdict is Verdict.FAIL else ""
+            plan.listener.judged(Judgement(requirement=entry.requirement, verdict=verdict, reason=reason))
+
+    monkeypatch.setattr("conformance.runner.run", run)
+    return asked
+
+
+def test_only_what_is_lacking_or_has_changed_is_measured(runs, tmp_path):
+    path = tmp_path / "releases.json"
+    assert measure("2.4.1", ENTRIES[:2], tmp_path, path=path) == 2
+    assert measure("2.4.1", ENTRIES, tmp_path, path=path) == 1
+    assert measure("2.4.1", ENTRIES, tmp_path, path=path) == 0
+    assert measure("2.8.2", ENTRIES[:1], tmp_path, path=path) == 1
+    assert measure("2.4.1", ENTRIES[:1], tmp_path, path=path, again=True) == 1
+    assert runs == [["PRD-05", "PRD-06"], ["TOP-20"], ["PRD-05"], ["PRD-05"]]
+    matrix = Matrix.read(path)
+    assert matrix.current("2.4.1", ENTRIES[1]) == Cell(fingerprint(ENTRIES[1]), "fail", "topic … is there")
+    changed = ENTRIES[0].model_copy(update={"requirement": ENTRIES[0].requirement.model_copy(update={"since": "2.0"})})
+    assert matrix.current("2.4.1", changed) is None
+    assert matrix.lacking("2.4.1", [changed, *ENTRIES[1:]]) == [changed]
+
+
+def test_the_command_shows_failures_and_exits_by_them(runs, tmp_path, monkeypatch):
+    path = tmp_path / "releases.json"
+    measure("2.4.1", ENTRIES, tmp_path, path=path)
+    stored = Matrix.read(path)
+    monkeypatch.setattr(releases.Matrix, "read", classmethod(lambda cls, path=None: stored))
+    shown = CliRunner().invoke(app, ["releases", "show", "2.4.1"])
+    assert shown.exit_code == 1
+    assert "PRD-06 (should) fail: topic … is there" in shown.output or "PRD-06 (must) fail" in shown.output
+    assert "2 pass" in shown.output
+    stored.cells.pop(("2.4.1", "PRD-06"))
+    assert CliRunner().invoke(app, ["releases", "show", "2.4.1", "--json"]).exit_code == 0
+    assert CliRunner().invoke(app, ["releases", "measure", "2.4.1", "--only", "NOPE"]).exit_code == 2

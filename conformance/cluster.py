@@ -180,6 +180,12 @@ class Cluster:
             self.broker.target.kill(node)
         self.frozen -= set(nodes)
 
+    def lose_power(self, node: int) -> None:
+        """End a node at once, and take the bytes that it has not yet flushed."""
+        self._leave([node])
+        self.down.add(node)
+        self.broker.target.power_loss([node])
+
     def stop(self, node: int) -> None:
         """End a node in good order; returns when it is gone."""
         self._leave([node])
@@ -434,6 +440,13 @@ class Cluster:
         self.broker.expect(not lost, told if not lost else f"acknowledged records are lost: {lost[:5]}")
         strange = set(stored.values()) - set(writes.sent)
         self.broker.expect(not strange, "nothing else than what was sent is in the log")
+
+    def expect_leader_named(self, topic: Topic, told: tuple[int, int], endpoints: Collection[Any]) -> None:
+        """An answer names the leader of partition 0, its epoch, and where it is reached (KIP-951)."""
+        state = self.state(topic)
+        self.broker.expect_equal("the leader and epoch that are named", told, (state.leader, state.epoch))
+        places = {one.node_id: (one.host, one.port) for one in endpoints}
+        self.broker.expect_equal("where the leader is", places.get(state.leader), self.address(state.leader))
 
     def log_from(self, topic: Topic, node: int, until: int) -> bytes:
         """The log up to an offset as this very node serves it to consumers; a follower serves up to its own high watermark."""

@@ -266,8 +266,8 @@ def assignment_and_counts(broker: Broker) -> None:
     source="ReplicationControlManager.validateManualPartitionAssignment",
     sentence="Replicas by hand are refused with INVALID_REPLICA_ASSIGNMENT where a broker comes twice or is unknown, where "
     "partitions have none or unequally many, are not numbered from 0 on, or come twice; right ones are kept.",
-    accepted="INVALID_REPLICA_ASSIGNMENT(39) and no topic (for unknown brokers since KRaft, 3.3); for the right ones the "
-    "replicas that were asked for",
+    accepted="INVALID_REPLICA_ASSIGNMENT(39) and no topic (unknown or no brokers, and doubles, since "
+    "3.3); for the right ones the replicas that were asked for",
 )
 def assignment_by_hand(broker: Broker) -> None:
     nodes = node_ids(broker)
@@ -282,8 +282,9 @@ def assignment_by_hand(broker: Broker) -> None:
         "partition 1 alone": [(1, [node])],
         "partition 0 twice": [(0, [node]), (0, [node])],
     }
-    if not broker.is_kafka("3.3"):  # with ZooKeeper unknown brokers were taken, and waited for
-        del wrong["an unknown broker"], wrong["a negative broker"]
+    if not broker.is_kafka("3.3"):  # with ZooKeeper these were taken, and waited for
+        for what in ("an unknown broker", "a negative broker", "no broker", "partition 0 twice"):
+            del wrong[what]
     for what, assignments in wrong.items():
         with broker.case(what):
             topic = assigned(broker.unused_name(), assignments)

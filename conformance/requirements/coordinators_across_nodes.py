@@ -1,0 +1,130 @@
+"""COO: who coordinates what, in a cluster: one broker for each key, and another one when it dies."""
+
+from conformance.broker import (
+    GROUP,
+    TRANSACTION,
+    Broker,
+    Topic,
+    only,
+)
+from conformance.classic_groups import Group
+from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.committed_offsets import LOADING, commit, committed, expect_committed
+from conformance.requirement import requirement
+from conformance.transaction_client import CLASSIC, TransactionalClient
+from conformance.wire import Misbehaved
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+
+DEADLINE_S = 240
+ENDS = ("kill", "restart")
+
+
+def not_coordinating(broker: Broker, nodes: Cluster, key: str, kind: int) -> list[tuple[int, tuple[str, int]]]:
+    """The nodes that do not coordinate a key, and their addresses: all but one."""
+    at = broker.coordinator(key, kind)
+    others = [(node, address) for node, address in sorted(nodes.addresses.items()) if address != at]
+    told = f"{len(others)} of {len(nodes.addresses)} brokers do not coordinate {key}"
+    broker.expect(len(others) == len(nodes.addresses) - 1, told)
+    return others
+
+
+@requirement(
+    "COO-04",
+    notices="data: two brokers coordinate one group or transaction, and each knows half of it",
+    source="GroupCoordinatorService; TransactionStateManager.getTransactionState",
+    sentence="A request about a group or a transactional id to a broker that does not coordinate it is refused with "
+    "NOT_COORDINATOR.",
+    accepted="NOT_COORDINATOR(16) from each other broker, for JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch, "
+    "InitProducerId, AddPartitionsToTxn and EndTxn",
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def not_the_coordinator(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        topic, group = broker.topic(), Group(broker)
+        group.await_coordinator()
+        coordinator = group.address
+        for node, address in not_coordinating(broker, nodes, group.name, GROUP):
+            group.address, member = address, group.member(id="somebody")
+            found = {
+                "JoinGroup": group.member().ask_to_join().error_code,
+                "SyncGroup": member.sync(generation=1).error_code,
+                "Heartbeat": member.heartbeat(1),
+                "OffsetCommit": only(
+                    list(commit(broker, group.name, {(topic, 0): 5}, to=address).values()), "partition"
+                ),
+                "OffsetFetch": told_by_offset_fetch(broker, group.name, topic, address),
+            }
+            group.address = coordinator
+            for api, code in found.items():
+                broker.expect_error(code, ErrorCode.NOT_COORDINATOR, what=f"{api} at node {node}")
+        if InitProducerIdRequest.KEY not in broker.subject.api_versions:
+            return
+        client = TransactionalClient(broker, CLASSIC, initialised=False)
+        for node, address in not_coordinating(broker, nodes, client.name, TRANSACTION):
+            client.asked = address
+            codes = {
+                "InitProducerId": client.init(patient=False).error_code,
+                "AddPartitionsToTxn": client.add(topic, identity=(1, 0), patient=False),
+                "EndTxn": client.end(committed=True, identity=(1, 0), patient=False).error_code,
+            }
+            for api, code in codes.items():
+                broker.expect_error(code, ErrorCode.NOT_COORDINATOR, what=f"{api} at node {node}")
+
+
+def told_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: tuple[str, int]) -> int:
+    """The error of OffsetFetch: of the group, or of the partition in versions that have no other place for it."""
+    found = committed(broker, group, [(topic, 0)], to=address)
+    return found.error_code or next(iter(found.errors.values()), ErrorCode.NONE)
+
+
+@requirement(
+    "COO-05",
+    notices="data: a consumer that is told that nothing is committed starts anew, and reads all again or skips all",
+    source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
+    sentence="When a group's coordinator dies another broker coordinates the group; until it has loaded the group's state it "
+    "refuses requests, and never says that nothing is committed.",
+    accepted="FindCoordinator names another broker; until the committed offset is told only COORDINATOR_LOAD_IN_PROGRESS(14), "
+    "COORDINATOR_NOT_AVAILABLE(15) or NOT_COORDINATOR(16)",
+    tolerated="for a moment no offset, where the new leader's high watermark lags behind (REP-12)",
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+)  # fmt: skip
+def coordinator_dies(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        topic = nodes.topic(nodes.cast()[2])
+        group = a_group_of(broker, nodes, nodes.cast()[0])
+        expect_committed(broker, group, {(topic, 0): 5})
+        dead = broker.coordinator(group)
+        nodes.kill(nodes.node_at(dead))
+        empty = 0
+
+        def told() -> bool:
+            nonlocal empty
+            try:
+                at = broker.coordinator(group)
+                if at == dead:
+                    return False
+                found = committed(broker, group, [(topic, 0)], to=at)
+            except Misbehaved:
+                return False
+            code = found.error_code or next(iter(found.errors.values()))
+            if code in LOADING:
+                return False
+            broker.expect_error(code, ErrorCode.NONE, what="OffsetFetch of the new coordinator")
+            offset = only([*found.partitions.values()], "partition").offset
+            empty += offset == -1
+            return offset == 5
+
+        broker.eventually(told, "another broker tells the committed offset", within_s=STATE_WITHIN_S)
+        if empty:
+            broker.tolerate(f"{empty} answers said that nothing is committed")
+        expect_committed(broker, group, {(topic, 0): 6})
+
+
+def a_group_of(broker: Broker, nodes: Cluster, node: int) -> str:
+    """The name of a group that this node coordinates: one of some names, since all have the same few coordinators."""
+    for _ in range(60):
+        name = broker.unused_name("group")
+        if nodes.node_at(broker.coordinator(name)) == node:
+            return name
+    return broker.skip(f"of 60 groups none is coordinated by node {node}")

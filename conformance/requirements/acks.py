@@ -384,6 +384,7 @@ def fewer_replicas_than_the_minimum(broker: Broker) -> None:
 
 @requirement(
     "ACK-16",
+    apis={"Produce": 3, "Fetch": 4},
     notices="data: clients put all partitions of a broker into one request; one stale leader would lose the others' records",
     source="KafkaApis.handleProduceRequest; ReplicaManager.appendRecords",
     sentence="Of a produce with acks=0 the partitions that are not refused are stored, although the connection is closed for the "

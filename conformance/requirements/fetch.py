@@ -143,6 +143,7 @@ def waits_at_the_end(broker: Broker) -> None:
 
 @requirement(
     "FET-05",
+    apis={"Produce": 3, "Fetch": 4},
     notices="client: each record reaches consumers up to fetch.max.wait.ms late",
     source="ReplicaManager.fetchMessages; FetchRequest schema (MinBytes)",
     sentence="A fetch is answered at once when max_wait_ms is 0, when min_bytes are there (or min_bytes is 0), or when it names "
@@ -174,6 +175,7 @@ def min_bytes_or_max_wait(broker: Broker) -> None:
 
 @requirement(
     "FET-06",
+    apis={"Produce": 3, "Fetch": 4},
     notices="client: each record reaches consumers up to fetch.max.wait.ms late",
     source="DelayedFetch.tryComplete (case G)",
     sentence="A waiting fetch is answered by the append that makes up min_bytes, and not by one before it.",
@@ -232,6 +234,7 @@ def errors_do_not_wait(broker: Broker) -> None:
 
 @requirement(
     "FET-08",
+    apis={"Produce": 3, "Fetch": 4},
     notices="stuck: a consumer whose limit is below the next batch gets nothing, for ever (KIP-74)",
     source="KIP-74; ReplicaManager.readFromLog (minOneMessage)",
     sentence="The first partition that has records gives at least one whole batch, even one larger than partition_max_bytes and "
@@ -257,6 +260,7 @@ def one_batch_at_least(broker: Broker) -> None:
 
 @requirement(
     "FET-09",
+    apis={"Produce": 3, "Fetch": 4},
     notices="stuck: librdkafka closes the connection on an answer above receive.message.max.bytes, and asks the same again",
     source="KIP-74; ReplicaManager.readFromLog; FetchRequest schema (MaxBytes)",
     sentence="Partitions are served in the order of the request, none with more than partition_max_bytes and all together with "
@@ -298,6 +302,7 @@ def limits_hold(broker: Broker) -> None:
 
 @requirement(
     "FET-10",
+    apis={"Produce": 3, "Fetch": 4},
     notices="data: clients skip within the first batch to their offset; a later batch is records lost",
     source="LogSegment.read; FileRecords.slice",
     sentence="A fetch at an offset within a batch gives that whole batch; what is given are whole batches with right CRCs and "

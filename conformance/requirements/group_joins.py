@@ -40,7 +40,7 @@ def empty_group_id(broker: Broker) -> None:
     wanted = ErrorCode.INVALID_GROUP_ID if broker.is_kafka("2.0") else ErrorCode.UNKNOWN_MEMBER_ID
     broker.expect_error(member.sync(generation=1).error_code, wanted, what="SyncGroup")
     broker.expect_error(member.heartbeat(1), wanted, what="Heartbeat")
-    broker.expect_error(group.leave(member.identity()).error_code, wanted, what="LeaveGroup")
+    broker.expect_error(member.leave(), wanted, what="LeaveGroup")
 
 
 @requirement(

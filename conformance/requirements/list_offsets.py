@@ -324,6 +324,7 @@ def last_stable_offset(broker: Broker) -> None:
 
 @requirement(
     "LOF-14",
+    apis={"Metadata": 4},
     notices="client: Java renews metadata and asks again on this code; librdkafka gives up at once",
     source="KafkaApis.handleListOffsetRequest",
     sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; the other partitions are answered.",

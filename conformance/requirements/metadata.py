@@ -370,6 +370,7 @@ def auto_creation_disabled(broker: Broker) -> None:
 
 @requirement(
     "MET-18",
+    apis={"Metadata": 4},
     notices="stuck: clients ask for all their topics in one request; one bad name would stop the others",
     source="KafkaApis.handleTopicMetadataRequest",
     sentence="In one request for several topics each has its own answer: a bad one does not spoil the others.",

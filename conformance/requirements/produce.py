@@ -32,6 +32,8 @@ from reference.protocol.primitives import NO_UUID
 HOUR_MS = 3_600_000
 DAMAGED = (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
 """What a broker may say of bytes that are no records: Kafka itself says all three."""
+WITH_BATCHES = 3
+"""The version of Produce that carries record batches."""
 BY_ID = 13
 """The version of Produce from which on topics are named by their id."""
 
@@ -47,6 +49,8 @@ def expect_refused(
     with the same error and not stored. Gives the refusal; None where an old Kafka closes the connection instead, as it did
     when the batches cannot be walked through (`unreadable`).
     """
+    if broker.version_for(ProduceRequest) < WITH_BATCHES:
+        broker.skip(f"needs Produce v{WITH_BATCHES}: record batches (magic 2, KIP-98)")
     accepted, also_tolerated = refusals(broker, accepted)
     before = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
     request = produce_request({(topic, 0): records, (topic, 1): good()})
@@ -537,6 +541,7 @@ def bytes_after_the_batch(broker: Broker) -> None:
 
 @requirement(
     "PRD-23",
+    apis={"Produce": 3, "Fetch": 4},
     notices="stuck: librdkafka writes leader epoch 0, Java, franz-go and aiokafka -1; who insists on one refuses the other",
     source="LogValidator; DefaultRecordBatch",
     sentence="Fields that a client may fill in as it likes do not keep a batch from being stored: the leader epoch is replaced, "

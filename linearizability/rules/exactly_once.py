@@ -30,7 +30,7 @@ from linearizability.rules.excusing import GROUPS, TRANSACTIONS
 from linearizability.rules.partition import Array, Mask, Partition, Rows, is_in
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, log_starts
 from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
-from linearizability.rules.sessions import first_made, must_be_delivered
+from linearizability.rules.sessions import known_at, must_be_delivered
 
 CONSUMED, COMMITTED, OWED, BEGINS, EXPIRED_BELOW, KEPT, BEGAN, ENDED, EXCUSED, WRITTEN, HAPPENED = range(11)
 NOBODY = -1
@@ -71,7 +71,7 @@ def _as_input(partition: Partition, context: Context) -> Iterator[Array]:
         yield _rows(COMMITTED, place, commits.transaction[its], commits.offset[its])
         owed = np.flatnonzero(must_be_delivered(partition))
         owed = owed[partition.slot_offset[owed] >= seen.offset[mine].min()]
-        made = first_made(partition)[owed] if context.excuses else NOBODY
+        made = known_at(partition)[0][owed] if context.excuses else NOBODY
         yield _rows(OWED, place, made, partition.slot_offset[owed])
         if context.contract.cleanup == "delete":
             starts = log_starts(partition)
@@ -115,7 +115,7 @@ class _Copies:
         covering = self.of(EXCUSED)
         for number in covering[covering[:, 1] == place, 3]:
             excuse = context.excuses[number]
-            since = began.min(initial=NEVER) if made is None else made
+            since = min(began.min(initial=NEVER), NEVER if made is None else made)
             if since <= excuse.ends and ended.max(initial=-NEVER) >= excuse.begins:
                 return excuse.reason
         return ""

@@ -2,7 +2,7 @@
 
 Each rule says of an anomaly when what it misses was *made* (a record sent, an offset committed: that or earlier) and when it
 was *seen* that it is not there (then or later at the latest). An excuse that was over before the one, or began after the other,
-explains nothing.
+explains nothing. Where either of two records may be the one that was lost, the earlier one counts as made, the later one as seen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from linearizability.history.facts import NEVER
-from linearizability.rules.partition import Array, Partition, is_in
+from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import Context
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -37,13 +37,22 @@ def permits_loss(
     return reasons.astype(str)
 
 
-def eras(context: Context, partition: Partition) -> list[tuple[int, int]]:
+def explained(context: Context, partition: Partition, unexcused: Mask, made: Array, also: str = "") -> Array:
+    """Reasons, empty where `unexcused`; of several excuses one that was not over when it was made, if there is one."""
+    by_contract = context.contract.permits_loss("all")
+    likely, possible = (
+        permits_loss(context, partition, each, NEVER, also) for each in (made, np.full(len(made), -NEVER))
+    )
+    return np.where(unexcused, by_contract, np.where(likely == "", possible, likely))
+
+
+def eras(context: Context, partition: Partition, also: str = "") -> list[tuple[int, int]]:
     """What the partition's excuses leave, as pairs (after, before): no excuse explains an anomaly exactly if what it misses
-    was made after the one, and that was seen before the other, of any pair."""
+    was made after the one, and that was seen before the other, of any pair. `also` as in permits_loss."""
     spans = sorted(
         (excuse.begins, excuse.ends)
         for excuse in context.excuses
-        if excuse.covers(partition.topic, partition.partition)
+        if excuse.covers(partition.topic, partition.partition) or (also and excuse.touches(also))
     )
     bounds = [-NEVER - 1]
     for begins, ends in spans:

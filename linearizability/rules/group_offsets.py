@@ -12,7 +12,7 @@ from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, 
 from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, log_starts
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
-from linearizability.rules.sessions import first_made, must_be_delivered
+from linearizability.rules.sessions import known_at, must_be_delivered
 
 
 def _groups(partition: Partition) -> Iterator[tuple[Rows, Rows]]:
@@ -110,9 +110,10 @@ def past_undelivered(partition: Partition, context: Context) -> Iterator[Found]:
         def permitted(indices: Array, accepted: Rows = accepted, offsets: Array = offsets) -> Array:
             if context.contract.cleanup == "compact":
                 return np.full(len(indices), COMPACTED)
-            made = first_made(partition)[indices]
+            sent, known = (each[indices] for each in known_at(partition))
             passed = _passed_by(accepted, offsets[indices])
-            reasons = permits_loss(context, partition, made, accepted.completed[passed], by_contract="").astype(object)
+            made, seen = np.minimum(sent, accepted.invoked[passed]), np.maximum(known, accepted.completed[passed])
+            reasons = permits_loss(context, partition, made, seen, by_contract="").astype(object)
             if context.contract.cleanup == "delete":
                 starts, asked = log_starts(partition), accepted.invoked[passed]
                 sure = (offsets[indices] >= starts.highest) & (starts.last_asked > asked)

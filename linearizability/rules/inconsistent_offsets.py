@@ -6,25 +6,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Flag, Outcome
+from linearizability.history.facts import Flag
 from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.excusing import at_slots, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
 def kernel(partition: Partition, context: Context) -> Iterator[Found]:
-    slots = np.flatnonzero(partition.disagreeing)
+    torn = _torn(partition)
+    slots = np.flatnonzero(torn)
     if not len(slots):
         return
-    pair_slots, pair_values = partition.log_pairs
-    appends, observations = partition.appends, partition.observations
-    promised = _promised(partition)
+    appends, observations, told = partition.appends, partition.observations, partition.told_appends
+    promised = _promised(partition, torn)
 
     def witness(index: int) -> Witness:
         slot = slots[index]
-        values = pair_values[pair_slots == slot]
+        read = observations.value[partition.observation_slot == slot]
+        values = np.unique(np.concatenate([appends.value[told[partition.append_slot[told] == slot]], read]))
         operations = []
         for value in values[:3]:
             seen = observations.operation[(partition.observation_slot == slot) & (observations.value == value)]
@@ -34,20 +35,33 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         return offset, int(values[0]), operations, f"offset {offset} holds {' and '.join(map(str, values[:3]))}"
 
     def permitted(indices: Array) -> Array:
-        made, seen = at_slots(partition, slots[indices], partition.log_appends)
+        made, seen = at_slots(partition, slots[indices], told)
         reasons = permits_loss(context, partition, made, seen)
         return np.where((reasons == "") & (promised[slots[indices]] < 2), ACKS_BELOW_ALL, reasons)
 
     yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted, partition.slot_offset[slots])
 
 
-def _promised(partition: Partition) -> Array:
-    """For each slot, how many different values were read there or acknowledged with acks=all: those stay for ever."""
+def _torn(partition: Partition) -> Mask:
+    """Slots at which two different values are known, or one was read and another one reported."""
+    told = partition.told_appends
+    beside = told[~is_in(told, partition.log_appends)]
+    if not len(beside):
+        return partition.disagreeing
+    placed = np.flatnonzero(partition.observation_slot >= 0)
+    read, is_read = np.zeros(len(partition.slot_offset), np.int64), np.zeros(len(partition.slot_offset), bool)
+    read[partition.observation_slot[placed]] = partition.observations.value[placed]
+    is_read[partition.observation_slot[placed]] = True
+    slots, torn = partition.append_slot[beside], partition.disagreeing.copy()
+    torn[slots[is_read[slots] & (read[slots] != partition.appends.value[beside])]] = True
+    return torn
+
+
+def _promised(partition: Partition, torn: Mask) -> Array:
+    """For each slot, how many different values were read there or reported with acks=all: those stay for ever."""
     appends = partition.appends
-    torn = partition.disagreeing
-    sure = appends.flag(Flag.ACKS_ALL) & (appends.outcome == Outcome.OK)
-    mine = np.flatnonzero(sure & (partition.append_slot >= 0))
-    mine = mine[torn[partition.append_slot[mine]]]
+    mine = partition.told_appends
+    mine = mine[appends.flag(Flag.ACKS_ALL)[mine] & torn[partition.append_slot[mine]]]
     seen = np.flatnonzero(partition.observation_slot >= 0)
     seen = seen[torn[partition.observation_slot[seen]]]
     slot = np.concatenate([partition.append_slot[mine], partition.observation_slot[seen]])
@@ -60,7 +74,8 @@ RULE = Rule(
     id="inconsistent-offsets",
     definition="Two different values are known at one offset of a partition.",
     promise="Violation if two of them were promised: returned by a poll, or acknowledged with acks=all. An offset whose "
-    "record was acknowledged with lower acks may be given to another one when the leader is lost.",
+    "record was acknowledged with lower acks may be given to another one when the leader is lost. An offset that a "
+    "completion of unknown outcome names counts where another record was read there.",
     source="Kafka documentation, design: an offset names one record for ever; requirement HIS-03",
     needs="offsets of acknowledged or polled records",
     cost="linear",

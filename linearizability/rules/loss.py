@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, owned
-from linearizability.rules.excusing import TRANSACTIONS, permits_loss
+from linearizability.rules.excusing import TRANSACTIONS, eras, explained, sent_at
 from linearizability.rules.partition import Array, Mask, Partition, Rows
 from linearizability.rules.retention import log_starts
 from linearizability.rules.rule import Context
@@ -36,6 +36,10 @@ class Loss:
     """When it first showed that the record was not there, NEVER where it did not."""
     passed: Mask
     """A read beyond the record shows it, by then at the latest."""
+    drained_at: Array
+    """When a final read had ended that did not return it, NEVER where none had."""
+    behind_end: Mask
+    """It lies where the final read of committed records ended: a transaction without an end may hide it."""
     drain: int
     """The operation of the final read, -1 where there was none."""
 
@@ -58,7 +62,7 @@ def _losses(partition: Partition, context: Context) -> Loss:
         )
         absent_at[passed] = _passed_at(partition)[partition.append_slot[passed]]
     lost, vanished, drained = passed.copy(), np.zeros(len(appends), bool), np.zeros(len(appends), bool)
-    undelivered, drain = np.zeros(len(appends), bool), -1
+    drained_at, behind_end, drain = np.full(len(appends), NEVER), np.zeros(len(appends), bool), -1
     for number in np.flatnonzero(complete_drains(partition)):
         row = partition.drains.where(np.arange(len(partition.drains)) == number)
         within = (observations.process == row.process) & (observations.invoked >= row.invoked)
@@ -69,11 +73,13 @@ def _losses(partition: Partition, context: Context) -> Loss:
         due = acknowledged & in_force_before(appends, row.invoked)
         if context.contract.cleanup != "keep":
             due &= _places(partition) >= int(row.value[0])
-        undelivered |= due & ~returned
-        absent_at[due & ~returned] = np.minimum(absent_at[due & ~returned], row.completed)
+        drained_at[due & ~returned] = np.minimum(drained_at[due & ~returned], row.completed)
+        if row.flag(Flag.READ_COMMITTED)[0]:
+            behind_end |= due & ~returned & (_places(partition) >= int(row.offset[0]))
         vanished |= due & ~returned & partition.read
         drained |= due
         drain = int(row.operation[0])
+    absent_at, undelivered = np.minimum(absent_at, drained_at), drained_at < NEVER
     lost |= undelivered
     doubtful = np.zeros(len(appends), bool)
     if context.contract.cleanup != "keep":
@@ -87,12 +93,14 @@ def _losses(partition: Partition, context: Context) -> Loss:
         missing &= ~expired
     only_sure = appends.outcome == Outcome.OK
     unseen = (missing & only_sure & ~lost & ~drained) | doubtful
-    return Loss(lost, vanished & lost, unseen, doubtful, absent_at, passed, drain)
+    return Loss(lost, vanished & lost, unseen, doubtful, absent_at, passed, drained_at, behind_end, drain)
 
 
-def _passed_at(partition: Partition) -> Array:
-    """For each slot when the first poll ended that returned what lies there or beyond."""
+def _passed_at(partition: Partition, after: int = -NEVER - 1) -> Array:
+    """For each slot when the first poll ended that returned what lies there or beyond, and was sent after that."""
     observations, placed = partition.observations, partition.observation_slot >= 0
+    if after >= -NEVER:
+        placed = placed & (sent_at(partition) > after)
     ended = np.full(len(partition.slot_offset), NEVER)
     np.minimum.at(ended, partition.observation_slot[placed], observations.completed[placed])
     return np.minimum.accumulate(ended[::-1])[::-1]
@@ -134,10 +142,15 @@ def complete_drains(partition: Partition) -> Mask:
 
 
 def carried(partition: Partition, context: Context) -> Array:
-    """What other parts must know of what is missing: the record that was read first."""
+    """What other parts must know of what is missing: the record that was read first, of all and of those of each era."""
     observations = partition.observations
     mine = np.flatnonzero((partition.observation_slot >= 0) & owned(partition, observations.offset))
-    return partition.places_of(Kind.OBSERVATION, _first(partition, mine))
+    sent = sent_at(partition)[mine] if context.excuses else np.empty(0, np.int64)
+    starts = (
+        {after for also in ("", TRANSACTIONS) for after, _ in eras(context, partition, also)} if context.excuses else ()
+    )
+    first = [_first(partition, mine), *(_first(partition, mine[sent > after]) for after in sorted(starts))]
+    return partition.places_of(Kind.OBSERVATION, np.unique(np.concatenate(first)))
 
 
 CUT = Cut(By.OFFSET, "the record that was read first", carried)
@@ -146,9 +159,30 @@ CUT = Cut(By.OFFSET, "the record that was read first", carried)
 def permitted_loss(partition: Partition, context: Context, indices: Array) -> npt.NDArray[np.str_]:
     """Why each of these appends may be lost; empty where it may not."""
     appends = partition.appends
-    seen = losses(partition, context).absent_at[indices]
-    also = np.where(appends.flag(Flag.TRANSACTIONAL)[indices], TRANSACTIONS, "")
-    reasons = permits_loss(context, partition, appends.invoked[indices], seen, also)
+    transactional = appends.flag(Flag.TRANSACTIONAL)[indices]
+    reasons = np.full(len(indices), context.contract.permits_loss("all"), object)
+    if context.excuses:
+        for also, chosen in (("", ~transactional), (TRANSACTIONS, transactional)):
+            rows = indices[chosen]
+            unexcused = _unexcused(partition, context, rows, also)
+            reasons[chosen] = explained(context, partition, unexcused, appends.invoked[rows], also)
     if context.contract.cleanup == "compact":
         reasons = np.where(reasons == "", "compaction keeps only the last record of each key", reasons)
-    return np.where(appends.flag(Flag.ACKS_ALL)[indices], reasons, ACKS_BELOW_ALL)
+    return np.where(appends.flag(Flag.ACKS_ALL)[indices], reasons, ACKS_BELOW_ALL).astype(str)
+
+
+def _unexcused(partition: Partition, context: Context, rows: Array, also: str) -> Mask:
+    """Which of these appends no excuse explains: the append, and what shows that it is missing, lie in one era. What was read
+    beyond it may be what was lost: its place was given away, and the append came in below it."""
+    appends, loss = partition.appends, losses(partition, context)
+    unexcused = np.zeros(len(rows), bool)
+    for after, before in eras(context, partition, also):
+        last = before == NEVER
+        within = (appends.invoked[rows] > after) & (last | (appends.completed[rows] < before))
+        passed_at = np.append(_passed_at(partition, after), NEVER)[partition.append_slot[rows]]
+        passed = loss.passed[rows] & (passed_at < before)
+        made = np.where(loss.behind_end[rows], -NEVER, appends.invoked[rows])  # the lost end may be any transaction's
+        drained = (loss.drained_at[rows] < before) & (made > after)
+        shown = loss.passed[rows] | (loss.drained_at[rows] < NEVER)
+        unexcused |= (within & passed) | drained | (within & last & ~shown)
+    return unexcused

@@ -263,6 +263,13 @@ class Partition:
         return np.flatnonzero(self.happened & (self.append_slot >= 0))
 
     @cached_property
+    def told_appends(self) -> npt.NDArray[np.intp]:
+        """Appends whose offset was reported, whether or not they are known to have taken effect: no other record is there.
+        A record of a transaction that was aborted keeps its place."""
+        told = (self.appends.outcome != Outcome.FAIL) | self.appends.flag(Flag.ACKNOWLEDGED)
+        return np.flatnonzero(told & (self.append_slot >= 0))
+
+    @cached_property
     def log_value(self) -> Array:
         """The value at each slot of the log (one of them where histories disagree); meaningless where not `in_log`."""
         value = np.zeros(len(self.slot_offset), np.int64)

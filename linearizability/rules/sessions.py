@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, last_of_each, owned
-from linearizability.rules.excusing import permits_loss, sent_at
+from linearizability.rules.excusing import eras, explained, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, expired_by, log_starts
@@ -141,23 +141,48 @@ def permitted_step(
         starts = log_starts(partition)
         never_expired = _lead_over(partition, promised, steps, indices, np.full(len(indices), starts.highest))
         reasons[(reasons == "") & ~(never_expired & (starts.last_asked > given))] = START_NOT_TOLD
-    for excuse in context.excuses:
-        if excuse.covers(partition.topic, partition.partition):
-            made_later = promised & (first_made(partition) > excuse.ends)
-            explained = (given >= excuse.begins) & ~_lead_over(partition, made_later, steps, indices, start)
-            reasons[explained & ((reasons == "") | (reasons == START_NOT_TOLD))] = excuse.reason
+    if context.excuses:
+        unexcused = _unexcused(partition, context, steps, indices, promised, start)
+        made = sent_at(partition)[steps.after[indices]]
+        loss = explained(context, partition, unexcused, made)
+        reasons = np.where((loss != "") & ((reasons == "") | (reasons == START_NOT_TOLD)), loss, reasons)
     reasons[~_lead_over(partition, promised, steps, indices, start)] = ACKS_BELOW_ALL
     reasons[~_lead_over(partition, kept, steps, indices, start)] = EXPIRED
     return reasons.astype(str)
 
 
-def first_made(partition: Partition) -> Array:
-    """For each slot when the first record that was ever there was sent."""
-    made = np.full(len(partition.slot_offset), NEVER)
-    mine, read = partition.log_appends, _placed(partition)
-    np.minimum.at(made, partition.append_slot[mine], partition.appends.invoked[mine])
-    np.minimum.at(made, partition.observation_slot[read], sent_at(partition)[read])
-    return made
+def _unexcused(
+    partition: Partition, context: Context, steps: Steps, indices: Array, promised: Mask, start: Array
+) -> Mask:
+    """Which of these steps no excuse explains: they, and a record that they lead over, lie in one era. What was given after
+    the gap may be what was lost, and what is known in the gap may have come in when its place was given away."""
+    made, seen = known_at(partition)
+    given = partition.observations.completed[steps.after[indices]]
+    sent = sent_at(partition)[steps.after[indices]]
+    unexcused = np.zeros(len(indices), bool)
+    for after, before in eras(context, partition):
+        slots = promised & (made > after) & ((before == NEVER) | (seen < before))
+        within = (sent > after) & ((before == NEVER) | (given < before))
+        unexcused |= within & _lead_over(partition, slots, steps, indices, start)
+    return unexcused
+
+
+def known_at(partition: Partition) -> tuple[Array, Array]:
+    """For each slot when the first record that was ever there was sent, and when one was known there first."""
+    made, seen = np.full(len(partition.slot_offset), NEVER), np.full(len(partition.slot_offset), NEVER)
+    appends, observations, mine, read = (
+        partition.appends,
+        partition.observations,
+        partition.log_appends,
+        _placed(partition),
+    )
+    for slots, sent, known in (
+        (partition.append_slot[mine], appends.invoked[mine], appends.completed[mine]),
+        (partition.observation_slot[read], sent_at(partition)[read], observations.completed[read]),
+    ):
+        np.minimum.at(made, slots, sent)
+        np.minimum.at(seen, slots, known)
+    return made, seen
 
 
 def _promised(partition: Partition) -> Mask:

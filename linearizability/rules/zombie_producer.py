@@ -44,8 +44,9 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 
     def permitted(indices: Array) -> Array:
         newer = rows[np.searchsorted(highest, highest[indices])]
-        seen = appends.completed[rows[indices]]
-        reasons = permits_loss(context, partition, appends.invoked[newer], seen, TRANSACTIONS)
+        both = np.stack([newer, rows[indices]])
+        made, seen = appends.invoked[both].min(0), appends.completed[both].max(0)
+        reasons = permits_loss(context, partition, made, seen, TRANSACTIONS)
         return np.where(exhausted[indices] & (reasons == ""), MAY_BE_NEW, reasons)
 
     yield from found(RULE.id, partition, wrong, witness, permitted, places)

@@ -181,8 +181,8 @@ class SimulatedConsumer(SimulatedClient):
 
     # ---- offsets
 
-    def _ask_offsets(self, line: Line, keys: list[Key], timestamp: int) -> None:
-        """Ask for the starts, then for the ends: both are known before the first fetch."""
+    def _ask_offsets(self, line: Line, keys: list[Key], timestamp: int, operation: int | None = None) -> None:
+        """Ask for the starts, then for the ends, in one operation: both are known before the first fetch."""
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for name, index in keys:
             topic = topics.setdefault(name, ListOffsetsRequest.ListOffsetsTopic(name=name))
@@ -195,12 +195,12 @@ class SimulatedConsumer(SimulatedClient):
             )
         isolation = ISOLATION_LEVELS[self.plan.isolation]
         body = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[*topics.values()])
-        operation = self.notebook.invoke("list_offsets") if timestamp == LATEST else None
+        operation = self.notebook.invoke("list_offsets") if operation is None else operation
         self._asking = line
         context = line, keys, timestamp, operation
         self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._on_offsets, context, line=line)
 
-    def _on_offsets(self, body: ListOffsetsResponse, context: tuple[Line, list[Key], int, int | None]) -> None:
+    def _on_offsets(self, body: ListOffsetsResponse, context: tuple[Line, list[Key], int, int]) -> None:
         line, keys, timestamp, operation = context
         self._asking = None
         stale = False
@@ -215,13 +215,11 @@ class SimulatedConsumer(SimulatedClient):
                 else:
                     place.end = each.offset
         if stale:
-            if operation is not None:
-                self.notebook.fail(operation, "stale metadata")
+            self.notebook.fail(operation, "stale metadata")
             self._later()
         elif timestamp == EARLIEST:
-            self._ask_offsets(line, keys, LATEST)
+            self._ask_offsets(line, keys, LATEST, operation)
         else:
-            assert operation is not None
             mops = [list_offsets(name_of(key), self.places[key].start, self.places[key].end) for key in keys]
             self.notebook.ok(operation, mops)
             self._place(keys)

@@ -124,7 +124,10 @@ def _of_partition(
     offsets = {offset for offset, _ in log}
     writer = {s.value: s for s in sent}
 
-    counts["inconsistent-offsets"] = sum(len({v for o, v in log if o == offset}) > 1 for offset in offsets)
+    named = {(s.offset, s.value) for s in sent if s.outcome == "info"}
+    torn = {offset for offset in offsets if len({v for o, v in log if o == offset}) > 1}
+    torn |= {o.offset for o in seen if any(offset == o.offset and value != o.value for offset, value in named)}
+    counts["inconsistent-offsets"] = len(torn)
     counts["duplicate"] = sum(len({o for o, v in log if v == value}) > 1 for value in {v for _, v in log})
     counts["phantom-read"] = len({o.value for o in seen if o.value not in writer})
     highest = max((o.offset for o in seen), default=-1)

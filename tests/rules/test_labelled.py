@@ -37,7 +37,9 @@ REASONS = {
     "which nobody knows.",
     "each record": "The label takes a send of unknown outcome for one act, of which one record that was read proves the "
     "others. Outside of transactions each record travels by itself, and what nobody read may never have been stored, whatever "
-    "offset a completion of unknown outcome names.",
+    "offset a completion of unknown outcome names: that another record lies there is inconsistent-offsets, and no loss.",
+    "named": "The offset that a completion of unknown outcome names was reported by a broker, whatever became of the record: where "
+    "another record lies there, one offset was reported for two. The label counts such an offset only where the send is proven.",
     "any poll": "What a poll returned was given to the application, whatever became of the operation that polled.",
     "by offset": "The label looks up each polled or sent value's place in one order of values. Where a value stands at two "
     "offsets, or an offset holds two values, a value has no one place: the last one, or an arbitrary one, is taken, and steps "
@@ -109,9 +111,25 @@ def added(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, str]
         failed = {(s.key, s.value) for s in history.sent if s.outcome == "fail"}
         assert not any((o.key, o.value) in failed for o in history.seen if o.outcome == "ok")
         return "any poll", said
+    if anomaly == "inconsistent-offsets" and (named := in_doubt(judgement, history)):
+        return "named", f"{said} ({named})"
     if not disagreements(judgement):
         return "each record", f"{said} (sent besides what was read: {besides(history)})"
     return "by offset", f"{said} ({disagreement(judgement)})"
+
+
+def in_doubt(judgement: Judgement, history: Plain) -> str:
+    """That every offset that holds two records does so by the offset that a send of unknown outcome names, alone."""
+    told = []
+    for found in (a for a in judgement.witnesses() if a.rule == "inconsistent-offsets"):
+        here = [s for s in history.sent if str(s.key) == str(found.partition) and s.offset == found.offset]
+        sure = {s.value for s in here if s.outcome == "ok"}
+        sure |= {o.value for o in history.seen if str(o.key) == str(found.partition) and o.offset == found.offset}
+        named = [s for s in here if s.outcome == "info" and s.value not in sure]
+        if len(sure) > 1 or not named:
+            return ""
+        told += [f"{s.value} named by operation {s.operation}" for s in named]
+    return ", ".join(told[:2])
 
 
 def disagreement(judgement: Judgement) -> str:

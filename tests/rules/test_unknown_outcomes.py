@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from linearizability.history.contract import Contract
+from linearizability.history.notation import history
 from linearizability.history.operations import drain, poll, send
 from linearizability.history.recorder import Recorder
-from linearizability.pipeline.engine import check
+from linearizability.pipeline.engine import check, judge_history
 
 
 def record(folder, start: int) -> None:
@@ -50,3 +51,21 @@ def test_who_reads_committed_records_may_pass_over_an_undecided_transaction(
     (judgement,) = check([tmp_path])
     assert judgement.verdict == verdict, judgement.to_json()
     assert ("int-poll-skip" in judgement.anomalies) == (verdict == "invalid")
+
+
+NAMED = """
+    0 send t-0:1@0
+    0 send t-0:3@2 info
+    1 poll t-0:1@0 t-0:4@2
+    2 send t-0:4
+"""
+
+
+def test_an_offset_that_a_completion_of_unknown_outcome_names_is_evidence() -> None:
+    """Value 3 was reported at offset 2, and value 4 is read there; by itself the report says of no loss."""
+    judgement = judge_history(history(NAMED))
+    assert (judgement.verdict, judgement.anomalies.get("inconsistent-offsets")) == ("invalid", 1), judgement.to_json()
+    assert not judgement.anomalies.get("lost-write")
+    assert not judge_history(history(NAMED.replace("t-0:4@2", "t-0:4@3"))).anomalies.get("inconsistent-offsets")
+    lower = judge_history(history(NAMED, {"acks": "1", "idempotence": False}))
+    assert lower.permitted["inconsistent-offsets"]

@@ -120,8 +120,8 @@ def fill(ask: Ask, part: int, now: int) -> Producer:
     """Write to every topic; `part` is 0 for what a checkpoint may cover, 1 for the rest. Errors: Refused."""
     producer = _fill_plain(ask, part, now)
     for at in range(BATCHES):
-        _produce(ask, (DELETED, 0), _batch(part, at, now))
-        _produce(ask, (COMPACTED, 0), _batch(part, at, now))
+        produce(ask, (DELETED, 0), make_batch(part, at, now))
+        produce(ask, (COMPACTED, 0), make_batch(part, at, now))
     if part == 0:
         _delete_records(ask)
     _fill_transactions(ask, part, now)
@@ -137,11 +137,11 @@ def _records(part: int, at: int, now: int) -> list[Record]:
     ]
 
 
-def _batch(part: int, at: int, now: int, **arguments: Any) -> bytes:
+def make_batch(part: int, at: int, now: int, **arguments: Any) -> bytes:
     return bytes(build(_records(part, at, now), **arguments))
 
 
-def _produce(ask: Ask, place: Place, records: bytes, transactional_id: str | None = None) -> int:
+def produce(ask: Ask, place: Place, records: bytes, transactional_id: str | None = None) -> int:
     data = ProduceRequest.PartitionProduceData(index=place[1], records=records)
     topic = ProduceRequest.TopicProduceData(name=place[0], partition_data=[data])
     body = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=[topic])
@@ -155,11 +155,11 @@ def _fill_plain(ask: Ask, part: int, now: int) -> Producer:
     _checked(identity.error_code, "a producer's id")
     records, offset = b"", -1
     for at in range(BATCHES):
-        records = _batch(
+        records = make_batch(
             part, at, now, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch,
             base_sequence=at * RECORDS_A_BATCH,
         )  # fmt: skip
-        offset = _produce(ask, (PLAIN, 0), records)
+        offset = produce(ask, (PLAIN, 0), records)
     return Producer(identity.producer_id, identity.producer_epoch, records, offset)
 
 
@@ -186,11 +186,11 @@ def _fill_transactions(ask: Ask, part: int, now: int) -> None:
         for result in added.results_by_topic_v3_and_below:
             _checked(result.results_by_partition[0].partition_error_code, "AddPartitionsToTxn")
         for at in range(4):
-            records = _batch(
+            records = make_batch(
                 part, transaction * 4 + at, now, producer_id=identity.producer_id,
                 producer_epoch=identity.producer_epoch, base_sequence=sequence, transactional=True,
             )  # fmt: skip
-            _produce(ask, (TRANSACTIONS, 0), records, TRANSACTIONAL_ID)
+            produce(ask, (TRANSACTIONS, 0), records, TRANSACTIONAL_ID)
             sequence += RECORDS_A_BATCH
         end = EndTxnRequest(
             transactional_id=TRANSACTIONAL_ID, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch,
@@ -223,18 +223,18 @@ def observe(ask: Ask, producer: Producer, now: int) -> Observation:
     seen: Observation = {"topics": _topics(ask)}
     for place in PLACES:
         name = f"{place[0]}-{place[1]}"
-        seen[f"start of {name}"] = _offset(ask, place, EARLIEST)
-        seen[f"end of {name}"] = _offset(ask, place, LATEST)
+        seen[f"start of {name}"] = offset_at(ask, place, EARLIEST)
+        seen[f"end of {name}"] = offset_at(ask, place, LATEST)
         seen[f"records of {name}"] = _guarded(lambda place=place: _read(ask, place, 0))
         if place[0] == COMPACTED and isinstance(records := seen[f"records of {name}"], list):
             # What is compacted meanwhile is not missing: the last record of each key counts.
             seen[f"records of {name}"] = sorted({record[1]: record for record in records}.values())
         if place[0] == TRANSACTIONS:
             seen[f"committed records of {name}"] = _guarded(lambda place=place: _read(ask, place, READ_COMMITTED))
-        seen[f"times of {name}"] = [_offset(ask, place, now + after) for after in range(0, 240, 20)]
+        seen[f"times of {name}"] = [offset_at(ask, place, now + after) for after in range(0, 240, 20)]
         seen[f"epochs of {name}"] = [_end_of_epoch(ask, place, epoch) for epoch in EPOCHS]
     seen["offsets"] = _guarded(lambda: _committed_offset(ask))
-    seen["retry"] = _guarded(lambda: _produce(ask, (PLAIN, 0), producer.last_batch))
+    seen["retry"] = _guarded(lambda: produce(ask, (PLAIN, 0), producer.last_batch))
     return seen
 
 
@@ -250,7 +250,7 @@ def _topics(ask: Ask) -> Any:
     return {topic.name: str(topic.topic_id) for topic in answer.topics if topic.topic_id != NO_UUID}
 
 
-def _offset(ask: Ask, place: Place, timestamp: int) -> Any:
+def offset_at(ask: Ask, place: Place, timestamp: int) -> Any:
     partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)
     topic = ListOffsetsRequest.ListOffsetsTopic(name=place[0], partitions=[partition])
     answer = ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7).topics[0].partitions[0]
@@ -267,7 +267,7 @@ def _end_of_epoch(ask: Ask, place: Place, epoch: int) -> Any:
 def _read(ask: Ask, place: Place, isolation_level: int) -> list[tuple[int, bytes | None, bytes | None]]:
     """All records from the earliest on, as a consumer reads them. Errors: Refused; RecordsError for damaged bytes."""
     start, found, aborted = (
-        _offset(ask, place, EARLIEST),
+        offset_at(ask, place, EARLIEST),
         list[tuple[int, bytes | None, bytes | None]](),
         dict[int, list[int]](),
     )

@@ -148,3 +148,23 @@ def closed_segment_unflushed(original: Any, log: Any, base: int, now: int) -> An
         return original(log, base, now)
     finally:
         del previous.flush
+
+
+@mutant(
+    "failed-flush-forgotten",
+    "reference.storage.disk:_Failing.failed",
+    "A node goes on after a failed fsync: the next one, of pages that the system takes for written, moves the recovery point.",
+    fuzz=True,
+)
+def failed_flush_forgotten(original: Any, disk: Any, error: OSError) -> None:
+    return None
+
+
+@mutant(
+    "page-cache-trusted",
+    "reference.storage.disk:SimulatedFile.rewrite",
+    "After a failed fsync and a restart, recovery takes what it reads for what the next fsync makes durable.",
+    fuzz=True,
+)
+def page_cache_trusted(original: Any, file: Any, position: int, data: Any) -> None:
+    return None

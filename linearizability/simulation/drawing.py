@@ -75,7 +75,7 @@ def _faults(choices: Choices, duration_ms: int) -> list[Fault]:
     at_ms = choices.integer(1, duration_ms)
     kind = choices.one_of(
         ("crash", "power-loss", "stop", "crash", "power-loss", "reset", "flaky", "flaky", "pause", "disk-full", "read-only",
-         "slow", "clock-jump", "stop+power-loss", "disk-full+crash")
+         "slow", "clock-jump", "stop+power-loss", "disk-full+crash", "flush-fails+power-loss")
     )  # fmt: skip
     down_ms = choices.one_of((20, 1, 200, 600))
     match kind:
@@ -92,6 +92,12 @@ def _faults(choices: Choices, duration_ms: int) -> list[Fault]:
             return [
                 Fault(at_ms=at_ms, kind="disk-full", for_ms=later_ms + 300, amount=room),
                 Fault(at_ms=at_ms + later_ms, kind="crash", for_ms=down_ms),
+            ]
+        case "flush-fails+power-loss":
+            later_ms = choices.integer(20, 600)
+            return [
+                Fault(at_ms=at_ms, kind="flush-fails", for_ms=choices.integer(1, later_ms)),
+                Fault(at_ms=at_ms + later_ms, kind="power-loss", for_ms=down_ms),
             ]
         case "reset":
             return [Fault(at_ms=at_ms, kind="reset", amount=choices.one_of((100, 50)))]

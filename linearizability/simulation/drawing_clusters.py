@@ -30,7 +30,7 @@ KINDS = (
     "dies as it commits", "dies as it commits", "troubled return", "troubled return",
     "contested election", "contested election", "late word", "late word", "hold", "hold", "lose",
     "words held up", "words held up", "words held up", "words held up", "words held up", "late succession",
-    "late succession", "late succession",
+    "late succession", "late succession", "flush-fails+power-loss",
 )  # fmt: skip
 """Misfortunes, by their share; the first is the simplest."""
 
@@ -157,6 +157,10 @@ class Misfortunes:
             case "isolate+crash":
                 cut = self._at_node(at_ms, "isolate", choices.integer(300, LONGEST_DOWN_MS))
                 return [cut, self._at_node(at_ms + choices.integer(1, 1_200), "crash", self._down_ms())]
+            case "flush-fails+power-loss":
+                later_ms = choices.integer(20, 1_200)
+                failing = self._at_node(at_ms, "flush-fails", choices.integer(1, later_ms))
+                return [failing, self._at_node(at_ms + later_ms, "power-loss", self._down_ms())]
             case "at a step":
                 return self._at_a_step(at_ms, choices.one_of(PARTITION_STEPS), "")
             case "at the quorum's step":

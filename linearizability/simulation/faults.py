@@ -56,6 +56,14 @@ def _writable(cluster: Cluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.read_only = False
 
 
+def _flush_fails(cluster: Cluster, fault: Fault) -> None:
+    cluster.machine(fault.node).disk.flushes_fail = True
+
+
+def _flush_works(cluster: Cluster, fault: Fault) -> None:
+    cluster.machine(fault.node).disk.flushes_fail = False
+
+
 def _clock_jump(cluster: Cluster, fault: Fault) -> None:
     cluster.machine(fault.node).jump(fault.amount)
 
@@ -194,6 +202,7 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "pause": (_pause, _resume),
     "disk-full": (_disk_full, _room),
     "read-only": (_read_only, _writable),
+    "flush-fails": (_flush_fails, _flush_works),
     "clock-jump": (_clock_jump, None),
     "reset": (_reset, None),
     "flaky": (_flaky, _sound),
@@ -325,6 +334,6 @@ def heal_all(cluster: Cluster) -> None:
     cluster.network.heal_all()
     for machine in cluster.machines:
         machine.disk.capacity_bytes = None
-        machine.disk.read_only = False
+        machine.disk.read_only = machine.disk.flushes_fail = False
         machine.resume()
         machine.start()

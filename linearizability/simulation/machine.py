@@ -163,6 +163,7 @@ class Machine:
     def _new_node(self) -> Node | None:
         """The process takes up what is on the disk; None where the disk refuses. Errors: Violation."""
         now = self.look_at_clock()
+        self.disk.failure = None
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
         host = "127.0.0.1" if self._is_alone else host_of(self.number)
         endpoints = (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
@@ -185,8 +186,8 @@ class Machine:
 
     @property
     def disk_refuses(self) -> bool:
-        """Whether the disk is full or read-only, so that a node may fail."""
-        return self.disk.read_only or self.disk.capacity_bytes is not None
+        """Whether the disk is full, read-only or does not flush, so that a node may fail."""
+        return self.disk.read_only or self.disk.flushes_fail or self.disk.capacity_bytes is not None
 
     def _require_all(self) -> None:
         """With a sound disk, every partition of a node alone is there as soon as the node is. Errors: Violation."""
@@ -204,6 +205,18 @@ class Machine:
             self._end_life(process)
             self._tell("is killed")
             process.die(silently=False)
+
+    def fail(self, process: Process) -> None:
+        """The process ends by itself, for its disk has failed; its supervisor starts it again. Errors: Violation."""
+        if process is not self.process:
+            return
+        if not self.disk_refuses:
+            raise Violation("node-failure", f"{self.name} ended on a sound disk: {process.node.failure}")
+        self._world.counts["action Crash"] += 1
+        self._end_life(process)
+        self._tell(f"ends: {process.node.failure}")
+        process.die(silently=False)
+        self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)
 
     def lose_power(self, chance: Random) -> None:
         """Everything not durable may be gone; clients hear nothing."""

@@ -169,6 +169,9 @@ class Process:
         self._machine.look_at(self.node)
         for effect in self.node.take_effects():
             self._carry_out(effect)
+        if self.node.is_broken:
+            self._machine.fail(self)
+            return
         if self.is_leaving and self.node.may_stop:
             self.is_leaving = False
             self._world.after(0, self._machine.shut_down, self)

@@ -25,6 +25,7 @@ FAULTS: dict[str, str] = {
     "pause": "the process stands still for `for_ms`",
     "disk-full": "for `for_ms` the disk takes no more than `amount` further bytes",
     "read-only": "for `for_ms` the disk refuses every change",
+    "flush-fails": "for `for_ms` fsync fails, and what it was to make durable is in the page cache only",
     "clock-jump": "the machine's wall clock moves by `amount` milliseconds, forward or back",
     "reset": "`amount` percent of all connections are cut; what is under way on them is lost",
     "flaky": "for `for_ms` every message cuts its connection with a chance of `amount` percent",
@@ -207,8 +208,8 @@ class Fault(Value):
     wait_ms: int = Field(default=0, ge=0, le=10_000)
     """How long after that step."""
     kind: Literal[
-        "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "clock-jump", "reset", "flaky", "slow",
-        "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
+        "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
+        "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
         "lead", "uneven", "hold", "lose",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)

@@ -203,23 +203,29 @@ class Node:
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
-        if self._reception.receive(connection, frame, now):
+        if self._disk.failure is None and self._reception.receive(connection, frame, now):
             self._pump(now)
 
     def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
+        if self._disk.failure is not None:
+            return
         self.stir()
         self.peers.answered(peer, lane, frame, now)
         self._pump(now)
 
     def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
         """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
+        if self._disk.failure is not None:
+            return
         self.stir()
         self.peers.unreachable(peer, lane, now)
         self._pump(now)
 
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
+        if self._disk.failure is not None:
+            return
         self.stir()
         self.produces.tick(now)
         self.fetches.tick(now)
@@ -285,8 +291,20 @@ class Node:
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody knows what this node's metadata log is, so that it must end: see `Quorum`."""
-        return self.quorum.is_broken
+        """Whether the node must end, because nobody knows what its folder holds.
+
+        So it is from the first input or output error on: of what was written since the last flush nothing is known then, and
+        a flush that succeeds later says nothing about it. Apache Kafka, too, takes a log directory that has failed offline,
+        and halts without another one (LogDirFailureChannel).
+        """
+        return self._disk.failure is not None or self.quorum.is_broken
+
+    @property
+    def failure(self) -> str:
+        """Why it must end."""
+        if self._disk.failure is not None:
+            return f"log directory {self.folder} has failed: {self._disk.failure}"
+        return "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
 
     @property
     def may_stop(self) -> bool:

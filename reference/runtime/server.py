@@ -154,9 +154,7 @@ class Server:
         if self._is_unregistered:
             raise NodeBroken(f"no controller has registered this broker within {self._registration_timeout_ms} ms")
         if self.node.is_broken:
-            raise NodeBroken(
-                "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
-            )
+            raise NodeBroken(self.node.failure)
 
     def _check_registration(self) -> None:
         """A broker that no controller wants, or finds, ends and leaves it to its operator (BrokerLifecycleManager)."""

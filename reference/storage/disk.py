@@ -6,7 +6,9 @@ Storage calls a disk directly and without waiting for anything but the disk. Two
 - a folder's entries (files made, renamed, removed) are durable after `sync_folder` of the folder.
 
 Until then a power failure may lose them; a crash of the process alone loses nothing that was written. What an OSError says
-(disk full, read-only, broken) is the caller's to translate; a failed `append` has left the file as it was.
+(disk full, read-only, broken) is the caller's to translate; a failed `append` has left the file as it was. After a `flush`
+that failed nothing is known of what was written since the one before: Linux takes the pages for written, so that the next
+`flush` succeeds and makes nothing durable. Only `rewrite` makes them ones to be written again.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from reference.protocol.primitives import Buffer, TimestampMs
 
@@ -31,6 +35,9 @@ class File(Protocol):
     def read(self, position: int, size: int) -> bytes:
         """The bytes from a position; fewer at the end of the file."""
         ...
+
+    def rewrite(self, position: int, data: Buffer) -> None:
+        """Write bytes again that are there, so that the next `flush` makes them durable whatever became of earlier ones."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to a length that it has already passed."""
@@ -63,6 +70,12 @@ class MappedFile(Protocol):
 
 class Disk(Protocol):
     """A file system. Paths are absolute."""
+
+    failure: OSError | None
+    """The first error of a change or of reading bytes; after it nobody knows what is durable, and the node must end.
+
+    What is not there (FileNotFoundError) is no such error.
+    """
 
     def open_file(self, path: Path) -> File:
         """Open a file to read and append, making it if it is not there."""
@@ -126,12 +139,33 @@ TEMPORARY = ".tmp"
 # ---- POSIX
 
 
+class _Failing:
+    """What has failed first, of all that is done on one disk."""
+
+    def __init__(self) -> None:
+        self.failure: OSError | None = None
+
+    def failed(self, error: OSError) -> None:
+        if self.failure is None and not isinstance(error, FileNotFoundError):
+            self.failure = error
+
+    @contextmanager
+    def noticed(self) -> Generator[None]:
+        """Remember what fails."""
+        try:
+            yield
+        except OSError as error:
+            self.failed(error)
+            raise
+
+
 class PosixFile:
     """A file behind a descriptor."""
 
-    __slots__ = ("_descriptor", "size")
+    __slots__ = ("_descriptor", "_disk", "size")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: _Failing) -> None:
+        self._disk = disk
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.size = os.fstat(self._descriptor).st_size
 
@@ -142,23 +176,37 @@ class PosixFile:
             written = os.pwrite(self._descriptor, data, size)
             while written < length:
                 written += os.pwrite(self._descriptor, memoryview(data)[written:], size + written)
-        except OSError:
+        except OSError as error:
+            self._disk.failed(error)
             os.ftruncate(self._descriptor, size)
             raise
         self.size = size + length
 
     def read(self, position: int, size: int) -> bytes:
         """See `File`."""
-        return os.pread(self._descriptor, size, position)
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as error:
+            self._disk.failed(error)
+            raise
+
+    def rewrite(self, position: int, data: Buffer) -> None:
+        """See `File`."""
+        written = 0
+        with self._disk.noticed():
+            while written < len(data):
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
 
     def truncate(self, size: int) -> None:
         """See `File`."""
-        os.ftruncate(self._descriptor, size)
+        with self._disk.noticed():
+            os.ftruncate(self._descriptor, size)
         self.size = size
 
     def flush(self) -> None:
         """See `File`."""
-        os.fdatasync(self._descriptor)
+        with self._disk.noticed():
+            os.fdatasync(self._descriptor)
 
     def fileno(self) -> int:
         """See `File`."""
@@ -173,9 +221,10 @@ class PosixFile:
 class PosixMappedFile:
     """A file whose bytes are mapped when they are first read; pages that were never written take no space."""
 
-    __slots__ = ("_descriptor", "_map", "_size")
+    __slots__ = ("_descriptor", "_disk", "_map", "_size")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: _Failing) -> None:
+        self._disk = disk
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = os.fstat(self._descriptor).st_size
         self._map: mmap.mmap | None = None
@@ -192,41 +241,54 @@ class PosixMappedFile:
     def write_at(self, position: int, data: bytes) -> None:
         """See `MappedFile`."""
         # Storing through the map would kill the process (SIGBUS) where the disk is full.
-        os.pwrite(self._descriptor, data, position)
+        try:
+            os.pwrite(self._descriptor, data, position)
+        except OSError as error:
+            self._disk.failed(error)
+            raise
 
     def resize(self, size: int) -> None:
         """See `MappedFile`."""
         if size != self._size:
             self._map = None
-            os.ftruncate(self._descriptor, size)
+            with self._disk.noticed():
+                os.ftruncate(self._descriptor, size)
             self._size = size
 
     def flush(self) -> None:
         """See `MappedFile`."""
-        os.fdatasync(self._descriptor)
+        with self._disk.noticed():
+            os.fdatasync(self._descriptor)
 
     def __del__(self) -> None:
         if (descriptor := getattr(self, "_descriptor", None)) is not None:
             os.close(descriptor)
 
 
-class PosixDisk:
+class PosixDisk(_Failing):
     """The operating system's files."""
 
     def open_file(self, path: Path) -> PosixFile:
         """See `Disk`."""
-        return PosixFile(path)
+        with self.noticed():
+            return PosixFile(path, self)
 
     def map_file(self, path: Path) -> PosixMappedFile:
         """See `Disk`."""
-        return PosixMappedFile(path)
+        with self.noticed():
+            return PosixMappedFile(path, self)
 
     def read_file(self, path: Path) -> bytes:
         """See `Disk`."""
-        return path.read_bytes()
+        with self.noticed():
+            return path.read_bytes()
 
     def write_file(self, path: Path, data: bytes) -> None:
         """See `Disk`."""
+        with self.noticed():
+            self._replace(path, data)
+
+    def _replace(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + TEMPORARY)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -261,33 +323,38 @@ class PosixDisk:
 
     def make_folder(self, path: Path) -> None:
         """See `Disk`."""
-        path.mkdir(parents=True, exist_ok=True)
+        with self.noticed():
+            path.mkdir(parents=True, exist_ok=True)
 
     def rename(self, path: Path, to: Path) -> None:
         """See `Disk`."""
-        path.replace(to)
+        with self.noticed():
+            path.replace(to)
 
     def remove(self, path: Path) -> None:
         """See `Disk`."""
-        path.unlink(missing_ok=True)
+        with self.noticed():
+            path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> None:
         """See `Disk`."""
-        if path.is_dir():
-            for entry in path.iterdir():
-                if entry.is_dir():
-                    self.remove_folder(entry)
-                else:
-                    entry.unlink(missing_ok=True)
-            path.rmdir()
+        with self.noticed():
+            if path.is_dir():
+                for entry in path.iterdir():
+                    if entry.is_dir():
+                        self.remove_folder(entry)
+                    else:
+                        entry.unlink(missing_ok=True)
+                path.rmdir()
 
     def sync_folder(self, path: Path) -> None:
         """See `Disk`."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with self.noticed():
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def space(self, path: Path) -> tuple[int, int]:
         """See `Disk`."""
@@ -320,12 +387,14 @@ Entries = dict[str, "_Inode | _Folder | None"]
 class _Inode:
     """A file's bytes now, those that are durable, and the changes between the two in their order."""
 
-    __slots__ = ("changes", "data", "durable", "modified_at")
+    __slots__ = ("changes", "data", "durable", "has_lost", "modified_at")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.changes: list[Change] = []
+        self.has_lost = False
+        """Whether changes are in neither: their flush failed."""
         self.modified_at = 0
 
 
@@ -376,6 +445,11 @@ class SimulatedFile:
         """See `MappedFile`."""
         self._disk.change(self._inode, (position, data))
 
+    def rewrite(self, position: int, data: Buffer) -> None:
+        """See `File`."""
+        if self._inode.has_lost:  # of bytes that are durable, or on their way, it changes nothing
+            self._disk.change(self._inode, (position, bytes(data)))
+
     def read(self, position: int, size: int) -> bytes:
         """See `File`."""
         return bytes(memoryview(self._inode.data)[position : position + size])
@@ -395,19 +469,22 @@ class SimulatedFile:
         raise OSError(errno.ENOTSUP, "a simulated file has no descriptor")
 
 
-class SimulatedDisk:
+class SimulatedDisk(_Failing):
     """A disk in memory that forgets, at a power failure, what nobody made durable.
 
     Of the changes since a file's last flush a prefix survives, in which the last write may be torn, and a longer file may
     read as zeros behind it; of a folder's changes since its last sync a prefix survives. Both are drawn from the chance
-    that `lose_power` is given.
+    that `lose_power` is given. Changes whose flush failed are read as before, until power is lost, and never are durable.
     """
 
     def __init__(self, capacity_bytes: int | None = None) -> None:
+        super().__init__()
         self.capacity_bytes = capacity_bytes
         """Writes that need more fail with ENOSPC; None for no limit."""
         self.read_only = False
         """All changes fail with EROFS."""
+        self.flushes_fail = False
+        """All flushes of files that have changed fail with EIO."""
         self.now: TimestampMs = 0
         """Virtual time, for `modified_at`."""
         self._root = _Folder()
@@ -439,19 +516,30 @@ class SimulatedDisk:
 
     def change(self, inode: _Inode, change: Change) -> None:
         """Apply a write or truncation. Errors: OSError when the disk is read-only or full."""
-        if self.read_only:
-            raise OSError(errno.EROFS, "the simulated disk is read-only")
+        self._require_writable()
         if self.capacity_bytes is not None and not isinstance(change, int):
             growth = change[0] + len(change[1]) - len(inode.data)
             if growth > 0 and self.used_bytes + growth > self.capacity_bytes:
-                raise OSError(errno.ENOSPC, "the simulated disk is full")
+                self._fail(errno.ENOSPC, "the simulated disk is full")
         _apply(inode.data, change)
         inode.changes.append(change)
         inode.modified_at = self.now
 
+    def _require_writable(self) -> None:
+        if self.read_only:
+            self._fail(errno.EROFS, "the simulated disk is read-only")
+
+    def _fail(self, number: int, text: str) -> NoReturn:
+        error = OSError(number, text)
+        self.failed(error)
+        raise error
+
     def flush(self, inode: _Inode) -> None:
         """Make a file durable."""
         if inode.changes:
+            if self.flushes_fail:
+                inode.changes, inode.has_lost = [], True
+                self._fail(errno.EIO, "a flush of the simulated disk failed")
             for change in inode.changes:
                 _apply(inode.durable, change)
             inode.changes = []
@@ -461,8 +549,7 @@ class SimulatedDisk:
         folder = self._folder(path.parent)
         entry = folder.entries.get(path.name)
         if entry is None:
-            if self.read_only:
-                raise OSError(errno.EROFS, "the simulated disk is read-only")
+            self._require_writable()
             entry = _Inode()
             entry.modified_at = self.now
             folder.put({path.name: entry})
@@ -514,8 +601,7 @@ class SimulatedDisk:
         for name in path.parts[1:]:
             entry = folder.entries.get(name)
             if entry is None:
-                if self.read_only:
-                    raise OSError(errno.EROFS, "the simulated disk is read-only")
+                self._require_writable()
                 entry = _Folder()
                 folder.put({name: entry})
             if isinstance(entry, _Inode):
@@ -528,8 +614,7 @@ class SimulatedDisk:
         entry = folder.entries.get(path.name)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, str(path))
-        if self.read_only:
-            raise OSError(errno.EROFS, "the simulated disk is read-only")
+        self._require_writable()
         if path.parent != to.parent:
             raise OSError(errno.EXDEV, "a rename stays in its folder")
         folder.put({path.name: None, to.name: entry})
@@ -538,8 +623,7 @@ class SimulatedDisk:
         """See `Disk`."""
         folder = self._folder(path.parent)
         if path.name in folder.entries:
-            if self.read_only:
-                raise OSError(errno.EROFS, "the simulated disk is read-only")
+            self._require_writable()
             folder.put({path.name: None})
 
     remove_folder = remove
@@ -589,6 +673,8 @@ def _apply(data: bytearray, change: Change) -> None:
             data.extend(bytes(change - len(data)))
         return
     position, written = change
+    if position > len(data):
+        data.extend(bytes(position - len(data)))  # what lay between was lost
     data[position : position + len(written)] = written
 
 
@@ -606,7 +692,7 @@ def _lose_bytes(inode: _Inode, chance: Chance) -> None:
             _apply(data, position + len(written))
     inode.data = data
     inode.durable = bytearray(data)
-    inode.changes = []
+    inode.changes, inode.has_lost = [], False
 
 
 def _bytes_in(folder: _Folder) -> int:

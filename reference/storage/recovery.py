@@ -335,6 +335,8 @@ class _Recovery:
                 )  # fmt: skip
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
+                # A flush may have failed in the last life: what is read here may be in the system's cache only.
+                segment.file.rewrite(batch.position, batch.data)
                 marker = marker_of(header, batch.data)
                 aborted = self.producers.aborted_by(header, marker, header.base_offset)
                 if aborted is not None:

@@ -162,3 +162,42 @@ def test_a_full_disk_and_a_read_only_one() -> None:
             change()
         assert refused.value.errno == errno.EROFS
     assert file.read(0, 10) == b"12345678ab"
+
+
+def test_what_a_failed_flush_left_in_the_cache_is_durable_only_when_it_is_written_again() -> None:
+    """Linux takes the pages for written: the next flush succeeds, and makes nothing of them durable."""
+    for rewritten in (False, True):
+        disk = SimulatedDisk()
+        disk.make_folder(Path("/d"))
+        disk.sync_folder(Path("/"))
+        file = disk.open_file(Path("/d/f"))
+        disk.sync_folder(Path("/d"))
+        file.append(b"kept")
+        file.flush()
+        assert disk.failure is None
+        file.append(b"lost")
+        disk.flushes_fail = True
+        with pytest.raises(OSError, match="flush"):
+            file.flush()
+        assert disk.failure is not None
+        disk.flushes_fail = False
+        if rewritten:
+            file.rewrite(0, file.read(0, file.size))
+        file.append(b"next")
+        file.flush()
+        assert file.read(0, 12) == b"keptlostnext"
+        disk.lose_power(random.Random(1))
+        assert disk.read_file(Path("/d/f")) == (b"keptlostnext" if rewritten else b"kept\0\0\0\0next")
+
+
+def test_a_file_that_is_not_there_is_no_failure_of_the_disk_and_one_that_cannot_be_written_is(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    with pytest.raises(FileNotFoundError):
+        disk.read_file(tmp_path / "nothing")
+    assert disk.failure is None
+    with pytest.raises(OSError, match="directory"):
+        disk.open_file(tmp_path)
+    first = disk.failure
+    with pytest.raises(OSError, match="directory"):
+        disk.write_file(tmp_path, b"")
+    assert first is not None and disk.failure is first

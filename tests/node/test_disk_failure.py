@@ -1,0 +1,55 @@
+"""After the first failure of its disk a node must end: a retry is not answered from what may never be durable."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from linearizability.damage import reference as own
+from linearizability.damage.content import create_topics, make_batch, offset_at, produce
+from linearizability.damage.reference import NoAnswer, Started
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.storage.disk import SimulatedDisk
+
+PLACE = ("plain", 0)
+ALTER = IncrementalAlterConfigsRequest
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_folder(own.HOME)
+    disk.sync_folder(own.HOME.parent)
+    return disk
+
+
+@pytest.fixture
+def started(disk: SimulatedDisk) -> Started:
+    """`plain` flushes each record."""
+    started = Started(disk, own.NOW)
+    create_topics(started.ask)
+    config = ALTER.AlterableConfig(name="flush.messages", config_operation=0, value="1")
+    started.ask(
+        ALTER(resources=[ALTER.AlterConfigsResource(resource_type=2, resource_name="plain", configs=[config])]), 1
+    )
+    return started
+
+
+def test_a_failed_flush_ends_the_node_and_the_next_start_makes_its_records_durable(
+    disk: SimulatedDisk, started: Started
+) -> None:
+    assert produce(started.ask, PLACE, make_batch(0, 0, own.NOW)) == 0
+    disk.flushes_fail = True
+    with pytest.raises(Exception, match="KAFKA_STORAGE_ERROR"):
+        produce(started.ask, PLACE, make_batch(0, 1, own.NOW))
+    disk.flushes_fail = False
+    assert started.node.is_broken and "flush" in started.node.failure
+    with pytest.raises(NoAnswer):
+        offset_at(started.ask, PLACE, -1)
+    disk.failure = None
+    again = Started(disk, own.NOW + 1_000)
+    assert produce(again.ask, PLACE, make_batch(0, 2, own.NOW)) == 6
+    disk.lose_power(random.Random(3))
+    disk.failure = None
+    assert offset_at(Started(disk, own.NOW + 2_000).ask, PLACE, -1) == 9

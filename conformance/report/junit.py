@@ -39,7 +39,7 @@ def _kind(judgement: Judgement) -> str:
             return "skipped" if judgement.expected else "failure"
         case Verdict.ENGINE_ERROR:
             return "error"
-        case Verdict.NOT_JUDGED | Verdict.UNTESTABLE:
+        case Verdict.NOT_JUDGED | Verdict.UNTESTABLE | Verdict.BLOCKED:
             return "skipped"
         case _:
             return ""
@@ -52,7 +52,8 @@ def _case(suite: ElementTree.Element, judgement: Judgement) -> None:
     )
     kind = _kind(judgement)
     if kind:
-        found = ElementTree.SubElement(case, kind, message=printable(judgement.reason))
+        blocked = f"blocked by {judgement.blocked_by}: " if judgement.blocked_by else ""
+        found = ElementTree.SubElement(case, kind, message=printable(blocked + judgement.reason))
         if kind != "skipped":
             found.set("type", f"{record.level} requirement")
             found.text = printable(

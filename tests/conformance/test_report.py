@@ -98,6 +98,28 @@ def test_junit_counts_failures_and_skips() -> None:
     assert "this & that" in (failure.text or "")
 
 
+def test_what_is_blocked_is_no_pass_in_junit_and_stands_under_its_cause() -> None:
+    run = a_run(PRD_05=Verdict.FAIL, FET_01=Verdict.BLOCKED, FET_02=Verdict.PASS)
+    run.judgements[1].blocked_by = "PRD-05"
+    (suite,) = [suite for suite in ElementTree.fromstring(junit(run)) if suite.get("name", "").startswith("FET")]
+    assert (suite.get("tests"), suite.get("skipped")) == ("2", "1")
+    console = Console(record=True, width=100, file=StringIO())
+    show_run(run, console)
+    assert "blocks FET-01" in console.export_text()
+    assert 'href="#FET-01"' in run_page(run)
+
+
+def test_a_run_with_hundreds_of_failures_stays_readable() -> None:
+    verdicts = {f"PRD_{n:03}": Verdict.FAIL for n in range(200)} | {f"FET_{n:03}": Verdict.PASS for n in range(250)}
+    run = a_run("addr:a", **verdicts)
+    for judgement in run.judgements:
+        judgement.exchanges = judgement.exchanges * 20
+    console = Console(record=True, width=120, file=StringIO())
+    show_run(run, console)
+    assert len(console.export_text().splitlines()) < 100
+    assert len(run_page(run)) < 2 << 20
+
+
 def test_html_is_one_file_and_escapes_what_was_seen() -> None:
     page = run_page(a_run())
     assert not re.search(r"(src|href)=\"?(https?:)?//", page)

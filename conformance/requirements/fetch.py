@@ -100,7 +100,6 @@ def below_the_high_watermark(broker: Broker) -> None:
     source="UnifiedLog.read; ReplicaManager.readFromLog (LogReadResult of an error)",
     sentence="A fetch below the log start offset or above the log end offset is OFFSET_OUT_OF_RANGE, without records.",
     accepted="OFFSET_OUT_OF_RANGE(1) in every version, for the offsets -1, log start - 1, log end + 1; NONE(0) at both ends",
-    draft="the answer was thought to carry the high watermark and the log start offset: Kafka 4.3.1 answers -1 for both",
     apis={"DeleteRecords": 0},
 )
 def out_of_range(broker: Broker) -> None:
@@ -113,7 +112,6 @@ def out_of_range(broker: Broker) -> None:
             found = broker.fetch(topic, offset, version=version)
             broker.expect_error(found.error_code, ErrorCode.OFFSET_OUT_OF_RANGE, what=f"v{version}, offset {offset}")
             broker.expect_equal("the bytes of records", len(found.records or b""), 0)
-            broker.expect_equal("the high watermark", found.high_watermark, -1)
         for offset, wanted in ((2, [b"c", b"d"]), (4, [])):
             found = broker.fetch(topic, offset, version=version)
             broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}, offset {offset}")
@@ -404,7 +402,7 @@ def zstd_too_early(broker: Broker) -> None:
     notices="data: consumers drop by this list alone; what is missing shows aborted records, what is too much hides others",
     source="UnifiedLog.read (addAbortedTransactions); KIP-98",
     sentence="A read_committed answer lists the aborted transactions that reach into the returned range, by producer id and "
-    "first offset, and no others; a read_uncommitted answer has null instead.",
+    "first offset, and no others; a read_uncommitted answer lists none.",
     accepted="the aborted transaction from its first offset up to its marker, not before, not after, not a committed one",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
 )
@@ -424,7 +422,7 @@ def aborted_transactions(broker: Broker) -> None:
         found = broker.fetch(topic, offset, isolation=isolation).aborted_transactions
         return None if found is None else [(one.producer_id, one.first_offset) for one in found]
 
-    broker.expect_equal("read_uncommitted: the list", listed(0, READ_UNCOMMITTED), None)
+    broker.expect(not listed(0, READ_UNCOMMITTED), "read_uncommitted: nothing is listed")
     for offset in range(end):
         wanted = [(aborting.id, first)] if offset <= marker else []
         broker.expect_equal(f"read_committed from offset {offset}: the list", listed(offset), wanted)
@@ -520,9 +518,8 @@ def scan(broker: Broker, topic: Topic, limit: int) -> Iterable[Record]:
     notices="data: read_committed consumers get records that are aborted later, or pass over some",
     source="UnifiedLog.lastStableOffset; FetchIsolation.TXN_COMMITTED",
     sentence="While a transaction is open, read_committed gives nothing from its first record on, and names that offset as the "
-    "last stable one; read_uncommitted gives everything up to the high watermark. Another isolation level gives nothing.",
-    accepted="the records before the transaction, and all; a fetch at the last stable offset is empty without an error; "
-    "UNKNOWN_SERVER_ERROR(-1) for isolation level 2",
+    "last stable one; read_uncommitted gives everything up to the high watermark.",
+    accepted="the records before the transaction, and all; a fetch at the last stable offset is empty without an error",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
 )
 def below_the_last_stable_offset(broker: Broker) -> None:
@@ -542,11 +539,6 @@ def below_the_last_stable_offset(broker: Broker) -> None:
         found = broker.fetch(topic, offset, isolation=READ_COMMITTED)
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"read_committed at offset {offset}")
         broker.expect_equal("the bytes of records", len(found.records or b""), 0)
-    for version in versions_to_ask(broker):
-        answer = broker.call(fetch_request({(topic, 0): 0}, isolation=2), version, to=broker.leader(topic))
-        errors = {answer.error_code, *(one.error_code for one in partitions_of(answer))} - {ErrorCode.NONE}
-        seen = errors, sum(served_bytes(answer).values())
-        broker.expect_equal(f"v{version}, isolation level 2", seen, ({ErrorCode.UNKNOWN_SERVER_ERROR}, 0))
     producer.commit()
     found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
     broker.expect_equal("after the commit: the records", values(found.records), [b"before", b"open", b"after"])
@@ -632,3 +624,58 @@ def beyond_the_last_stable_offset(broker: Broker) -> None:
         elif has_waited:
             broker.tolerate(f"a fetch from {offset}, behind the last stable offset {stable}, waits")
     producer.abort()
+
+
+@requirement(
+    "FET-23",
+    notices="none seen: clients look at the code first; librdkafka reads the high watermark of followers only",
+    source="ReplicaManager.readFromLog (LogReadResult of an error); FetchResponse.partitionResponse",
+    sentence="The answer for a partition that cannot be read has no offsets: high watermark, last stable offset and log start "
+    "are -1.",
+    accepted="-1 for all three that the version has, for an unknown partition and for offsets out of range",
+    draft="the answer was thought to carry the high watermark and the log start offset: Kafka 4.3.1 answers -1 for both",
+)
+def no_offsets_beside_an_error(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"a"))
+    for version in versions_to_ask(broker):
+        for partition, offset in ((7, 0), (0, -1), (0, 5)):
+            found = broker.fetch(topic, offset, partition=partition, version=version)
+            broker.expect(
+                found.error_code != ErrorCode.NONE, f"v{version}, partition {partition}, offset {offset}: refused"
+            )
+            seen = found.high_watermark, found.last_stable_offset, found.log_start_offset
+            broker.expect_equal("high watermark, last stable offset and log start", seen, (-1, -1, -1))
+
+
+@requirement(
+    "FET-24",
+    notices="none seen: Java, librdkafka and franz-go read null and an empty list alike",
+    source="UnifiedLog.read (addAbortedTransactions); FetchResponse schema (AbortedTransactions, nullable)",
+    sentence="The list of aborted transactions is null in a read_uncommitted answer, and empty in a read_committed one without "
+    "any.",
+    accepted="null and the empty list, for a log without transactions",
+)
+def null_or_empty_list(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"a"))
+    for isolation, wanted in ((READ_UNCOMMITTED, None), (READ_COMMITTED, [])):
+        found = broker.fetch(topic, 0, isolation=isolation).aborted_transactions
+        broker.expect_equal(f"isolation level {isolation}: the list", found, wanted)
+
+
+@requirement(
+    "FET-25",
+    notices="none seen: all clients ask for isolation level 0 or 1",
+    source="IsolationLevel.forId (IllegalArgumentException)",
+    sentence="An isolation level that does not exist is refused: a fetch gives nothing.",
+    accepted="UNKNOWN_SERVER_ERROR(-1) without records, for isolation level 2",
+)
+def unknown_isolation_level(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"a"))
+    for version in versions_to_ask(broker):
+        answer = broker.call(fetch_request({(topic, 0): 0}, isolation=2), version, to=broker.leader(topic))
+        errors = {answer.error_code, *(one.error_code for one in partitions_of(answer))} - {ErrorCode.NONE}
+        seen = errors, sum(served_bytes(answer).values())
+        broker.expect_equal(f"v{version}, isolation level 2", seen, ({ErrorCode.UNKNOWN_SERVER_ERROR}, 0))

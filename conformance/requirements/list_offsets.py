@@ -291,9 +291,9 @@ def first_by_position(broker: Broker) -> None:
     notices="data: Streams and read_committed consumers take this for the end: beyond it they wait for what may be aborted",
     source="KIP-98; Partition.fetchOffsetForTimestamp (lastFetchableOffset)",
     sentence="While a transaction is open, read_committed sees the log end at the last stable offset: -1 gives that, and no "
-    "record from it on is found. Another isolation level finds nothing.",
+    "record from it on is found.",
     accepted="the offset of the transaction's first record; (-1, -1) for its timestamps and for -3; all as usual with "
-    "read_uncommitted and after the commit; UNKNOWN_SERVER_ERROR(-1) for isolation level 2",
+    "read_uncommitted and after the commit",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
 )
 def last_stable_offset(broker: Broker) -> None:
@@ -305,8 +305,6 @@ def last_stable_offset(broker: Broker) -> None:
     for version in versions_of(broker, 2):
         expect_at(broker, topic, LATEST, (stable, -1), version=version, isolation=READ_COMMITTED)
         expect_at(broker, topic, LATEST, (3, -1), version=version)
-        found = broker.offset_of(topic, LATEST, version=version, isolation=2)
-        broker.expect_error(found.error_code, ErrorCode.UNKNOWN_SERVER_ERROR, what=f"v{version}, isolation level 2")
     for timestamp, committed, uncommitted in (
         (10, (0, 10), (0, 10)),
         (11, (-1, -1), (1, 20)),
@@ -343,3 +341,17 @@ def unknown_topic_or_partition(broker: Broker) -> None:
         broker.expect_error(bad.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, a topic")
     found = broker.describe_topic(nowhere.name)
     broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="Metadata of that topic")
+
+
+@requirement(
+    "LOF-15",
+    notices="none seen: all clients ask for isolation level 0 or 1",
+    source="IsolationLevel.forId (IllegalArgumentException)",
+    sentence="An isolation level that does not exist is refused.",
+    accepted="UNKNOWN_SERVER_ERROR(-1) for isolation level 2, in every version that has the field",
+)
+def unknown_isolation_level(broker: Broker) -> None:
+    topic = broker.topic()
+    for version in versions_of(broker, 2):
+        found = broker.offset_of(topic, LATEST, version=version, isolation=2)
+        broker.expect_error(found.error_code, ErrorCode.UNKNOWN_SERVER_ERROR, what=f"v{version}, isolation level 2")

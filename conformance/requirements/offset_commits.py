@@ -82,7 +82,7 @@ def told_as_committed(broker: Broker) -> None:
     source="OffsetMetadataManager.fetchOffsets",
     sentence="A partition for which the group committed nothing, and every partition of a group that nobody used, is told as "
     "offset -1 with no metadata and no error.",
-    accepted="offset -1, metadata empty, leader epoch -1, NONE(0) in every version; no topics where all are asked for",
+    accepted="offset -1, leader epoch -1, NONE(0) in every version; no topics where all are asked for",
 )
 def nothing_committed(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -92,7 +92,8 @@ def nothing_committed(broker: Broker) -> None:
         for group in (used, unused):
             found = committed(broker, group, [(topic, 0)], version=version)
             broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch v{version}")
-            broker.expect_equal("what is told", found.partitions, {(topic, 0): Committed(NOTHING, "", -1)})
+            told = {partition: (one.offset, one.leader_epoch) for partition, one in found.partitions.items()}
+            broker.expect_equal("the offset and leader epoch", told, {(topic, 0): (NOTHING, -1)})
             broker.expect_equal("the partition's error", found.errors, {(topic, 0): ErrorCode.NONE})
         if version >= 2:
             found = committed(broker, unused, None, version=version)
@@ -281,9 +282,8 @@ def groups_apart(broker: Broker) -> None:
     "OFF-21",
     notices="tool: MirrorMaker 2 and --reset-offsets set offsets that the log does not have yet, or any more",
     source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset",
-    sentence="Null metadata are stored as empty ones, and the offset is whatever the client says: nobody compares it with the "
-    "log.",
-    accepted="null is told as the empty text; offsets beyond the log's end, of 2^62 and of 0, are told as committed",
+    sentence="The offset is whatever the client says: nobody compares it with the log.",
+    accepted="offsets beyond the log's end, of 2^62 and of 0, are told as committed, with null metadata too",
 )
 def whatever_the_client_says(broker: Broker) -> None:
     topic = broker.topic()
@@ -291,7 +291,7 @@ def whatever_the_client_says(broker: Broker) -> None:
     for offset in (0, 2**62, 1_000):
         expect_committed(broker, group, {(topic, 0): Committed(offset, None)})
         found = committed(broker, group, [(topic, 0)]).partitions
-        broker.expect_equal("what is told", found, {(topic, 0): Committed(offset, "")})
+        broker.expect_equal("the offset", {key: one.offset for key, one in found.items()}, {(topic, 0): offset})
 
 
 @requirement(
@@ -390,3 +390,20 @@ def too_much_at_once(broker: Broker) -> None:
         broker.expect_equal("what is told", told, {(topic, TOO_MANY - 1): 7})
     expect_committed(broker, group, {(topic, 0): 8})
     expect_offset(broker, group, topic, 8, "the offset of a smaller commit")
+
+
+@requirement(
+    "OFF-32",
+    notices="none seen: Java, librdkafka and franz-go read null metadata and empty ones alike",
+    source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset, fetchOffsets",
+    sentence="Where there are no metadata OffsetFetch tells the empty text: where nothing was committed, and where null was.",
+    accepted="the empty text, not null, in every version",
+)
+def empty_metadata(broker: Broker) -> None:
+    topic = broker.topic(2)
+    group = Group(broker).name
+    expect_committed(broker, group, {(topic, 0): Committed(5, None)})
+    for version in fetch_versions(broker):
+        found = committed(broker, group, [(topic, 0), (topic, 1)], version=version).partitions
+        told = {partition: one.metadata for partition, one in found.items()}
+        broker.expect_equal(f"v{version}: the metadata", told, {(topic, 0): "", (topic, 1): ""})

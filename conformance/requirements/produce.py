@@ -34,6 +34,8 @@ DAMAGED = (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOW
 """What a broker may say of bytes that are no records: Kafka itself says all three."""
 WITH_BATCHES = 3
 """The version of Produce that carries record batches."""
+REFUSED = frozenset(ErrorCode) - {ErrorCode.NONE}
+"""Any refusal: where it counts that nothing is stored, and PRD-26 asks for the code."""
 BY_ID = 13
 """The version of Produce from which on topics are named by their id."""
 
@@ -67,7 +69,6 @@ def expect_refused(
     broker.expect_error(
         bad.error_code, *accepted, tolerated={*tolerated, *also_tolerated}, what=what, message=bad.error_message
     )
-    broker.expect_equal("the base offset of the refused batch", bad.base_offset, -1)
     if not others_too or other.error_code != bad.error_code:
         broker.expect_error(other.error_code, ErrorCode.NONE, what="the other partition")
     stored = other.error_code == ErrorCode.NONE
@@ -104,7 +105,6 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     if highest >= BY_ID:
         result = broker.produce(Topic("", UUID(int=topic.id.int ^ 0xFFFF), 1), good())
         broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_ID, what="an unknown topic id")
-        broker.expect_equal("its base offset", result.base_offset, -1)
 
 
 @requirement(
@@ -148,15 +148,25 @@ def one_batch_each(broker: Broker) -> None:
     source="UnifiedLog.analyzeAndValidateRecords",
     sentence="A batch whose CRC-32C is wrong is refused with CORRUPT_MESSAGE, for every codec.",
     accepted="CORRUPT_MESSAGE(2); the log stays as it was",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def wrong_crc(broker: Broker) -> None:
     topic = broker.topic(2)
     for name, codec in codecs(broker).items():
         with broker.case(name):
             data = batch(b"x" * 50, codec=codec)
-            expect_refused(broker, topic, patched(data, crc=0), ErrorCode.CORRUPT_MESSAGE, what="CRC 0")
+            expect_refused(
+                broker, topic, patched(data, crc=0), ErrorCode.CORRUPT_MESSAGE, what="CRC 0", tolerated=REFUSED
+            )
             flipped = data[:-1] + bytes((data[-1] ^ 1,))
-            expect_refused(broker, topic, flipped, ErrorCode.CORRUPT_MESSAGE, what="one bit flipped in the last byte")
+            expect_refused(
+                broker,
+                topic,
+                flipped,
+                ErrorCode.CORRUPT_MESSAGE,
+                what="one bit flipped in the last byte",
+                tolerated=REFUSED,
+            )
 
 
 @requirement(
@@ -166,6 +176,7 @@ def wrong_crc(broker: Broker) -> None:
     sentence="A batch that announces fewer bytes than its header has, or an unknown magic, is refused with CORRUPT_MESSAGE.",
     accepted="CORRUPT_MESSAGE(2); the other partitions of the request may be refused with it; before 2.8 (KAFKA-9628) a closed "
     "connection",
+    tolerated="another error (PRD-26), as long as nothing is stored",
     draft="the other partitions were thought to be untouched: Kafka 4.3.1 refuses the whole request",
 )
 def impossible_header(broker: Broker) -> None:
@@ -173,7 +184,9 @@ def impossible_header(broker: Broker) -> None:
     for what, header in {"length 10": {"length": 10}, "magic 3": {"magic": 3}, "magic -1": {"magic": -1}}.items():
         with broker.case(what):
             data = patched(good(), **header)
-            expect_refused(broker, topic, data, ErrorCode.CORRUPT_MESSAGE, others_too=True, unreadable=True)
+            expect_refused(
+                broker, topic, data, ErrorCode.CORRUPT_MESSAGE, others_too=True, unreadable=True, tolerated=REFUSED
+            )
 
 
 @requirement(
@@ -233,6 +246,7 @@ def base_offset_not_zero(broker: Broker) -> None:
     sentence="A batch whose record count and last offset delta disagree, or whose count is not positive, is refused with "
     "INVALID_RECORD.",
     accepted="INVALID_RECORD(87); before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def counts_disagree(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -249,7 +263,7 @@ def counts_disagree(broker: Broker) -> None:
     }
     for what, data in cases.items():
         with broker.case(what):
-            expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD)
+            expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD, tolerated=REFUSED)
 
 
 @requirement(
@@ -258,11 +272,12 @@ def counts_disagree(broker: Broker) -> None:
     source="LogValidator.validateBatch",
     sentence="A batch with the control bit set by a client is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87); before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def control_bit(broker: Broker) -> None:
     topic = broker.topic(2)
     marker = batch(Record(b"\x00\x00\x00\x00\x00\x00", key=b"\x00\x00\x00\x01"), attributes=CONTROL)
-    expect_refused(broker, topic, marker, ErrorCode.INVALID_RECORD)
+    expect_refused(broker, topic, marker, ErrorCode.INVALID_RECORD, tolerated=REFUSED)
 
 
 @requirement(
@@ -282,21 +297,23 @@ def negative_sequence(broker: Broker) -> None:
     "PRD-13",
     notices="data: compaction drops a record without a key, although it was acknowledged",
     source="LogValidator.validateKey; KIP-467 (record errors, v8+)",
-    sentence="A record without a key is refused by a compacted topic with INVALID_RECORD, nothing of its batch is stored, and "
-    "from v8 on the response names the batch index of each bad record.",
-    accepted="INVALID_RECORD(87); record errors for the indexes 1 and 3 of a batch of four (before "
-    "2.5, KAFKA-8729, for the first)",
+    sentence="A record without a key is refused by a compacted topic with INVALID_RECORD, and nothing of its batch is stored.",
+    accepted="INVALID_RECORD(87), in v7, v8 and the highest version",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def no_key_for_compaction(broker: Broker) -> None:
     topic = broker.topic(2, configs={"cleanup.policy": "compact"})
-    data = batch(Record(b"a", key=b"k"), b"b", Record(b"c", key=b""), b"d")
     highest = broker.version_for(ProduceRequest)
     for version in sorted({min(7, highest), min(8, highest), highest}):
-        bad = expect_refused(broker, topic, data, ErrorCode.INVALID_RECORD, version=version, what=f"v{version}")
-        if version >= 8:
-            indexes = [error.batch_index for error in bad.record_errors]
-            wanted = [1, 3] if broker.is_kafka("2.5") else [1]
-            broker.expect_equal(f"v{version}: the indexes of bad records", indexes, wanted)
+        expect_refused(
+            broker, topic, two_without_a_key(), ErrorCode.INVALID_RECORD, version=version, what=f"v{version}",
+            tolerated=REFUSED,
+        )  # fmt: skip
+
+
+def two_without_a_key() -> bytes:
+    """Four records, of which the second and the last have no key."""
+    return batch(Record(b"a", key=b"k"), b"b", Record(b"c", key=b""), b"d")
 
 
 @requirement(
@@ -372,6 +389,7 @@ def zstd_too_early(broker: Broker) -> None:
     sentence="A compressed batch that does not decompress, or does not hold the records it announces, is refused; the broker "
     "goes on.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def does_not_decompress(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -389,7 +407,7 @@ def does_not_decompress(broker: Broker) -> None:
         for what, payload in damages.items():
             with broker.case(f"{name}: {what}"):
                 data = batch(b"x", codec=codec, payload=payload)
-                expect_refused(broker, topic, data, *DAMAGED)
+                expect_refused(broker, topic, data, *DAMAGED, tolerated=REFUSED)
     broker.expect_served()
 
 
@@ -398,7 +416,8 @@ def does_not_decompress(broker: Broker) -> None:
     notices="data: librdkafka's acks may be 0 to 1000; a broker that takes 2 for 1 acknowledges what it may lose",
     source="ReplicaManager.isValidRequiredAcks",
     sentence="acks other than -1, 0 and 1 are refused with INVALID_REQUIRED_ACKS for every partition; nothing is stored.",
-    accepted="INVALID_REQUIRED_ACKS(21) and base offset -1 for both partitions, for acks 2, -2 and 32767",
+    accepted="INVALID_REQUIRED_ACKS(21) for both partitions, for acks 2, -2 and 32767",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def invalid_acks(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -409,8 +428,8 @@ def invalid_acks(broker: Broker) -> None:
         results = only(answer.responses, "topic in the answer").partition_responses
         broker.expect_equal("the partitions that are answered", sorted(one.index for one in results), [0, 1])
         for result in results:
-            broker.expect_error(result.error_code, ErrorCode.INVALID_REQUIRED_ACKS, what=f"acks={acks}")
-            broker.expect_equal("the base offset", result.base_offset, -1)
+            code = ErrorCode.INVALID_REQUIRED_ACKS
+            broker.expect_error(result.error_code, code, tolerated=REFUSED, what=f"acks={acks}")
     broker.expect_equal("the log end offsets", (broker.end_offset(topic, 0), broker.end_offset(topic, 1)), (0, 0))
 
 
@@ -420,12 +439,13 @@ def invalid_acks(broker: Broker) -> None:
     source="ReplicaManager.appendRecordsToLeader (internalTopicsAllowed)",
     sentence="An ordinary client's write to an internal topic is refused with INVALID_TOPIC_EXCEPTION.",
     accepted="INVALID_TOPIC_EXCEPTION(17)",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def internal_topic(broker: Broker) -> None:
     broker.coordinator(broker.unused_name("group"))
     internal = broker.await_topic("__consumer_offsets")
     result = broker.produce(internal, good())
-    broker.expect_error(result.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    broker.expect_error(result.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION, tolerated=REFUSED)
 
 
 def malformed_records() -> dict[str, bytes]:
@@ -456,13 +476,14 @@ def malformed_records() -> dict[str, bytes]:
     source="DefaultRecord.readFrom; DefaultRecordBatch.iterator",
     sentence="A malformed record in a batch with a right CRC is refused, and nothing of the batch is stored.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+    tolerated="another error (PRD-26), as long as nothing is stored",
     draft="a varint without an end was thought to be INVALID_RECORD or CORRUPT_MESSAGE: Kafka says UNKNOWN_SERVER_ERROR",
 )
 def malformed_record(broker: Broker) -> None:
     topic = broker.topic(2)
     for what, body in malformed_records().items():
         with broker.case(what):
-            expect_refused(broker, topic, batch(b"x", payload=body), *DAMAGED)
+            expect_refused(broker, topic, batch(b"x", payload=body), *DAMAGED, tolerated=REFUSED)
     broker.expect_served()
 
 
@@ -472,6 +493,7 @@ def malformed_record(broker: Broker) -> None:
     source="DefaultRecord.readPartiallyFrom",
     sentence="A malformed record in a compressed batch is refused, and nothing of the batch is stored.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+    tolerated="another error (PRD-26), as long as nothing is stored",
     draft="a wrong size of a record was thought to be refused: Kafka 4.3.1 does not look at it in compressed batches, and "
     "stores what no consumer can read; the two cases are left out",
 )
@@ -482,7 +504,7 @@ def malformed_compressed_record(broker: Broker) -> None:
             if what not in ("a size beyond the batch", "a negative size"):
                 with broker.case(f"{what}, {name}"):
                     data = batch(b"x", codec=CODECS[name], payload=compress(body, CODECS[name]))
-                    expect_refused(broker, topic, data, *DAMAGED)
+                    expect_refused(broker, topic, data, *DAMAGED, tolerated=REFUSED)
     broker.expect_served()
 
 
@@ -493,6 +515,7 @@ def malformed_compressed_record(broker: Broker) -> None:
     source="LogValidator.validateMessagesAndAssignOffsetsCompressed; KAFKA-8729",
     sentence="In a compressed batch, offset deltas of records that do not count up from 0 are refused.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
+    tolerated="another error (PRD-26), as long as nothing is stored",
     draft="uncompressed batches were thought to be refused too: Kafka 4.3.1 does not look at their deltas, and stores them",
 )
 def offset_deltas(broker: Broker) -> None:
@@ -501,7 +524,7 @@ def offset_deltas(broker: Broker) -> None:
         with broker.case(f"deltas {deltas}"):
             body = b"".join(write_record(Record(b"x"), delta) for delta in deltas)
             data = batch(b"a", b"b", codec=CODECS["gzip"], payload=compress(body, CODECS["gzip"]))
-            expect_refused(broker, topic, data, *DAMAGED)
+            expect_refused(broker, topic, data, *DAMAGED, tolerated=REFUSED)
 
 
 @requirement(
@@ -510,6 +533,7 @@ def offset_deltas(broker: Broker) -> None:
     source="ByteBufferLogInputStream.nextBatch; ProduceRequest.validateRecords",
     sentence="A batch that is cut off, by the header's length or by the end of the records field, is never stored.",
     accepted="INVALID_RECORD(87) or CORRUPT_MESSAGE(2); before 2.8 (KAFKA-9628) a closed connection",
+    tolerated="another error (PRD-26), as long as nothing is stored",
 )
 def cut_off(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -517,7 +541,7 @@ def cut_off(broker: Broker) -> None:
     for size in (1, 16, HEADER_BYTES - 1, HEADER_BYTES, len(data) - 1):
         with broker.case(f"{size} of {len(data)} bytes"):
             codes = ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE
-            expect_refused(broker, topic, data[:size], *codes, unreadable=True)
+            expect_refused(broker, topic, data[:size], *codes, unreadable=True, tolerated=REFUSED)
 
 
 @requirement(
@@ -559,3 +583,71 @@ def harmless_fields(broker: Broker) -> None:
     broker.expect_equal("the maximum timestamps", [one.max_timestamp for one in stored], [now, now])
     broker.expect_equal("the values", values(broker.log(topic)), [b"x", b"y"])
     broker.expect(all(one.crc_holds for one in stored), "the CRCs of the stored batches hold")
+
+
+@requirement(
+    "PRD-26",
+    notices="client: Java sends again, for two minutes, what is refused with a retriable code, as CORRUPT_MESSAGE is",
+    source="LogValidator.validateBatch, validateKey; UnifiedLog.analyzeAndValidateRecords; Errors (RetriableException)",
+    sentence="A batch that was damaged on its way is refused with CORRUPT_MESSAGE, after which clients send it again; one that "
+    "is wrong as it was sent with the final INVALID_RECORD, and wrong acks or an internal topic with final codes of their own.",
+    accepted="CORRUPT_MESSAGE(2) for a wrong CRC; INVALID_RECORD(87) for a control batch, a wrong count and a compacted topic's "
+    "record without a key, before 2.4 (KIP-467) CORRUPT_MESSAGE(2); INVALID_REQUIRED_ACKS(21); INVALID_TOPIC_EXCEPTION(17)",
+)
+def codes_of_refusals(broker: Broker) -> None:
+    plain, compacted = broker.topic(), broker.topic(configs={"cleanup.policy": "compact"})
+    broker.coordinator(broker.unused_name("group"))
+    internal = broker.await_topic("__consumer_offsets")
+    marker = batch(Record(b"\x00\x00\x00\x00\x00\x00", key=b"\x00\x00\x00\x01"), attributes=CONTROL)
+    cases: dict[str, tuple[Topic, bytes, int, ErrorCode]] = {
+        "a wrong CRC": (plain, patched(good(), crc=0), -1, ErrorCode.CORRUPT_MESSAGE),
+        "a control batch": (plain, marker, -1, ErrorCode.INVALID_RECORD),
+        "no key": (compacted, batch(b"x"), -1, ErrorCode.INVALID_RECORD),
+        "acks=2": (plain, good(), 2, ErrorCode.INVALID_REQUIRED_ACKS),
+        "an internal topic": (internal, good(), -1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    }
+    if broker.is_kafka("2.0"):
+        cases["a wrong count"] = plain, patched(batch(b"a", b"b"), count=1), -1, ErrorCode.INVALID_RECORD
+    for what, (topic, data, acks, code) in cases.items():
+        with broker.case(what):
+            accepted, tolerated = refusals(broker, (code,))
+            broker.expect_error(broker.produce(topic, data, acks=acks).error_code, *accepted, tolerated=tolerated)
+
+
+@requirement(
+    "PRD-27",
+    notices="none seen: Java, librdkafka and franz-go look at the code first, and at no offset beside an error",
+    source="ReplicaManager.appendToLocalLog (LogAppendInfo.UNKNOWN_LOG_APPEND_INFO); ProduceResponse schema",
+    sentence="The answer for a refused partition has no offset and no time: base offset and append time are -1.",
+    accepted="-1 for both, for an unknown partition, a wrong CRC, a control batch and acks=2",
+)
+def no_offset_beside_an_error(broker: Broker) -> None:
+    topic = broker.topic()
+    marker = batch(Record(b"\x00\x00\x00\x00\x00\x00", key=b"\x00\x00\x00\x01"), attributes=CONTROL)
+    cases = {
+        "an unknown partition": broker.produce(topic, good(), partition=7),
+        "a wrong CRC": broker.produce(topic, patched(good(), crc=0)),
+        "a control batch": broker.produce(topic, marker),
+        "acks=2": broker.produce(topic, good(), acks=2),
+    }
+    for what, result in cases.items():
+        broker.expect(result.error_code != ErrorCode.NONE, f"{what} is refused")
+        seen = result.base_offset, result.log_append_time_ms
+        broker.expect_equal(f"{what}: base offset and append time", seen, (-1, -1))
+
+
+@requirement(
+    "PRD-28",
+    notices="client: Java fails the named records with the error, and those beside them with another message",
+    source="KIP-467 (record errors, v8+); LogValidator.validateKey",
+    sentence="From v8 on the response names the batch index of each record for which a batch was refused.",
+    accepted="the indexes 1 and 3 of a batch of four for a compacted topic (before 2.5, KAFKA-8729, the first)",
+    apis={"Produce": 8},
+)
+def names_the_bad_records(broker: Broker) -> None:
+    topic = broker.topic(configs={"cleanup.policy": "compact"})
+    for version in sorted({8, broker.version_for(ProduceRequest)}):
+        refused = broker.produce(topic, two_without_a_key(), version=version)
+        broker.expect(refused.error_code != ErrorCode.NONE, f"v{version}: the batch is refused")
+        wanted = [1, 3] if broker.is_kafka("2.5") else [1]
+        broker.expect_equal(f"v{version}: the indexes", [error.batch_index for error in refused.record_errors], wanted)

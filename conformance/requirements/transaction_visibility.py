@@ -72,7 +72,7 @@ def all_or_nothing(broker: Broker) -> None:
     notices="data: read_uncommitted consumers lose the records that are open or aborted",
     source="KIP-98; FetchIsolation.HIGH_WATERMARK",
     sentence="read_uncommitted sees the records of open and of aborted transactions, and is told of no aborted ones.",
-    accepted="all records in the order of the log, before and after the abort; the list of aborted transactions is null",
+    accepted="all records in the order of the log, before and after the abort; no aborted transactions are listed",
     apis=TRANSACTIONS,
 )
 def uncommitted_reads(broker: Broker) -> None:
@@ -85,7 +85,7 @@ def uncommitted_reads(broker: Broker) -> None:
         for told in ("open", "aborted"):
             found = broker.fetch(topic, 0, isolation=READ_UNCOMMITTED)
             broker.expect_equal(f"{told}: the records", values(found.records or b""), [b"1", b"plain", b"2"])
-            broker.expect_equal(f"{told}: the list of aborted ones", found.aborted_transactions, None)
+            broker.expect(not found.aborted_transactions, f"{told}: no aborted transactions are listed")
             if told == "open":
                 client.finish(committed=False)
 

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from conformance.levels import LEVEL_OF, MAY, Level, kind_of
+from conformance.levels import LEVEL_OF, Level, kind_of
 from conformance.profiles import ConformanceProfile, profile_of
 
 if TYPE_CHECKING:
     from conformance.broker import Broker
-
-OPTIONAL = MAY
 
 CONFIRMATIONS = Path(__file__).parent / "requirements" / "confirmed.json"
 """Kafka version -> ids that passed on it; written by `tidegauge run --confirm`, never by hand."""

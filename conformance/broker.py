@@ -479,7 +479,8 @@ class Broker:
             {(topic, partition): records}, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
         )
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
-        return only(only(answer.responses, "topic in the answer").partition_responses, "partition in the answer")
+        found = only(answer.responses, "topic in the answer")
+        return _asked_for(topic, partition, found, found.name, found.partition_responses)
 
     @built_on("BAS-03")
     def append(self, topic: Topic, records: bytes, *, partition: int = 0, **options: Any) -> int:
@@ -515,7 +516,8 @@ class Broker:
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
         if answer.error_code != ErrorCode.NONE:
             raise Failed(f"a fetch without a session was answered with {error_name(answer.error_code)}")
-        return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
+        found = only(answer.responses, "topic in the answer")
+        return _asked_for(topic, partition, found, found.topic, found.partitions)
 
     @built_on("BAS-04")
     def log(self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED) -> bytes:
@@ -806,6 +808,16 @@ def only(items: Sequence[T], what: str) -> T:
     if len(items) != 1:
         raise Failed(f"{len(items)} instead of one {what}")
     return items[0]
+
+
+def _asked_for(topic: Topic, partition: int, told: Any, name: str, partitions: Sequence[Any]) -> Any:
+    """The only partition of an answer that must be about this one. Fails where it tells of another, or of none."""
+    index = "partition_index" if hasattr(told, "partitions") else "index"
+    found = only(partitions, "partition in the answer")
+    if (name != topic.name and told.topic_id != topic.id) or getattr(found, index) != partition:
+        seen = f"{name or told.topic_id}, partition {getattr(found, index)}"
+        raise Failed(f"the answer about {topic.name or topic.id}, partition {partition}, is about {seen}")
+    return found
 
 
 def number(text: str | None, what: str) -> int:

@@ -143,7 +143,10 @@ def told_in(answer: Any) -> set[Owned]:
     """The partitions of an answer's assignment; none where it tells of none."""
     if answer.assignment is None:
         return set()
-    return {(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions}
+    told = [(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions]
+    if len(set(told)) != len(told):
+        raise Failed(f"an assignment tells partitions twice: {sorted(told)[:5]}")
+    return set(told)
 
 
 def expect_apart(broker: Broker, consumers: Sequence[Consumer]) -> None:

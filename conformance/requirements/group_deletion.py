@@ -29,6 +29,9 @@ def deleted_groups(broker: Broker) -> None:
             (gone,) = left.stable(1)
             broker.expect_error(gone.leave(), ErrorCode.NONE, what="LeaveGroup")
             expect_committed(broker, left.name, {(topic, 0): 5})
+            if alive.address == unused.address:
+                wanted = {unused.name: ErrorCode.GROUP_ID_NOT_FOUND, alive.name: ErrorCode.NON_EMPTY_GROUP}
+                broker.expect_equal("both", delete(broker, unused.name, alive.name, version=version), wanted)
             for group, error in (
                 (alive, ErrorCode.NON_EMPTY_GROUP), (unused, ErrorCode.GROUP_ID_NOT_FOUND), (left, ErrorCode.NONE),
                 (left, ErrorCode.GROUP_ID_NOT_FOUND),

@@ -167,6 +167,7 @@ def one_leader(broker: Broker) -> None:
     leader, *followers = group.leader_first(members)
     broker.expect(leader.leads, f"{leader.id} leads")
     told = Told({one.member_id: bytes(one.metadata) for one in leader.answer.members})
+    broker.expect_equal("the members that the leader is told", len(leader.answer.members), len(members))
     broker.expect_equal("what the leader is told", told, {one.id: one.protocols["range"] for one in members})
     if any(one.answer.members for one in followers):
         broker.tolerate("followers are told the members too")

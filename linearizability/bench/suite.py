@@ -101,6 +101,8 @@ def _modules_of(id: str) -> list[Path]:
 
 def selection(lie: Lie, usage: dict[str, Usage], seed: int) -> list[str]:
     """The requirements that are run for a lie: those that speak of it, and bystanders."""
+    from linearizability.mutants.wire.rewriting import BASIC
+
     draw = random.Random(f"{seed}/{lie.name}")
     speakers: list[str] = []
     for accuser in lie.accusers:
@@ -114,7 +116,7 @@ def selection(lie: Lie, usage: dict[str, Usage], seed: int) -> list[str]:
         and used.seconds < QUICK_S
         and lie.api in ("", *used.apis)
     ]
-    return sorted({*speakers, *draw.sample(others, min(BYSTANDERS, len(others)))})
+    return sorted({*speakers, *BASIC.get(lie.api, ()), *draw.sample(others, min(BYSTANDERS, len(others)))})
 
 
 def run_suite(name: str, ids: Sequence[str], behind: str, folder: Path, timeout_s: float) -> list[dict[str, Any]]:

@@ -83,12 +83,16 @@ def pretended(exchange: Exchange, message: Any) -> ProduceResponse:
 
 
 def seen_before(exchange: Exchange, message: Any) -> bool:
-    """Whether the same batches came before, of an idempotent producer."""
-    seen: set[bytes] = exchange.connection.proxy.memory.setdefault("produced", set[bytes]())
-    batches = [bytes(p.records or b"") for t in exchange.request.topic_data for p in t.partition_data]
-    idempotent = [data for data in batches if len(data) > 61 and data[43:51] != b"\xff" * 8]
-    again = any(data in seen for data in idempotent)
-    seen.update(idempotent)
+    """Whether a batch of the same producer, epoch and sequence came before to the partition."""
+    seen: set[Any] = exchange.connection.proxy.memory.setdefault("produced", set[Any]())
+    asked = [
+        (t.name, t.topic_id, p.index, bytes(p.records)[43:57])
+        for t in exchange.request.topic_data
+        for p in t.partition_data
+        if p.records and len(p.records) > HEADER_BYTES and bytes(p.records)[43:51] != b"\xff" * 8
+    ]
+    again = any(one in seen for one in asked)
+    seen.update(asked)
     return again
 
 
@@ -213,7 +217,7 @@ def swapped(data: bytes) -> bytes:
 
 # fmt: off
 LIES = [
-    Lie("produce-to-unknown-topic", PRODUCE, "an unknown topic or partition bears no error", "PRD-01", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0, E.UNKNOWN_TOPIC_ID, 0)),
+    Lie("produce-to-unknown-topic", PRODUCE, "an unknown topic or partition bears no error", "PRD-01 TOP-16 MET-17", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0, E.UNKNOWN_TOPIC_ID, 0)),
     Lie("produce-unknown-id-as-name", PRODUCE, "an unknown topic id is UNKNOWN_TOPIC_OR_PARTITION", "PRD-01 TOP-16", answer=errors(E.UNKNOWN_TOPIC_ID, E.UNKNOWN_TOPIC_OR_PARTITION)),
     Lie("produce-unknown-topic-not-leader", PRODUCE, "an unknown topic is NOT_LEADER_OR_FOLLOWER", "PRD-01 TOP-16", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, E.NOT_LEADER_OR_FOLLOWER)),
     Lie("invalid-record-as-corrupt", PRODUCE, "INVALID_RECORD is told as CORRUPT_MESSAGE", "PRD", answer=errors(E.INVALID_RECORD, E.CORRUPT_MESSAGE)),
@@ -241,7 +245,7 @@ LIES = [
     Lie("base-offset-on-error", PRODUCE, "a refused batch has the base offset 0", "PRD-01 PRD-05 PRD", answer=put(STORED + "base_offset", 0, where=lambda p: p.error_code != 0)),
     Lie("base-offset-plus-one", PRODUCE, "the base offset is one too high", "ACK-01 ACK-15", answer=put(STORED + "base_offset", lambda offset: offset + 1, where=fine)),
     Lie("base-offset-always-0", PRODUCE, "the base offset is always 0", "ACK-01 ACK-15", answer=put(STORED + "base_offset", 0, where=fine)),
-    Lie("old-produce-fails", PRODUCE, "Produce v3 is refused", "ACK-15 API-05", answer=put(STORED + "error_code", E.UNSUPPORTED_VERSION), versions="3"),
+    Lie("old-produce-fails", PRODUCE, "Produce v3 is refused", "ACK-15 API-05 PRD-16", answer=put(STORED + "error_code", E.UNSUPPORTED_VERSION), versions="3"),
     Lie("stored-twice", PRODUCE, "a batch is stored twice", "ACK-01 IDM-15", ask=when(lambda x, m: m.acks != 0, sent_twice)),
     Lie("never-stored", PRODUCE, "an acknowledged batch is not stored", "ACK-01", ask=when(lambda x, m: m.acks == 1, replied(pretended))),
     Lie("acks-0-answered", PRODUCE, "acks=0 is answered", "ACK-02", ask=when(acks_0, put("acks", 1))),
@@ -253,6 +257,7 @@ LIES = [
     Lie("produce-without-log-start", PRODUCE, "the response has the log start offset -1", "ACK-13", answer=put(STORED + "log_start_offset", -1)),
     Lie("produce-log-start-0", PRODUCE, "the response has the log start offset 0 always", "ACK-13", answer=put(STORED + "log_start_offset", 0, where=fine)),
     Lie("produce-error-for-all", PRODUCE, "the first partition's error is everybody's", "PRD-18 PRD-01 ACK-16", answer=shared("responses.partition_responses")),
+    Lie("produce-topic-name-missing", PRODUCE, "topics are answered without name and id", "ACK-15", answer=both(put("responses.name", ""), put("responses.topic_id", lambda id: type(id)(int=0)))),
     Lie("produce-answers-turned", PRODUCE, "partitions are answered in the reverse order", "", answer=turned("responses.partition_responses")),
     Lie("produce-answer-of-partition-missing", PRODUCE, "the last of several partitions is not answered", "ACK-01 PRD-18", answer=last_missing("responses.partition_responses")),
 
@@ -275,6 +280,7 @@ LIES = [
     Lie("fetch-partition-twice", FETCH, "the first partition is answered twice", "FET FSS", answer=doubled("responses.partitions")),
     Lie("fetch-topic-name-missing", FETCH, "topics are answered without name and id", "FET FSS", answer=both(put("responses.topic", ""), put("responses.topic_id", lambda id: type(id)(int=0)))),
     Lie("batch-around-offset-missing", FETCH, "a fetch within a batch begins after it", "FET-10", answer=missing_first),
+    Lie("fetch-partition-other", FETCH, "the partition is another than was asked for", "FET-09 FSS-05", answer=put(READ + "partition_index", lambda index: index + 1)),
     Lie("crc-broken", FETCH, "batches come with wrong CRCs", "FET-10 FET-15", answer=fetched(bad_crc)),
     Lie("bit-flipped", FETCH, "a bit of every batch is another", "FET-10 FET-15 ACK-12", answer=fetched(bit_flipped)),
     Lie("first-batch-missing", FETCH, "of several batches the first is missing", "FET-18 FET-01 ACK-01 FET-10", answer=fetched(lambda batches: plain(batches[1:] if len(batches) > 1 else batches))),

@@ -48,12 +48,23 @@ class Lie:
         return tuple(self.spoken_of.split())
 
     def is_spoken_of_by(self, id: str) -> bool:
-        """Whether a requirement speaks of it."""
-        return id in self.accusers or id[:3] in self.accusers
+        """Whether a requirement speaks of it: one of those, or the basic one that is about its API's simplest use."""
+        return id in self.accusers or id[:3] in self.accusers or id in BASIC.get(self.api, ())
 
     def concerns(self, exchange: Exchange) -> bool:
         """Whether an exchange is of its API and versions."""
         return self.api in ("", exchange.api) and exchange.version in Versions.parse(self.versions)
+
+
+GROUP = ("BAS-07",)
+BASIC: dict[str, tuple[str, ...]] = {
+    "ApiVersions": ("BAS-01",), "Metadata": ("BAS-01", "BAS-02"), "CreateTopics": ("BAS-02",), "Produce": ("BAS-03",),
+    "Fetch": ("BAS-04",), "ListOffsets": ("BAS-05",), "FindCoordinator": ("BAS-06",), "JoinGroup": GROUP, "SyncGroup": GROUP,
+    "Heartbeat": GROUP, "LeaveGroup": GROUP, "OffsetCommit": ("BAS-08",), "OffsetFetch": ("BAS-08",),
+    "InitProducerId": ("BAS-09",), "AddPartitionsToTxn": ("BAS-10",), "EndTxn": ("BAS-10",),
+    "ConsumerGroupHeartbeat": ("BAS-11",), "DescribeConfigs": ("BAS-12",), "DeleteRecords": ("BAS-13",),
+}  # fmt: skip
+"""API -> the requirements that are about its simplest use."""
 
 
 class Liar:

@@ -58,7 +58,7 @@ def committed(exchange: Exchange, message: Any) -> TxnOffsetCommitResponse:
 # fmt: off
 LIES = [
     Lie("session-epoch-plus-one", PRODUCER, "a session's epoch is told one too high", "TXN-01 TXN-02 TXN-06", answer=asks(transactional, put("producer_epoch", lambda epoch: epoch + 1 if epoch >= 0 else epoch))),
-    Lie("session-epoch-0", PRODUCER, "a session's epoch is told as 0 always", "TXN-02 TXN-06", answer=asks(transactional, put("producer_epoch", lambda epoch: min(epoch, 0)))),
+    Lie("session-epoch-0", PRODUCER, "a session's epoch is told as 0 always", "TXN-02 TXN-05 TXN-06", answer=asks(transactional, put("producer_epoch", lambda epoch: min(epoch, 0)))),
     Lie("empty-transactional-id", PRODUCER, "an empty transactional id bears no error", "TXN-03", answer=asks(lambda r: r.transactional_id == "", errors(E.INVALID_REQUEST, 0))),
     Lie("transaction-timeout-unchecked", PRODUCER, "any transaction timeout is taken", "TXN-04", ask=put("transaction_timeout_ms", lambda ms: min(max(ms, 1000), 60_000))),
     Lie("transaction-timeout-error-other", PRODUCER, "INVALID_TRANSACTION_TIMEOUT is told as INVALID_REQUEST", "TXN-04", answer=errors(E.INVALID_TRANSACTION_TIMEOUT, E.INVALID_REQUEST)),
@@ -97,7 +97,7 @@ LIES = [
     Lie("transaction-partition-missing", TELL, "the last of several partitions is not told", "TXN-22", answer=last_missing("transaction_states.topics.partitions")),
     Lie("described-ids-missing", TELL, "the last of several transactional ids is not told", "TXN-39", answer=last_missing("transaction_states")),
     Lie("described-ids-share-error", TELL, "one transactional id's error is everybody's", "TXN-39", answer=shared("transaction_states")),
-    Lie("transaction-not-listed", LIST, "the first transactional id is not listed", "TXN-40", answer=first_missing("transaction_states")),
+    Lie("transaction-not-listed", LIST, "the first transactional id is not listed", "TXN-40 TXN-41 TXN-42", answer=first_missing("transaction_states")),
     Lie("transactions-not-listed", LIST, "no transactional id is listed", "TXN-40 TXN-41 TXN-42", answer=put("transaction_states", [])),
     Lie("transaction-states-ignored", LIST, "transactional ids of all states are listed", "TXN-40", ask=put("state_filters", [])),
     Lie("transaction-producers-ignored", LIST, "transactional ids of all producers are listed", "TXN-40", ask=put("producer_id_filters", [])),

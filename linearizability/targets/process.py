@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from linearizability.targets import leash
 from linearizability.targets.target import TargetError
 
+STOPPED_WITHIN_S = 2.0
+"""How long the threads of a frozen process may run on: each stops when it is next scheduled."""
 GONE_WITHIN_S = 10.0
 """How long a killed process may take to go; the kernel may be busy writing its memory."""
 
@@ -76,9 +79,12 @@ class Process:
         return in_order
 
     def pause(self) -> None:
-        """SIGSTOP. Errors: TargetError when it does not run."""
+        """SIGSTOP; returns when no thread of it runs any more. Errors: TargetError when it does not run."""
         self._require_running("paused")
         self._signal(signal.SIGSTOP)
+        until = time.monotonic() + STOPPED_WITHIN_S
+        while not _all_stopped(self.pid) and time.monotonic() < until:
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """SIGCONT. Errors: TargetError when it does not run."""
@@ -115,3 +121,12 @@ class Process:
     def _require_running(self, what: str) -> None:
         if not self.running:
             raise TargetError(f"{self.name} is down and cannot be {what}")
+
+
+def _all_stopped(pid: int | None) -> bool:
+    """Whether every thread of the process is stopped, or gone; True where that cannot be seen."""
+    for entry in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            if entry.read_text().rpartition(")")[2].split()[0] not in "TtZX":
+                return False
+    return True

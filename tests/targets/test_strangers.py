@@ -11,7 +11,7 @@ from linearizability.targets.wire import answers
 @pytest.mark.parametrize("spec", ["tansu", "rdkafka-mock", pytest.param("kfake", marks=pytest.mark.slow)])
 def test_a_stranger_of_one_node_dies_and_is_brought_back(spec, tmp_path):
     _require_go(spec)
-    with open_target(spec, folder=tmp_path, config={"log.retention.ms": "1"}) as target:
+    with open_target(spec, folder=tmp_path, config={"no.such.property": "1"}) as target:
         (node,) = target.nodes
         target.pause(node.id)
         assert not answers(node.host, node.port, timeout_s=0.2)
@@ -22,7 +22,7 @@ def test_a_stranger_of_one_node_dies_and_is_brought_back(spec, tmp_path):
         target.revive()
         (node,) = target.nodes
         assert answers(node.host, node.port)
-        assert target.describe()["unknown_config"] == ["log.retention.ms"]
+        assert target.describe()["unknown_config"] == ["no.such.property"]
     assert not answers(node.host, node.port)
 
 

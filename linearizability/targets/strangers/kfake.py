@@ -3,12 +3,23 @@
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 from linearizability.targets.strangers.fetching import cached, run
 from linearizability.targets.strangers.server import Server
 from linearizability.targets.target import TargetError
 
 SOURCE = Path(__file__).parent / "kfake"
+HONOURED = {
+    "auto.create.topics.enable", "num.partitions", "compression.type", "connections.max.reauth.ms",
+    "default.replication.factor", "fetch.max.bytes", "group.consumer.heartbeat.interval.ms",
+    "group.consumer.session.timeout.ms", "group.max.session.timeout.ms", "group.max.size", "group.min.session.timeout.ms",
+    "log.cleaner.backoff.ms", "log.message.timestamp.type", "log.retention.bytes", "log.retention.ms", "log.roll.ms",
+    "log.segment.bytes", "max.incremental.fetch.session.cache.slots", "message.max.bytes", "min.insync.replicas",
+    "offsets.retention.check.interval.ms", "offsets.retention.minutes", "transaction.max.timeout.ms",
+    "transactional.id.expiration.ms",
+}  # fmt: skip
+"""The broker properties that kfake reads. It keeps and describes any other one as well, without heeding it."""
 
 
 class Kfake(Server):
@@ -20,13 +31,17 @@ class Kfake(Server):
     most_nodes = 9
     binary = Path()
 
+    def __init__(self, spec: str, **more: Any) -> None:
+        super().__init__(spec, **more)
+        self.unknown_config = tuple(name for name in self.given if name not in HONOURED)
+
     def prepare(self) -> None:
         sources = sorted(SOURCE.iterdir())
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
         self.binary = cached(f"kfake-{digest}", _build)
 
     def command(self) -> list[str | Path]:
-        configs = [f"-config={name}={value}" for name, value in self.given.items()]
+        configs = [f"-config={name}={value}" for name, value in self.given.items() if name in HONOURED]
         return [self.binary, f"-ports={','.join(map(str, self.ports))}", f"-data={self.data}", *configs]
 
 

@@ -27,20 +27,32 @@ func main() {
 		return nil
 	})
 	configs := map[string]string{}
+	var options []kfake.Opt
 	flag.Func("config", "a broker property, as name=value", func(text string) error {
 		name, value, _ := strings.Cut(text, "=")
-		configs[name] = value
+		switch name { // two have options of their own
+		case "auto.create.topics.enable":
+			if value == "true" {
+				options = append(options, kfake.AllowAutoTopicCreation())
+			}
+		case "num.partitions":
+			count, err := strconv.Atoi(value)
+			options = append(options, kfake.DefaultNumPartitions(count))
+			return err
+		default:
+			configs[name] = value
+		}
 		return nil
 	})
 	flag.Parse()
 
-	cluster, err := kfake.NewCluster(
+	cluster, err := kfake.NewCluster(append(options,
 		kfake.Ports(ports...),
 		kfake.NumBrokers(len(ports)),
 		kfake.DataDir(*data),
 		kfake.BrokerConfigs(configs),
 		kfake.WithLogger(kfake.BasicLogger(os.Stderr, kfake.LogLevelInfo)),
-	)
+	)...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -13,6 +13,7 @@ helper that fails names the basic requirement that speaks of its step (`built_on
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import time
 import uuid
@@ -104,6 +105,11 @@ def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return guarded
 
     return decorate
+
+
+def errors_in(answer: Message) -> list[int]:
+    """All error codes in an answer, wherever they stand."""
+    return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +239,25 @@ class Broker:
     ) -> Any:  # fmt: skip
         """Send a request and read its answer, in the highest version that both sides know unless one is given.
 
-        `to` is a connection, or an address to which the standing connection is used.
+        `to` is a connection, or an address to which the standing connection is used. Without it a request that only the
+        controller answers goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others need not.
         """
+        answer = self._call(request, version, to, timeout_s)
+        if to is None and self.subject.nodes > 1 and ErrorCode.NOT_CONTROLLER in errors_in(answer):
+            return self._call(request, version, self._controller(), timeout_s)
+        return answer
+
+    def _controller(self) -> tuple[str, int]:
+        """The address of the controller that Metadata names."""
+        metadata = self.metadata([])
+        brokers = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+        if metadata.controller_id not in brokers:
+            raise Failed(f"Metadata names {metadata.controller_id} as controller, which is no broker that it lists")
+        return brokers[metadata.controller_id]
+
+    def _call(
+        self, request: Message, version: int | None, to: Connection | tuple[str, int] | None, timeout_s: float | None
+    ) -> Any:
         version = self.version_for(request, version)
         least_ms = self.subject.profile.fetch_wait_ms
         if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
@@ -545,7 +568,10 @@ class Broker:
         return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
 
     def end_offset(self, topic: Topic, partition: int = 0, *, isolation: int = READ_UNCOMMITTED) -> int:
-        """The high watermark, or the last stable offset for read_committed."""
+        """The high watermark, or the last stable offset for read_committed: by ListOffsets, or by Fetch where that one lies."""
+        if self.subject.profile.ends_by_fetch:
+            part = self.fetch(topic, 0, partition=partition, isolation=isolation)
+            return part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
         found = self.offset_of(topic, LATEST, partition=partition, isolation=isolation)
         if found.error_code != ErrorCode.NONE:
             raise Failed(f"ListOffsets was answered with {error_name(found.error_code)}")

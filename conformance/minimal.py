@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from conformance.batches import batch, message_set
@@ -142,8 +141,3 @@ SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {
     ),
     "UnregisterBroker": lambda _, __, ___: UnregisterBrokerRequest(broker_id=NOBODY),
 }  # fmt: skip
-
-
-def errors_in(answer: Message) -> list[int]:
-    """All error codes in an answer, wherever they stand."""
-    return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]

@@ -13,16 +13,17 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from conformance.batches import batch, message_set, next_offset
-from conformance.broker import Broker, Skipped, Subject, Topic, error_name, fetch_request, only
+from conformance.broker import Broker, Skipped, Subject, Topic, error_name, errors_in, fetch_request, only
 from conformance.classic_groups import Group
 from conformance.levels import MUST
-from conformance.minimal import errors_in, minimal_request
+from conformance.minimal import minimal_request
 from conformance.requirement import Requirement
 from conformance.target_profile import SeenNode, TargetProfile, TopicSource
 from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
@@ -73,6 +74,7 @@ def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] 
             prober.versions(name, topic)
         prober.attempt("message formats", lambda: prober.formats(topic))
         prober.attempt("fetch", lambda: prober.fetch_wait(topic))
+        prober.attempt("ends of logs", prober.ends)
     prober.attempt("configurations", prober.configs)
     prober.attempt("groups", prober.membership)
     return profile
@@ -209,6 +211,14 @@ class _Prober:
                     self.profile.fetch_wait_ms = wait_ms
                     return
         raise Failed("no fetch returns the record that was written")
+
+    def ends(self) -> None:
+        """Whether ListOffsets gives the end of a log; where it does not and Fetch does, ends are taken from Fetch."""
+        with self.broker() as broker:
+            topic = broker.topic()
+            end = broker.append(topic, batch(b"one", b"two")) + 2
+            if ListOffsetsRequest.KEY in self.subject.api_versions and broker.end_offset(topic) != end:
+                self.profile.ends_by_fetch = broker.fetch(topic, 0).high_watermark == end
 
     def configs(self) -> None:
         """The configurations that a broker describes."""

@@ -49,6 +49,9 @@ class TargetProfile(BaseModel):
     topic_ids: bool = Field(default=True, description="whether Metadata gives topics an id (KIP-516)")
     given_topics: list[str] = Field(default_factory=list, description="the topics of --topics")
     fetch_wait_ms: int = Field(default=0, description="the least max_wait_ms with which a fetch returns records")
+    ends_by_fetch: bool = Field(
+        default=False, description="whether ends of logs are taken from Fetch: ListOffsets gives wrong ones (BAS-05)"
+    )
     nodes: list[SeenNode] = Field(default_factory=list[SeenNode])
     controller_id: int = Field(default=-1, description="as Metadata says; -1: it does not")
     configs: dict[str, str | None] = Field(
@@ -101,6 +104,8 @@ class TargetProfile(BaseModel):
         yield "message formats", ", ".join(map(str, sorted(self.formats))) or "none"
         if self.fetch_wait_ms:
             yield "fetch", f"returns records only with max_wait_ms of {self.fetch_wait_ms} or more"
+        if self.ends_by_fetch:
+            yield "ends of logs", "by Fetch: ListOffsets gives another end than what was written (BAS-05)"
         if self.default_partitions:
             yield "default partitions", str(self.default_partitions)
         yield "configurations", f"{len(self.configs)} described" if self.configs else "not described"

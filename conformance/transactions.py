@@ -14,6 +14,8 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.end_txn import EndTxnRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.schema import Message
 
 ADD_PARTITIONS_VERSION, PRODUCE_VERSION, END_VERSION = 3, 11, 4
 """The last versions in which clients add partitions, produce to added partitions only, and keep their epoch."""
@@ -47,7 +49,11 @@ class TransactionalProducer:
             base_sequence=sequence,
         )  # fmt: skip
         base = self.broker.append(
-            topic, data, partition=partition, version=PRODUCE_VERSION, transactional_id=self.transactional_id
+            topic,
+            data,
+            partition=partition,
+            version=self._at_most(ProduceRequest, PRODUCE_VERSION),
+            transactional_id=self.transactional_id,
         )
         self._sequences[key] = sequence + len(written)
         return base
@@ -59,7 +65,7 @@ class TransactionalProducer:
                 transactional_id=self.transactional_id, producer_id=self.id, producer_epoch=self.epoch,
                 committed=committed,
             ),
-            END_VERSION,
+            self._at_most(EndTxnRequest, END_VERSION),
         )  # fmt: skip
         for (topic, partition), start in self._added.items():
             self.broker.eventually(
@@ -84,12 +90,16 @@ class TransactionalProducer:
         )  # fmt: skip
 
         def added() -> bool:
-            answer = self.broker.call(request, ADD_PARTITIONS_VERSION, to=self._coordinator)
+            version = self._at_most(AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION)
+            answer = self.broker.call(request, version, to=self._coordinator)
             results = only(answer.results_by_topic_v3_and_below, "topic in the answer").results_by_partition
             return _agreed("AddPartitionsToTxn", only(results, "partition in the answer").partition_error_code)
 
         self.broker.eventually(added, f"{topic.name}-{partition} is in the transaction")
         self._added[topic, partition] = self.broker.end_offset(topic, partition)
+
+    def _at_most(self, request: type[Message], version: int) -> int:
+        return min(version, self.broker.version_for(request))
 
     def _is_marked(self, topic: Topic, partition: int, start: int) -> bool:
         log = batches(self.broker.log(topic, partition=partition, offset=start))

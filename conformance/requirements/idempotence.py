@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from conformance.batches import TRANSACTIONAL, idempotent, patched, values
+from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
 from conformance.broker import EARLIEST, TRANSACTION, Broker, Told, Topic, error_name, only
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
@@ -70,6 +70,13 @@ class Producer:
         self.broker.expect_error(result.error_code, ErrorCode.NONE, what=f"sequence {sequence} again")
         self.broker.expect_equal("its base offset", result.base_offset, base_offset)
         self.broker.expect_equal("the log end offset after it", self.broker.end_offset(self.topic), end)
+
+
+def written_topic(broker: Broker) -> Topic:
+    """A topic that has held a record: from 4.5 on a producer's first sequence in another one must be 0 (KAFKA-15591)."""
+    topic = broker.topic()
+    broker.append(topic, batch(b"before"))
+    return topic
 
 
 def init_producer_id(broker: Broker, version: int | None = None, **fields: Any) -> Any:
@@ -152,11 +159,11 @@ def sequences_count_records(broker: Broker) -> None:
         ordinary.stored(sequence, count)
     if not broker.is_kafka("2.5"):  # KIP-360: until then the first sequence was 0, and the last is too far from it
         return
-    between = Producer(broker, broker.topic())
+    between = Producer(broker, written_topic(broker))
     between.stored(LAST_SEQUENCE - 2, 3)
     between.refused(1, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     between.stored(0, 2)
-    within = Producer(broker, broker.topic())
+    within = Producer(broker, written_topic(broker))
     within.stored(LAST_SEQUENCE - 1, 4)
     within.refused(0, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     within.stored(2, 1)
@@ -285,7 +292,7 @@ def higher_epoch(broker: Broker) -> None:
     accepted="NONE(0) for first sequences 0, 17 and 2147483647 and for epoch 3; what does not follow is refused",
 )
 def unknown_producer(broker: Broker) -> None:
-    topic = broker.topic()
+    topic = written_topic(broker)
     for sequence, epoch in ((17, 0), (LAST_SEQUENCE, 0), (5, 3)):
         with broker.case(f"first sequence {sequence}, epoch {epoch}"):
             producer = Producer(broker, topic)
@@ -477,7 +484,8 @@ def describe_open_transaction(broker: Broker) -> None:
     )
     broker.expect(ended.error_code == ErrorCode.NONE, f"EndTxn: {error_name(ended.error_code)}")
     broker.eventually(
-        lambda: active_producers(broker, topic)[id].current_txn_start_offset == -1, "no transaction is open any more"
+        lambda: not (found := active_producers(broker, topic).get(id)) or found.current_txn_start_offset == -1,
+        "no transaction is open any more",
     )
 
 

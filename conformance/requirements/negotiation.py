@@ -1,10 +1,10 @@
 """API: version negotiation. What a broker says that it speaks, and whether it does."""
 
-from conformance.broker import Broker, Told, error_name
-from conformance.minimal import CORE, errors_in, minimal_request
+from conformance.broker import Broker, Told, error_name, errors_in
+from conformance.minimal import CORE, minimal_request
 from conformance.requirement import requirement, version_key
+from conformance.wire import Misbehaved, request_header
 from conformance.wire import frame as framed
-from conformance.wire import request_header
 from reference.protocol.apis import APIS
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
@@ -23,6 +23,17 @@ def named(name: str = "tidegauge", version: str = "1.0") -> ApiVersionsRequest:
 def only_advertised(broker: Broker, key: int, version: int) -> bool:
     """Whether a version is advertised but, on purpose, not served."""
     return key == PRODUCE and version in ADVERTISED_ONLY and broker.is_kafka("4.0")
+
+
+def served(broker: Broker, version: int) -> bool:
+    """Whether a version of Produce is answered, although Kafka only advertises it."""
+    topic = broker.topic()
+    try:
+        with broker.connect(broker.leader(topic)) as connection:
+            connection.call(minimal_request(broker, "Produce", version, topic), version)
+    except Misbehaved:
+        return False
+    return True
 
 
 @requirement(
@@ -159,8 +170,8 @@ def outside_of_the_ranges(broker: Broker) -> None:
         if key == API_VERSIONS or key not in APIS or (key == CONTROLLED_SHUTDOWN and not broker.is_kafka("1.0")):
             continue
         outside = [lowest - 1] * (lowest > 0) + [highest + 1]
-        if broker.is_kafka("4.0") and key == PRODUCE:
-            outside += [version for version in ADVERTISED_ONLY if version >= lowest]
+        if only_advertised(broker, key, 0):
+            outside += [version for version in ADVERTISED_ONLY if version >= lowest and not served(broker, version)]
         for version in outside:
             with broker.case(f"{APIS[key].name} v{version}"), broker.connect() as connection:
                 flexible = version in APIS[key].request.FLEXIBLE

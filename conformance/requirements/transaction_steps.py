@@ -65,7 +65,7 @@ def in_state(broker: Broker, protocol: Protocol, state: str, topic: Topic) -> Tr
         client.write(topic, b"x")
     if state in (COMPLETE_COMMIT, COMPLETE_ABORT):
         client.finish(committed=state == COMPLETE_COMMIT)
-    broker.expect_equal("the state", client.state(), state)
+    client.await_state(state)
     return client
 
 
@@ -140,6 +140,7 @@ def somebody_else(broker: Broker) -> None:
 
 @requirement(
     "TXN-09",
+    since="2.4",
     notices="client: Java and librdkafka ask again with all on the first code; on a success they write where no marker comes",
     source="KafkaApis.handleAddPartitionsToTxnRequest",
     sentence="AddPartitionsToTxn that names a topic or partition which does not exist adds none: that one is "
@@ -216,7 +217,7 @@ def ending_again(broker: Broker) -> None:
                     again, other = client.end(committed=committed), client.end(committed=not committed)
                     broker.expect_error(again.error_code, AGREED, what="the same result")
                     broker.expect_error(other.error_code, INVALID, what="the other result")
-                broker.expect_equal("the state", client.state(), COMPLETE_COMMIT if committed else COMPLETE_ABORT)
+                client.await_state(COMPLETE_COMMIT if committed else COMPLETE_ABORT)
                 log = [one.attributes for one in batches(broker.log(topic))]
                 broker.expect_equal("the log", log, [TRANSACTIONAL, TRANSACTIONAL | CONTROL])
 

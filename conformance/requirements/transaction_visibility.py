@@ -170,8 +170,9 @@ def one_outcome(broker: Broker) -> None:
 
 @requirement(
     "TXV-12",
+    since="3.6",
     notices="data: records of a producer that was replaced count beside those that its successor sent again",
-    source="KIP-98 (zombie fencing); ProducerAppendInfo.checkProducerEpoch",
+    source="KIP-98 (zombie fencing); ProducerAppendInfo.checkProducerEpoch; KAFKA-14402 (before the new one's first write)",
     sentence="A batch of a producer that another one with its transactional id has replaced is refused and never seen, whether "
     "or not the new one has written to the partition.",
     accepted="INVALID_PRODUCER_EPOCH(47) before the new one's first write, while its transaction is open, and after it; the "

@@ -145,6 +145,7 @@ def not_transactional(broker: Broker) -> None:
 
 @requirement(
     "TXN-21",
+    since="2.4",
     notices="stuck: it opens a transaction that no coordinator knows, and read_committed consumers wait for ever",
     source="KafkaApis.handleProduceRequest (authorization of the transactional id)",
     sentence="A produce request that has a transactional batch but no transactional id is refused as a whole with "
@@ -252,7 +253,10 @@ def the_groups_partition(broker: Broker) -> None:
         client = TransactionalClient(broker, CLASSIC)
         broker.expect_error(client.add_offsets(group, version=version), ErrorCode.NONE, what=f"v{version}")
         found = client.described()
-        wanted = abs(java_hash(group)) % len(offsets_partitions(broker))
+        partitions = offsets_partitions(broker)
+        if not partitions:
+            broker.skip(f"the target has no topic {OFFSETS}: it keeps groups elsewhere")
+        wanted = abs(java_hash(group)) % len(partitions)
         told = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
         broker.expect_equal(f"v{version}: what is open", told, (ONGOING, [(OFFSETS, [wanted])]))
         client.finish(committed=True)
@@ -319,6 +323,7 @@ def members_of_the_group(broker: Broker) -> None:
 
 @requirement(
     "TXN-38",
+    since="2.4",
     notices="client: Java and librdkafka ask again with what was refused, and else end the transaction for one deleted topic",
     source="KafkaApis.handleTxnOffsetCommitRequest",
     sentence="TxnOffsetCommit for a topic or partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; the others of the "

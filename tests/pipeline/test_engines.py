@@ -34,6 +34,8 @@ from tests.history.test_bad_input import Clock, record
 from tests.history.test_importers import JEPSEN, acked, consumed, events_of_tool
 from tests.pipeline.test_parts import random_facts
 from tests.rules.random_histories import random_history
+from tests.rules.retained_histories import play
+from tests.rules.test_excuses import excuse
 from tests.rules.test_labelled import LABELLED
 from tests.rules.test_progress import HEALED
 
@@ -46,12 +48,18 @@ def told(judgement: Judgement) -> tuple:
 
 
 def histories() -> list[History | HistoryError]:
-    """Each rule's example, labelled histories, and random ones that read several partitions and leave transactions open."""
+    """Each rule's example, labelled histories, and random ones that read several partitions and leave transactions open; some
+    under retention, some with excuses."""
     examples = [history(rule.example, {"strict_recency": rule.optional}, rule.id) for rule in RULES.values()]
     labelled = list(read_histories([LABELLED]))[::40]
     randoms = [derive_events(f"random-{seed}", random_history(Random(seed), lies=0.3)) for seed in range(6)]
     waited = history(f"{HEALED}0 [2000000000 -] send t-0:2\n1 [500000000000 500000000005] poll", identifier="waited")
-    return [*examples, *labelled, *randoms, waited]
+    retained = [history(play(seed, loses=True).text, {"cleanup": "delete"}, f"retained-{seed}") for seed in range(4)]
+    excused = [
+        history(excuse() + RULES[name].example, None, f"excused {name}")
+        for name in ("lost-write", "exactly-once", "G1a")
+    ]
+    return [*examples, *labelled, *randoms, waited, *retained, *excused]
 
 
 @pytest.mark.spark

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from linearizability.history.facts import NEVER
@@ -29,7 +31,9 @@ def verdicts(extra: str) -> dict[str, str]:
     }
 
 
-WITHOUT = verdicts("")
+@cache
+def without() -> dict[str, str]:
+    return verdicts("")
 
 
 @pytest.mark.parametrize(
@@ -44,12 +48,12 @@ WITHOUT = verdicts("")
 def test_an_excuse_explains_nothing_of_other_partitions_or_other_times(extra: str) -> None:
     """But that replicas do not tell when their records were sent: for them an excuse is never over. What was never looked for
     may have been lost at any time since."""
-    differing = {rule for rule, verdict in verdicts(extra).items() if verdict != WITHOUT[rule]}
+    differing = {rule for rule, verdict in verdicts(extra).items() if verdict != without()[rule]}
     assert differing <= {"replica-divergence", "unseen"}, differing
 
 
 def test_an_excuse_explains_losses_of_its_partitions() -> None:
-    excused = [rule for rule, verdict in verdicts(excuse()).items() if verdict != WITHOUT[rule]]
+    excused = [rule for rule, verdict in verdicts(excuse()).items() if verdict != without()[rule]]
     assert "lost-write" in excused and "phantom-read" not in excused and 10 < len(excused) < 30, excused
 
 

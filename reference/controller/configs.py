@@ -21,7 +21,7 @@ from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.primitives import GroupId, NodeId, TopicName
 
 UNKNOWN_SOURCE, DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = range(6)
-DYNAMIC_GROUP = 8
+DYNAMIC_BROKER_LOGGER, DYNAMIC_GROUP = 6, 8
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs."""
@@ -63,8 +63,7 @@ class Configuration:
 
     def topic(self, topic: TopicName, name: str) -> Value:
         """A topic setting's value. Errors: KeyError for a name that Kafka does not know."""
-        setting = self.topic_setting(self.image.topic_config(topic), name)
-        return setting.definition.parse(name, setting.value)
+        return TOPIC[name].parse(name, self._topic_value(self.image.topic_config(topic), name))
 
     def integer(self, name: str) -> int:
         """A numeric broker setting."""
@@ -107,16 +106,20 @@ class Configuration:
         return found
 
     def topic_setting(self, own: Mapping[str, str], name: str) -> Setting:
-        """The setting of a topic whose own values are `own`."""
+        """The setting of a topic whose own values are `own`; its synonyms go on with those of the broker's strongest name."""
         definition = TOPIC[name]
-        found: list[tuple[str, str | None, int]] = []
+        found: list[tuple[str, str | None, int]] = [(name, own[name], DYNAMIC_TOPIC)] if name in own else []
+        if definition.synonyms:
+            found += self.broker_setting(definition.synonyms[0]).synonyms
+        source = found[0][2] if found else DEFAULT
+        return Setting(name, self._topic_value(own, name), source, definition, tuple(found))
+
+    def _topic_value(self, own: Mapping[str, str], name: str) -> str | None:
         if name in own:
-            found.append((name, own[name], DYNAMIC_TOPIC))
-        for synonym in definition.synonyms:
-            found += self._broker_values(synonym, name)
-        default_name = definition.synonyms[0] if definition.synonyms else name
-        found.append((default_name, definition.default, DEFAULT))
-        return Setting(name, found[0][1], found[0][2], definition, tuple(found))
+            return own[name]
+        definition = TOPIC[name]
+        given = (text for synonym in definition.synonyms for _, text, _ in self._broker_values(synonym, name))
+        return next(given, definition.default)
 
     def group_setting(self, group: GroupId, name: str) -> Setting:
         """A group's setting: its own, or the broker's."""

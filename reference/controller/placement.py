@@ -78,7 +78,7 @@ def place_replicas(image: MetadataImage, partitions: int, replication: int, chan
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication} cannot be reached because only {len(brokers)} broker(s) are "
-            "registered.",
+            "registered or some brokers have all their log directories cordoned.",
         )
     racks = _racks(brokers, chance)
     first = chance.randrange(len(racks))

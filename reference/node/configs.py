@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from reference.controller import configs
-from reference.controller.broker_configs import DYNAMIC
+from reference.controller.broker_configs import DYNAMIC, UNKNOWN
 from reference.controller.configs import Alteration, Setting
 from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
@@ -22,11 +22,16 @@ from reference.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from reference.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from reference.protocol.primitives import GroupId, TimestampMs
 
 if TYPE_CHECKING:
     from reference.node.node import Node
 
+LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
 MAX_RESOURCES = 4_000
 """Resources that one DescribeConfigs answers for: about a second's work."""
 
@@ -93,6 +98,12 @@ def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
                 else f"Broker id must be an integer, but it is: {name}",
             )
         return configuration.broker_settings()
+    if resource_type == LOGGER_RESOURCE:
+        _require_this_broker(node, name)
+        return [
+            Setting(each, level, configs.DYNAMIC_BROKER_LOGGER, UNKNOWN, ())
+            for each, level in node.loggers.effective().items()
+        ]
     if resource_type == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -101,7 +112,7 @@ def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
 
 
 def _described(setting: Setting, resource_type: int, body: DescribeConfigsRequest) -> Described:
-    sensitive = setting.definition.type in ("password", "unknown")
+    sensitive = resource_type == BROKER_RESOURCE and setting.definition.type in ("password", "unknown")
     synonyms = [
         Synonym(name=name, value=None if sensitive else value, source=source)
         for name, value, source in setting.synonyms
@@ -118,7 +129,65 @@ def _described(setting: Setting, resource_type: int, body: DescribeConfigsReques
     )
 
 
+def _require_this_broker(node: Node, name: str) -> None:
+    if name != str(node.id):
+        wrong = f"must be an integer, but it is: {name}" if name else "must not be empty"
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node.id} but received {name}" if name.isdigit() else f"Broker id {wrong}",
+        )
+
+
+def list_config_resources(
+    node: Node, request: Request, body: ListConfigResourcesRequest, now: TimestampMs
+) -> ListConfigResourcesResponse:
+    """What has settings that can be described (KIP-1142); version 0 asks for client metrics alone, and there are none."""
+    image = node.image
+    brokers = [str(id) for id, broker in sorted(image.brokers.items()) if not broker.fenced]
+    groups = sorted(name for kind, name in image.configs if kind == GROUP_RESOURCE)
+    known = {TOPIC_RESOURCE: sorted(image.topics), BROKER_RESOURCE: brokers, LOGGER_RESOURCE: brokers,
+             CLIENT_METRICS_RESOURCE: [], GROUP_RESOURCE: groups}  # fmt: skip
+    wanted = set(body.resource_types) or ({CLIENT_METRICS_RESOURCE} if request.version == 0 else known.keys())
+    if not wanted <= known.keys():
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in sorted(wanted)
+            for name in known[kind]
+        ]
+    )
+
+
 # ---- altering
+
+
+def alter_loggers(node: Node, body: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse | None:
+    """The answer to a request for loggers alone, which the broker that is asked changes itself (KIP-412); None for others.
+
+    Kafka takes such a request apart where it names other resources, too; here the controller then refuses the loggers.
+    """
+    if not body.resources or any(each.resource_type != LOGGER_RESOURCE for each in body.resources):
+        return None
+    response = IncrementalAlterConfigsResponse()
+    for resource in body.resources:
+        answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            resource_type=LOGGER_RESOURCE, resource_name=resource.resource_name, error_message=None
+        )
+        response.responses.append(answer)
+        try:
+            if not resource.resource_name.isdigit():
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.resource_name}"
+                )
+            if int(resource.resource_name) != node.id:
+                message = f"Unexpected node id. Expected {node.id}, but received {resource.resource_name}"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
+            node.loggers.alter(changes, body.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return response
 
 
 def incremental_alter_configs(

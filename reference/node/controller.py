@@ -150,7 +150,10 @@ class Controller:
         try:
             return _DECIDED[key](self, body, version, now)
         except KafkaError as error:
-            return refusal(key, version, body, error.code)
+            refused = refusal(key, version, body, error.code)
+            if isinstance(refused, UnregisterBrokerResponse):
+                refused.error_message = error.message or ""
+            return refused
 
     def _made(self, decision: Decision[Any], now: TimestampMs) -> Any:
         self.append(decision.records, now)

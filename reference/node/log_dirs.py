@@ -1,10 +1,12 @@
-"""How much a node stores. (DescribeLogDirs, KIP-113, KIP-827)"""
+"""How much a node stores, and where. (DescribeLogDirs, AlterReplicaLogDirs, KIP-113, KIP-827)"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from reference.node.requests import Request
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from reference.protocol.primitives import TimestampMs
 
@@ -35,3 +37,33 @@ def describe_log_dirs(
         log_dir=node.folder, topics=[*topics.values()], total_bytes=total, usable_bytes=usable
     )
     return DescribeLogDirsResponse(results=[result])
+
+
+def alter_replica_log_dirs(
+    node: Node, request: Request, body: AlterReplicaLogDirsRequest, now: TimestampMs
+) -> AlterReplicaLogDirsResponse:
+    """Move replicas to another data folder. There is one: to it each is moved already, and any other is LOG_DIR_NOT_FOUND."""
+    topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
+    for directory in body.dirs:
+        for topic in directory.topics:
+            result = topics.setdefault(
+                topic.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=topic.name)
+            )
+            for index in topic.partitions:
+                code = _refusal(node, directory.path, topic.name, index)
+                result.partitions.append(
+                    AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=code
+                    )
+                )
+    return AlterReplicaLogDirsResponse(results=[*topics.values()])
+
+
+def _refusal(node: Node, path: str, topic: str, index: int) -> ErrorCode:
+    if path != node.folder:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    try:
+        node.partition(topic, index)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -39,6 +39,7 @@ from reference.node.forwarding import Forwarding
 from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.misfit import Misfit
 from reference.node.peers import Peers
@@ -112,7 +113,8 @@ class Node:
         self.cluster_id = identity.cluster_id
         self.folder = str(folder)
         self.chance = chance
-        self.log = log
+        self.loggers = Loggers()
+        self.log: Logger = lambda level, text: log(level, text) if self.loggers.admits(level) else None
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
         self.supported_features = SUPPORTED_FEATURES
@@ -176,7 +178,7 @@ class Node:
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             applied=lambda: self.image.end_offset,
             ask=lambda body, answered, then: self.ask_controller(HEARTBEAT_LANE, body, answered, then),
-            log=log,
+            log=self.log,
             now=now,
         )
         self._start(now)

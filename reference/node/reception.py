@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reference.node import metadata
 from reference.node.apis import API_VERSIONS, Api, is_decided
+from reference.node.configs import alter_loggers
 from reference.node.effects import Close, ConnectionId, Effect
 from reference.node.release import BROKER
 from reference.node.requests import Client, Request
@@ -14,6 +15,7 @@ from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import UnknownVersion, decode_request
 from reference.protocol.messages.header import RequestHeader
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.primitives import Buffer, TimestampMs
 from reference.protocol.schema import Message
 
@@ -52,7 +54,9 @@ class Reception:
         request, api, body = asked
         if not api.is_quiet:
             node.stir()
-        if is_decided(request.key):
+        if isinstance(body, IncrementalAlterConfigsRequest) and (answer := alter_loggers(node, body)) is not None:
+            node.respond(request, answer)
+        elif is_decided(request.key):
             node.active_controller.take(request, api, body, kind, frame, now)
         else:
             response = api.handler(node, request, body, now)

@@ -192,7 +192,7 @@ async def _serve(
     stop_with_stdin: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
-    server = Server(node, listeners, Metrics(), speaker(logger), clock)
+    server = Server(node, listeners, Metrics(), node.log, clock)
 
     def on_signal(number: int) -> None:
         logger.info("%s: stopping", signal.Signals(number).name)

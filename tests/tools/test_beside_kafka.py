@@ -1,0 +1,246 @@
+"""Every tool of Kafka's distribution prints of the reference what it prints of Apache Kafka 4.3.1.
+
+Two fresh nodes are led through the same calls, in this order; ids, addresses, folders and times are made alike. What differs
+is named below with its reason, and must differ: a row that has become alike is red, too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linearizability.targets import open_target
+from linearizability.targets.cluster import Cluster
+from tests.tools.jvm import RELEASE, Tools
+
+pytestmark = [pytest.mark.java, pytest.mark.kafka]
+
+CONFIG = {"log.initial.task.delay.ms": "300", "auto.leader.rebalance.enable": "false", "background.threads": "4"}
+REFERENCE, KAFKA = "reference:1", f"kafka:{RELEASE}:1"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call; `{boot}`, `{controller}`, `{data}` and `{file}` are the node's own. `stdin` goes to the tool."""
+
+    tool: str
+    arguments: str
+    stdin: str = ""
+    files: Mapping[str, Any] | None = None
+    """What `{file}` holds, as JSON."""
+    is_short: bool = False
+    """Whether CI has time for it."""
+    needs: str = "--bootstrap-server {boot}"
+
+
+MOVE = {"version": 1, "partitions": [{"topic": "one", "partition": 0, "replicas": [1]}]}
+DELETE = {"version": 1, "partitions": [{"topic": "one", "partition": 0, "offset": 1}]}
+ELECT = {"partitions": [{"topic": "one", "partition": 0}]}
+WAIT = "--timeout-ms 20000"
+
+STEPS = [
+    Step("kafka-topics", "--create --topic one --partitions 2 --config retention.ms=3600000", is_short=True),
+    Step("kafka-topics", "--create --topic one"),
+    Step("kafka-topics", "--create --topic two --replica-assignment 1,1"),
+    Step("kafka-topics", "--create --topic three --replication-factor 3"),
+    Step("kafka-topics", "--describe", is_short=True),
+    Step("kafka-topics", "--describe --topic nowhere"),
+    Step("kafka-topics", "--describe --under-replicated-partitions"),
+    Step("kafka-topics", "--alter --topic two --partitions 3"),
+    Step("kafka-topics", "--alter --topic two --partitions 1"),
+    Step("kafka-topics", "--list"),
+    Step(
+        "kafka-console-producer",
+        "--topic one --reader-property parse.key=true --reader-property key.separator=:",
+        "k:a\nk:b\nk:c\n",
+    ),
+    Step("kafka-console-consumer", f"--topic one --group readers --from-beginning --max-messages 3 {WAIT}"),
+    Step("kafka-get-offsets", "--topic one"),
+    Step("kafka-get-offsets", "--topic one --time earliest"),
+    Step("kafka-get-offsets", "--topic-partitions one:0,two:1 --time latest"),
+    Step("kafka-consumer-groups", "--list"),
+    Step("kafka-consumer-groups", "--describe --group readers"),
+    Step("kafka-consumer-groups", "--describe --group readers --state"),
+    Step("kafka-consumer-groups", "--describe --group readers --members"),
+    Step("kafka-consumer-groups", "--reset-offsets --group readers --topic one --to-earliest --dry-run"),
+    Step("kafka-consumer-groups", "--reset-offsets --group readers --topic one --to-earliest --execute"),
+    Step("kafka-consumer-groups", "--describe --group nobody"),
+    Step("kafka-groups", "--list"),
+    Step("kafka-consumer-groups", "--delete-offsets --group readers --topic one"),
+    Step("kafka-consumer-groups", "--delete --group readers"),
+    Step("kafka-consumer-groups", "--delete --group nobody"),
+    Step("kafka-configs", "--alter --topic one --add-config cleanup.policy=compact,min.compaction.lag.ms=5"),
+    Step("kafka-configs", "--describe --topic one", is_short=True),
+    Step("kafka-configs", "--describe --topic one --all"),
+    Step("kafka-configs", "--alter --topic one --delete-config cleanup.policy"),
+    Step(
+        "kafka-configs",
+        "--alter --broker 1 --add-config background.threads=5,log.retention.ms=123456789",
+        is_short=True,
+    ),
+    Step("kafka-configs", "--alter --broker-defaults --add-config message.max.bytes=2000000", is_short=True),
+    Step("kafka-configs", "--describe --broker 1", is_short=True),
+    Step("kafka-configs", "--describe --entity-type brokers --entity-default", is_short=True),
+    Step("kafka-configs", "--describe --entity-type brokers"),
+    Step("kafka-configs", "--alter --broker 1 --add-config num.partitions=5"),
+    Step("kafka-configs", "--alter --broker 1 --delete-config background.threads,log.retention.ms"),
+    Step("kafka-configs", "--alter --group readers --add-config consumer.session.timeout.ms=50000"),
+    Step("kafka-configs", "--describe --group readers"),
+    Step("kafka-configs", "--describe --entity-type groups", is_short=True),
+    Step("kafka-configs", "--describe --broker-logger 1"),
+    Step("kafka-configs", "--alter --broker-logger 1 --add-config root=WARN", is_short=True),
+    Step("kafka-configs", "--alter --broker-logger 1 --add-config root=INFO"),
+    Step("kafka-configs", "--alter --broker-logger 1 --add-config root=LOUD"),
+    Step("kafka-configs", "--describe --entity-type client-metrics"),
+    Step("kafka-client-metrics", "--list"),
+    Step(
+        "kafka-reassign-partitions",
+        "--reassignment-json-file {file} --execute --throttle 1000000",
+        files=MOVE,
+        is_short=True,
+    ),
+    Step("kafka-reassign-partitions", "--reassignment-json-file {file} --verify", files=MOVE, is_short=True),
+    Step("kafka-reassign-partitions", "--list"),
+    Step("kafka-leader-election", "--election-type preferred --path-to-json-file {file}", files=ELECT),
+    Step("kafka-leader-election", "--election-type preferred --all-topic-partitions"),
+    Step("kafka-leader-election", "--election-type unclean --topic one --partition 9"),
+    Step("kafka-delete-records", "--offset-json-file {file}", files=DELETE),
+    Step("kafka-log-dirs", "--describe --topic-list one"),
+    Step("kafka-features", "describe", is_short=True),
+    Step("kafka-features", "upgrade --feature transaction.version=2"),
+    Step("kafka-features", "version-mapping"),
+    Step("kafka-features", "upgrade --release-version 4.3 --dry-run"),
+    Step("kafka-metadata-quorum", "describe --status", is_short=True),
+    Step("kafka-metadata-quorum", "describe --replication"),
+    Step("kafka-broker-api-versions", ""),
+    Step("kafka-transactions", "list"),
+    Step("kafka-transactions", "describe --transactional-id nobody"),
+    Step("kafka-transactions", "describe-producers --topic one --partition 0"),
+    Step("kafka-transactions", "find-hanging --broker-id 1"),
+    Step("kafka-cluster", "cluster-id"),
+    Step("kafka-cluster", "list-endpoints"),
+    Step("kafka-cluster", "unregister --id 7"),
+    Step("kafka-verifiable-producer", "--topic two --max-messages 3 --acks -1"),
+    Step(
+        "kafka-producer-perf-test",
+        "--topic two --num-records 10 --record-size 20 --throughput -1 --producer-props bootstrap.servers={boot}",
+        needs="",
+    ),
+    Step("kafka-consumer-perf-test", "--topic two --messages 5 --hide-header"),
+    Step("kafka-dump-log", "--files {data}/one-0/00000000000000000000.log --print-data-log", needs=""),
+    Step("kafka-dump-log", "--files {data}/one-0/00000000000000000000.index", needs=""),
+    Step("kafka-topics", "--delete --topic two"),
+    Step("kafka-topics", "--delete --topic nowhere"),
+    Step("kafka-acls", "--list"),
+]
+
+MIN_ISR = (
+    "Kafka's controller writes min.insync.replicas for all brokers as soon as eligible.leader.replicas.version is 1"
+)
+FEATURES = "the levels of kraft, share and streams are no features here"
+LOGGERS = "a Java broker has a logger for each class"
+DIFFERS = {
+    "kafka-topics --describe": MIN_ISR,
+    "kafka-configs --describe --topic one --all": MIN_ISR,
+    "kafka-configs --describe --entity-type brokers --entity-default": MIN_ISR,
+    "kafka-configs --describe --entity-type brokers": MIN_ISR,
+    "kafka-configs --describe --broker-logger 1": LOGGERS,
+    "kafka-features describe": FEATURES,
+    "kafka-features upgrade --release-version 4.3 --dry-run": FEATURES,
+    "kafka-metadata-quorum describe --status": FEATURES,
+    "kafka-broker-api-versions": "quotas, ACLs, delegation tokens, share and Streams groups are not served",
+    "kafka-acls --list": "ACLs are not served: UNSUPPORTED_VERSION, where Kafka has no authorizer",
+}
+"""Tool and arguments -> why the reference prints something else."""
+
+STACK = re.compile(r"\s+at |\s+\.\.\. \d+ more")
+_LIKE = [
+    (re.compile(r"\b\d{13}\b"), "TIME"),
+    (re.compile(r"\b(adminclient|producer|consumer)-\d+"), r"\1-N"),
+    (re.compile(r"\b[A-Za-z0-9_-]{22}\b"), "UUID"),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,:]?\d*"), "DATE"),
+    (re.compile(r"\d+(\.\d+)? (ms|MB/sec|records/sec)"), r"N \2"),
+    (re.compile(r"(\"?(?:avg_throughput|target_throughput|timestamp)\"?:)[^,}]+"), r"\1N"),
+    (re.compile(r"(Epoch: |HighWatermark: |\"size\":|size: |lastTimestamp: )\d+"), r"\1N"),
+    (re.compile(r"^DATE, DATE, .*", re.M), "DATES AND RATES"),
+    (re.compile(r"^1\s+UUID\s+\d+", re.M), "1 UUID N"),
+    (re.compile(r"(ProducerId: ?|producerId: |baseSequence: |CRC: |crc: )-?\d+"), r"\1N"),
+    (re.compile(r"^\d+(\t| +)(0 +\t?\d)", re.M), r"N\1\2"),
+]
+
+
+class Node:
+    """A target, and what its steps print."""
+
+    def __init__(self, target: Cluster, tools: Tools, folder: Path) -> None:
+        (self.member,) = target.members
+        self._tools = tools
+        self._file = folder / "given.json"
+        log_dirs = [path for path in target.folder.rglob("data") if (path / "meta.properties").exists()]
+        self._words = {
+            "boot": f"{self.member.node.host}:{self.member.node.port}",
+            "controller": f"{self.member.node.host}:{self.member.controller_port}",
+            "data": str(log_dirs[0]), "file": str(self._file),
+        }  # fmt: skip
+
+    def run(self, step: Step) -> list[str]:
+        if step.files is not None:
+            self._file.write_text(json.dumps(step.files))
+        words = f"{step.needs} {step.arguments}".split()
+        if step.tool in ("kafka-cluster", "kafka-transactions", "kafka-features", "kafka-metadata-quorum"):
+            command = step.arguments.split()
+            words = [*command[:1], *step.needs.split(), *command[1:]] if step.tool == "kafka-cluster" else words
+        ran = self._tools.run(step.tool, *(word.format(**self._words) for word in words), stdin=step.stdin)
+        errors = [line for line in ran.errors.splitlines() if not STACK.match(line)]
+        return self._alike("\n".join([f"exit code {ran.code}", ran.out, *errors]))
+
+    def _alike(self, text: str) -> list[str]:
+        for name in ("data", "file", "boot", "controller"):
+            text = text.replace(self._words[name], name.upper())
+        for port in (self.member.node.port, self.member.controller_port):
+            text = re.sub(rf"\b{port}\b", "PORT", text)
+        for pattern, word in _LIKE:
+            text = pattern.sub(word, text)
+        return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[list[Node]]:
+    folders = [tmp_path_factory.mktemp(name) for name in ("kafka", "reference")]
+    with (
+        open_target(KAFKA, folder=folders[0], config=CONFIG) as kafka,
+        open_target(REFERENCE, folder=folders[1], config=CONFIG) as reference,
+    ):
+        assert isinstance(kafka, Cluster) and isinstance(reference, Cluster)
+        yield [Node(target, tools, folder) for target, folder in zip((kafka, reference), folders, strict=True)]
+
+
+def differences(nodes: list[Node], step: Step) -> list[str]:
+    theirs, ours = (sorted(node.run(step)) for node in nodes)
+    return [*difflib.unified_diff(theirs, ours, "kafka", "reference", lineterm="", n=0)]
+
+
+def compare(nodes: list[Node], steps: list[Step]) -> None:
+    wrong: list[str] = []
+    for step in steps:
+        name = f"{step.tool} {step.arguments}".strip()
+        found = differences(nodes, step)
+        if bool(found) != (name in DIFFERS):
+            wrong.append("\n".join([name, *(found or ["is alike, and is listed as different"])]))
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_a_share_of_the_tools(nodes: list[Node]) -> None:
+    compare(nodes, [step for step in STEPS if step.is_short])
+
+
+@pytest.mark.slow
+def test_all_tools(nodes: list[Node]) -> None:
+    compare(nodes, STEPS)

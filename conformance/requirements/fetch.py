@@ -638,6 +638,7 @@ def beyond_the_last_stable_offset(broker: Broker) -> None:
     "are -1.",
     accepted="-1 for all three that the version has, for an unknown partition and for offsets out of range",
     draft="the answer was thought to carry the high watermark and the log start offset: Kafka 4.3.1 answers -1 for both",
+    apis={"Fetch": 4},
 )
 def no_offsets_beside_an_error(broker: Broker) -> None:
     topic = broker.topic()
@@ -659,6 +660,7 @@ def no_offsets_beside_an_error(broker: Broker) -> None:
     sentence="The list of aborted transactions is null in a read_uncommitted answer, and empty in a read_committed one without "
     "any.",
     accepted="null and the empty list, for a log without transactions",
+    apis={"Fetch": 4},
 )
 def null_or_empty_list(broker: Broker) -> None:
     topic = broker.topic()
@@ -673,7 +675,9 @@ def null_or_empty_list(broker: Broker) -> None:
     notices="none seen: all clients ask for isolation level 0 or 1",
     source="IsolationLevel.forId (IllegalArgumentException)",
     sentence="An isolation level that does not exist is refused: a fetch gives nothing.",
-    accepted="UNKNOWN_SERVER_ERROR(-1) without records, for isolation level 2",
+    accepted="UNKNOWN_SERVER_ERROR(-1) without records, for isolation level 2; Kafka 2.4.1 closes the connection",
+    apis={"Fetch": 4},
+    since="2.8",
 )
 def unknown_isolation_level(broker: Broker) -> None:
     topic = broker.topic()

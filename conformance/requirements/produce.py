@@ -593,6 +593,7 @@ def harmless_fields(broker: Broker) -> None:
     "is wrong as it was sent with the final INVALID_RECORD, and wrong acks or an internal topic with final codes of their own.",
     accepted="CORRUPT_MESSAGE(2) for a wrong CRC; INVALID_RECORD(87) for a control batch, a wrong count and a compacted topic's "
     "record without a key, before 2.4 (KIP-467) CORRUPT_MESSAGE(2); INVALID_REQUIRED_ACKS(21); INVALID_TOPIC_EXCEPTION(17)",
+    apis={"Produce": WITH_BATCHES},
 )
 def codes_of_refusals(broker: Broker) -> None:
     plain, compacted = broker.topic(), broker.topic(configs={"cleanup.policy": "compact"})
@@ -620,6 +621,7 @@ def codes_of_refusals(broker: Broker) -> None:
     source="ReplicaManager.appendToLocalLog (LogAppendInfo.UNKNOWN_LOG_APPEND_INFO); ProduceResponse schema",
     sentence="The answer for a refused partition has no offset and no time: base offset and append time are -1.",
     accepted="-1 for both, for an unknown partition, a wrong CRC, a control batch and acks=2",
+    apis={"Produce": WITH_BATCHES},
 )
 def no_offset_beside_an_error(broker: Broker) -> None:
     topic = broker.topic()

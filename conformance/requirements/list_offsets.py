@@ -348,7 +348,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     notices="none seen: all clients ask for isolation level 0 or 1",
     source="IsolationLevel.forId (IllegalArgumentException)",
     sentence="An isolation level that does not exist is refused.",
-    accepted="UNKNOWN_SERVER_ERROR(-1) for isolation level 2, in every version that has the field; Kafka 2.4.1 closes the connection",
+    accepted="UNKNOWN_SERVER_ERROR(-1) for isolation level 2, in each version with the field; Kafka 2.4.1 closes the connection",
     apis={"ListOffsets": 2},
     since="2.8",
 )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spec import other_catalogue, replication_catalogue
+from spec.edited_switches import edited_switches
 from spec.models import Case, Model, cases
 
-MODELS: tuple[Model, ...] = (*replication_catalogue.MODELS, *other_catalogue.MODELS)
+MODELS: tuple[Model, ...] = tuple(
+    replace(model, switches=model.switches + edited_switches(model.name))
+    for model in (*replication_catalogue.MODELS, *other_catalogue.MODELS)
+)
 
 
 def all_cases() -> dict[str, Case]:

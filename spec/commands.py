@@ -1,4 +1,4 @@
-"""`tidegauge spec`: list, check, explain, counterexample, trace, kernels, behaviours.
+"""`tidegauge spec`: list, check, reach, mutate, explain, counterexample, trace, kernels, behaviours.
 
 Exit codes: 0 everything as expected, 1 a promise is broken or a switch was not caught, 2 a checker ran out of time or memory,
 3 a wrong model or a missing checker, 64 wrong usage.
@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import typer
 
-from spec import behaviour_commands, check_commands, explain_commands, kernel_commands, trace_commands
+from spec import (
+    behaviour_commands,
+    check_commands,
+    explain_commands,
+    kernel_commands,
+    mutate_commands,
+    reach_commands,
+    trace_commands,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 spec = typer.Typer(
@@ -27,6 +35,9 @@ def root() -> None:
 
 spec.command("list", epilog=check_commands.LIST_EXAMPLES)(check_commands.list_models)
 spec.command(epilog=check_commands.CHECK_EXAMPLES)(check_commands.check)
+spec.command(epilog=reach_commands.EXAMPLES)(reach_commands.reach)
+spec.command(epilog=mutate_commands.EXAMPLES)(mutate_commands.mutate)
+spec.command(epilog=mutate_commands.EXAMPLES)(mutate_commands.mutate)
 spec.command(epilog=explain_commands.EXPLAIN_EXAMPLES)(explain_commands.explain)
 spec.command(epilog=explain_commands.COUNTEREXAMPLE_EXAMPLES)(explain_commands.counterexample)
 spec.command(epilog=trace_commands.EXAMPLES)(trace_commands.trace)

@@ -1,9 +1,9 @@
 """The models: which module, which configuration, what is expected, and which switch must break it.
 
 A model is a configuration file `replication/MC….cfg` whose first line names its module. A switch is checked with the very
-configuration of its clean model, in which nothing but the line `Bugs = {}` and the list of what is checked is replaced, so that
-nothing else can be the cause of the violation. What comes of that is kept for readers and for TLC by hand as
-`replication/counterexamples/…Breaks….cfg`: generated (`spec.tables`), never written.
+configuration of its clean model, in which nothing but the line `Bugs = {}` (or one definition of a module) and the list of what
+is checked is replaced, so that nothing else can be the cause of the violation. What comes of that is kept for readers and for TLC
+by hand as `replication/counterexamples/…Breaks….cfg`: generated (`spec.tables`), never written.
 """
 
 from __future__ import annotations
@@ -15,10 +15,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spec.checker import LONG_RUN, SHORT_RUN, Job, Verdict
+from spec.tla_text import definitions_of
 
 SPEC = Path(__file__).parent
 COUNTEREXAMPLES = "counterexamples"
 FIRST_LINE = re.compile(r"\\\* (\w+): (.+)")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of one definition's text, for a switch that would only be in the reader's way there."""
+
+    definition: str
+    """With its module: Replica.ExpandIsr."""
+    was: str
+    becomes: str
+
+    @property
+    def module(self) -> str:
+        return self.definition.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The definition's, without its module."""
+        return self.definition.partition(".")[2]
+
+    def of(self, folder: str) -> str:
+        """The module with the change. Errors: ValueError unless the definition has the text exactly once."""
+        text = (SPEC / folder / f"{self.module}.tla").read_text()
+        body = definitions_of(self.module, text)[self.name].body
+        kept = text[body.begin : body.end]
+        if kept.count(self.was) != 1:
+            raise ValueError(f"{self.definition}: {kept.count(self.was)} places, not one, for {self.was!r}")
+        return text[: body.begin] + kept.replace(self.was, self.becomes) + text[body.end :]
 
 
 @dataclass(frozen=True)
@@ -31,6 +60,8 @@ class Switch:
     story: str
     budget_s: float = 600
     """Not to be caught within this time fails the build."""
+    edit: Edit | None = None
+    """What it changes, where it is not among the bugs of the modules."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +128,20 @@ class Case:
         return self.switch.violates if self.switch else ""
 
     @property
+    def is_live(self) -> bool:
+        """Whether the switch breaks what must happen in the end: TLC does not say which such property breaks first."""
+        kind = checked(self.model.text).get(self.expected_property)
+        return kind == "PROPERTY" and "SPECIFICATION FairSpec" in self.model.text
+
+    @property
     def quick(self) -> bool:
         return self.model.quick
 
     @property
     def path(self) -> Path:
-        """The configuration's file; a switch's name says that a counterexample is expected, and of what."""
-        if not self.switch:
+        """The configuration's file; a switch's name says that a counterexample is expected, and of what. One that changes a
+        definition has its model's."""
+        if not self.switch or self.switch.edit:
             return self.model.path
         return SPEC / self.model.folder / COUNTEREXAMPLES / f"{self.switch.name}Breaks{self.switch.violates}.cfg"
 
@@ -115,7 +153,7 @@ class Case:
     def with_all_promises(self) -> str:
         """The model's configuration, in which the switch is on and nothing else is another."""
         text = self.model.text
-        if not self.switch:
+        if not self.switch or self.switch.edit:
             return text
         switched = re.sub(r"^(\s*Bugs = )\{\}$", rf'\1{{"{self.switch.name}"}}', text, count=1, flags=re.M)
         if switched == text:
@@ -139,7 +177,12 @@ class Case:
             coverage=self.switch is None and not self.model.behaviours and self.model.covered,
             options=self._simulation(),
             jvm=SHORT_RUN if self.switch or self.quick else LONG_RUN,
+            modules=self._edited(),
         )
+
+    def _edited(self) -> dict[str, str]:
+        edit = self.switch.edit if self.switch else None
+        return {edit.module: edit.of(self.model.folder)} if edit else {}
 
     def _simulation(self) -> tuple[str, ...]:
         drawn = self.model.behaviours
@@ -151,7 +194,7 @@ class Case:
         digest = hashlib.sha256(without_comments(job.configuration).encode())
         digest.update(repr((job.module, job.workers, job.coverage, job.options)).encode())
         for module in modules_of(SPEC / self.model.folder, self.model.module):
-            digest.update(without_comments(module.read_text()).encode())
+            digest.update(without_comments(job.modules.get(module.stem) or module.read_text()).encode())
         return digest.hexdigest()[:16]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spec.checker import Outcome, TraceStep, Verdict
-from spec.models import SPEC, Case
+from spec.models import SPEC, Case, checked
 
 STORE = SPEC / "results.json"
 
@@ -65,7 +65,7 @@ def result_of(case: Case, outcome: Outcome) -> Result:
         expected=str(case.expected),
         expected_property=case.expected_property,
         actual=str(outcome.verdict),
-        violated=outcome.violated or (case.expected_property if outcome.verdict == Verdict.VIOLATED else ""),
+        violated=violated_promise(case, outcome),
         distinct=outcome.distinct,
         generated=outcome.generated,
         depth=len(outcome.trace) or outcome.depth,
@@ -78,10 +78,19 @@ def result_of(case: Case, outcome: Outcome) -> Result:
     )
 
 
+def violated_promise(case: Case, outcome: Outcome) -> str:
+    """The promise that broke: TLC does not name temporal properties, and some action properties only by their place."""
+    if outcome.verdict != Verdict.VIOLATED or outcome.violated in checked(case.model.text):
+        return outcome.violated
+    properties = [name for name, kind in checked(case.model.text).items() if kind == "PROPERTY"]
+    return properties[0] if len(properties) == 1 else outcome.violated or case.expected_property
+
+
 def named(step: TraceStep) -> str:
     """A step's name: the one that the state tells, or, where steps are not recorded, TLC's for it."""
     told: Any = step.state.get("step")
-    return str(told["action"]) if isinstance(told, dict) and told.get("action") else step.action
+    is_named = isinstance(told, dict) and told.get("action") and (told["action"] != "Init" or step.number == 1)
+    return str(told["action"]) if is_named else step.action
 
 
 def load(path: Path = STORE) -> dict[str, Result]:

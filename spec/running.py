@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from spec.checker import Verdict, check
 from spec.models import Case
-from spec.results import Result, result_of
+from spec.results import Result, result_of, violated_promise
 
 
 def run_case(
@@ -22,9 +22,9 @@ def run_case(
     job = case.job(workers, memory_mb)
     job = replace(job, budget_s=budget_s) if budget_s else job
     result = result_of(case, check(job))
-    if not thoroughly or not case.switch or result.actual != Verdict.VIOLATED:
+    if not thoroughly or not case.switch or case.is_live or result.actual != Verdict.VIOLATED:
         return result
     first = check(replace(job, configuration=case.with_all_promises()))
     if first.verdict != Verdict.VIOLATED:
         return result
-    return replace(result, first_violated=first.violated, first_depth=len(first.trace))
+    return replace(result, first_violated=violated_promise(case, first), first_depth=len(first.trace))

@@ -1,4 +1,5 @@
-"""Writes what is generated: ACTIONS.md, TRACEABILITY.md, the tables of README.md, the configurations of switches.
+"""Writes what is generated: ACTIONS.md, TRACEABILITY.md, PROMISES.md, MUTANTS.md, the tables of README.md, the configurations
+of switches.
 
 With `--check`: are they current?
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 from spec.actions import actions_page
 from spec.catalogue import all_cases
 from spec.models import SPEC, Case
+from spec.proof_pages import mutants_page, promises_page
 from spec.results import Result, load
 from spec.traceability import traceability_page
 
@@ -62,8 +64,10 @@ def switch_table(results: dict[str, Result]) -> str:
 
 def _first(result: Result | None) -> str:
     """Which promise breaks earlier than the one that the switch is about, or in as many states."""
-    if not result or not result.first_violated:
+    if not result:
         return "not run"
+    if not result.first_violated:
+        return "not asked"
     is_same = (result.first_violated, result.first_depth) == (result.violated, result.depth)
     return "the same" if is_same else f"{result.first_violated}, in {result.first_depth}"
 
@@ -106,7 +110,13 @@ def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
         _, _, after = rest.partition(end)
         text = f"{before}{begin}\n{table}\n{end}{after}"
     told = {README: text, SPEC / "ACTIONS.md": actions_page(), SPEC / "TRACEABILITY.md": traceability_page()}
-    return told | {case.path: switch_file(case) for case in all_cases().values() if case.switch}
+    told |= {SPEC / "PROMISES.md": promises_page(), SPEC / "MUTANTS.md": mutants_page()}
+    return told | {case.path: switch_file(case) for case in all_cases().values() if has_file(case)}
+
+
+def has_file(case: Case) -> bool:
+    """Whether a case has a generated configuration: switches that are constants of the modules."""
+    return case.switch is not None and not case.switch.edit
 
 
 def switch_file(case: Case) -> str:

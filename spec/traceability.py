@@ -88,7 +88,7 @@ def promises_of(step: str, folder: str) -> tuple[str, ...]:
         waiting += re.findall(r"\b[A-Z]\w+", body)
     broken: dict[str, list[str]] = {}
     for switch in (switch for model in MODELS if model.folder == folder for switch in model.switches):
-        if switch.name in bugs:
+        if switch.name in bugs or (switch.edit and switch.edit.name in seen):
             broken.setdefault(switch.violates, []).append(switch.name)
     return tuple(f"{promise} ({', '.join(switches)})" for promise, switches in broken.items())
 

@@ -15,7 +15,7 @@ EXTENDS Cluster
 Unfenced == {b \in Brokers : ~registry[b].fenced}
 
 \* A running broker replays a record once it is newer than what it acts by.
-\* A follower has no use for records of a reign that it already follows, nor
+\* A follower has no use for records of a leader epoch that it already follows, nor
 \* who has no replica for records that give it none.
 Replayable(b, record, known, state) ==
     /\ state[b] = "running"
@@ -69,7 +69,7 @@ UncleanlyLed(record, b) == [record EXCEPT !.leader = b, !.leaderEpoch = @ + 1, !
 \* unfenced: the leader stays if it can; otherwise any live member of the ISR
 \* leads, or, where the ISR is empty, any live member of the ELR.  Where
 \* neither has one nobody leads, or, if that is allowed, anybody alive.  Who
-\* stays leader where a replica was taken away begins another reign.
+\* stays leader where a replica was taken away begins another leader epoch.
 Elections(next, unfenced) ==
     LET alive     == unfenced \cap next.replicas
         eligible  == IF next.isr = {} THEN next.elr ELSE next.isr
@@ -144,7 +144,7 @@ ControlledShutdown(b) ==
 
 -----------------------------------------------------------------------------
 \* Who is not fenced, in the life that the leader saw, may be in the ISR.  Of
-\* a member that has not fetched in this reign the leader has seen none: had it
+\* a member that has not fetched in this leader epoch the leader has seen none: had it
 \* begun another since, it would have left the ISR, and the proposal be stale.
 Ineligible(proposal) ==
     {b \in proposal.isr :

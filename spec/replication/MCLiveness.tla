@@ -35,7 +35,7 @@ LeaderAppears == <>[](\E b \in Brokers : IsCurrentLeader(b) /\ partition.leader 
 \* The ISR returns to all replicas, for all of them come back.
 IsrIsRestored == <>[](partition.isr = Brokers)
 
-\* Everybody acts by the newest reign, and the leader by the newest record.
+\* Everybody acts by the newest leader epoch, and the leader by the newest record.
 MetadataConverges ==
     <>[](\A b \in Brokers : Running(b) /\ metadata[b].leaderEpoch = partition.leaderEpoch
                             /\ (Leads(b) => metadata[b] = partition))
@@ -49,7 +49,7 @@ HighWatermarkCatchesUp ==
 \* A proposal is accepted, undone or overtaken.
 ProposalsAreResolved == \A b \in Brokers : (Leads(b) /\ pending[b] # None) ~> (~Leads(b) \/ pending[b] = None)
 
-\* What the leader of the last reign holds of the producer is acknowledged.
+\* What the leader of the last leader epoch holds of the producer is acknowledged.
 ProduceEnds ==
     <>[](\A b \in Brokers : IsCurrentLeader(b) => Numbers(log[b]) \subseteq acknowledged)
 =============================================================================

@@ -40,7 +40,7 @@ SendFetch(f) ==
         /\ MessageStep("SendFetch", "SendFetch", [follower |-> f, leader |-> l, end |-> fetch.end])
         /\ UNCHANGED <<stateVars, historyVars, answers, proposals, refusals>>
 
-\* The leader learns from the fetch, if it is of its reign and in line, and answers.
+\* The leader learns from the fetch, if it is of its leader epoch and in line, and answers.
 TakeFetch(l, fetch) ==
     LET parts == LogsPart(log[l], fetch.end, fetch.lastEpoch)
         answer == [from |-> l, to |-> fetch.from, leaderEpoch |-> fetch.leaderEpoch, end |-> fetch.end,
@@ -60,7 +60,7 @@ TakeFetch(l, fetch) ==
                        [leader |-> l, follower |-> fetch.from, end |-> fetch.end])
         /\ UNCHANGED <<fetches, proposals, refusals>>
 
-\* The follower uses an answer of its reign that fits its log as it is now.
+\* The follower uses an answer of its leader epoch that fits its log as it is now.
 Fits(f, answer) ==
     /\ Running(f) /\ answer.to = f
     /\ answer.leaderEpoch = metadata[f].leaderEpoch

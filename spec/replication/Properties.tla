@@ -33,7 +33,7 @@ CommittedLogsAgree ==
     \A a, b \in Brokers : IsPrefix(Committed(a), Committed(b)) \/ IsPrefix(Committed(b), Committed(a))
 
 \* ---- who has what ----
-\* Whoever leads the newest reign has all that anybody called committed.
+\* Whoever leads the newest leader epoch has all that anybody called committed.
 LeaderCompleteness ==
     \A l, b \in Brokers : IsCurrentLeader(l) => IsPrefix(Committed(b), log[l])
 

@@ -1,10 +1,10 @@
 ------------------------------ MODULE Replica -------------------------------
 (***************************************************************************)
 (* Chapter 4: the replicas.  A broker acts by the metadata that it has     *)
-(* replayed: it leads a reign or follows one.  Followers pull; what they   *)
-(* ask for tells the leader how far they are; the least of the maximal ISR *)
-(* is the high watermark.  A follower whose log left the leader's cuts it  *)
-(* back to where they agree.                                               *)
+(* replayed: it leads a leader epoch or follows in one.  Followers pull;   *)
+(* what they ask for tells the leader how far they are; the least of the   *)
+(* maximal ISR is the high watermark.  A follower whose log left the       *)
+(* leader's cuts it back to where they agree.                              *)
 (***************************************************************************)
 EXTENDS Controller
 
@@ -79,7 +79,7 @@ GiveUpReplica(b, record) ==
     /\ UNCHANGED <<partition, registry, status, clientVars, environmentVars>>
 
 -----------------------------------------------------------------------------
-\* Fetching needs a leader that acts in the same reign (KIP-320).
+\* Fetching needs a leader that acts in the same leader epoch (KIP-320).
 Fenced(f, l) ==
     /\ metadata[f].leaderEpoch # metadata[l].leaderEpoch
     /\ ~On("FetchWithoutFencing") /\ ~On("TruncateWithoutFencing")
@@ -93,7 +93,7 @@ LogsPart(leaderRecords, end, lastEpoch) ==
 
 \* What passes between the two.  In the atomic grain each sees the other as
 \* it is now; where messages take their time (Late.tla) it sees the other as
-\* it was at some moment of the same reign.
+\* it was at some moment of the same leader epoch.
 Hears(f, l) ==
     /\ Running(f) /\ f # l /\ metadata[f].leader = l
     /\ Leads(l) /\ f \in metadata[l].replicas
@@ -188,8 +188,9 @@ Propose(l, isr) ==
          leaderEpoch    |-> metadata[l].leaderEpoch,
          partitionEpoch |-> metadata[l].partitionEpoch]]
 
-\* A follower that has all committed records, and all that the leader's reign
-\* began with, is fit to join.
+\* A follower that has all committed records, and all that the leader epoch
+\* began with, is fit to join: the leader may know less of what is committed
+\* than the one before it.
 ExpandIsr(l, f) ==
     /\ Leads(l)
     /\ pending[l] = None

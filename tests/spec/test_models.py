@@ -17,6 +17,8 @@ SAMPLE = (
     "AdmitFencedBroker",
     "IgnoreProposedIsr",
     "IgnoreMinIsr",
+    "EndReassignmentEarly",
+    "UnfenceBeforeReplay",
     "MCMessages",
     "MCMessagesMinIsr",
     "FetchOfAFormerLife",

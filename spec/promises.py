@@ -1,0 +1,176 @@
+"""What each promise speaks of, and in which models there is such a state: a promise that is never asked holds for no reason.
+
+`REACHED` says of each promise what has to be so, in some state, for the promise to mean anything there. Each model is searched
+until all of its promises have been asked, or to its end; `tidegauge spec reach --record` stores what was found. What breaks each
+promise is in the catalogue: its switches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spec.checker import SHORT_RUN, Verdict, check
+from spec.models import SPEC, Case, Model, checked, modules_of, without_comments
+
+STORE = SPEC / "promises.json"
+ALWAYS = "TRUE"
+"""Of promises that speak of every state, or of what must happen in the end."""
+
+REACHED: dict[str, dict[str, str]] = {
+    "replication": {
+        "TypeOK": ALWAYS,
+        "EpochsNeverDecreaseInLog": r"\E b \in Brokers : \E i \in 1..(Len(log[b]) - 1) : log[b][i].epoch < log[b][i + 1].epoch",
+        "LogMatching": r"\E a, b \in Brokers : log[a] # log[b] /\ log[a] # <<>> /\ log[b] # <<>> /\ log[a][1] = log[b][1]",
+        "HighWatermarkBound": r"\E b \in Brokers : 0 < highWatermark[b] /\ highWatermark[b] = EndOffset(log[b])",
+        "CommittedLogsAgree": r"\E a, b \in Brokers : highWatermark[a] > highWatermark[b] /\ log[a] # log[b]",
+        "LeaderCompleteness": r"partition.leaderEpoch > 1 /\ \E l, b \in Brokers : IsCurrentLeader(l) /\ l # b "
+        r"/\ highWatermark[b] > 0",
+        "EligibleAreComplete": r"\E e \in (partition.isr \cup partition.elr) \ lostTail : \E b \in Brokers : b # e "
+        r"/\ highWatermark[b] > highWatermark[e]",
+        "MaximalIsrIsSuperset": r"\E l \in Brokers : IsCurrentLeader(l) /\ partition.leader = l "
+        r"/\ metadata[l].isr # partition.isr",
+        "NoFencedMemberInIsr": r"\E b \in Brokers : registry[b].fenced",
+        "EligibleAreReplicas": r"partition.elr # {} /\ partition.replicas # Brokers",
+        "IsrAndElrAreDisjoint": r"partition.elr # {} /\ partition.isr # {}",
+        "LeaderIsInIsr": r"partition.leader # None /\ partition.leaderEpoch > 1",
+        "NoAcknowledgedRecordLost": r"acknowledged # {} /\ partition.leaderEpoch > 1 /\ \E l \in Brokers : IsCurrentLeader(l)",
+        "ConsumedNeverChanges": r"consumed # <<>> /\ partition.leaderEpoch > 1 /\ \E l \in Brokers : IsCurrentLeader(l)",
+        "NoDuplicateOrGap": r"Idempotent /\ partition.leaderEpoch > 1 /\ \E b \in Brokers : Leads(b) /\ log[b] # <<>>",
+        "EpochsNeverDecrease": r"partition.leaderEpoch > 1",
+        "HighWatermarkMonotoneInReign": r"\E b \in Brokers : Leads(b) /\ highWatermark[b] > 0",
+        "UnfencedHaveReplayed": r"\E b \in Unfenced : Running(b) /\ registry[b].brokerEpoch > 1",
+        "ProposalsAreCurrent": r"\E l \in Brokers : Leads(l) /\ pending[l] # None /\ metadata[l].partitionEpoch > 1",
+        "ReassignmentsEndInSync": r"Cardinality(partition.adding) > 1",
+        "LateSpec": r"\E a \in answers : a.log # log[a.from]",
+        "LeaderAppears": r"\A b \in Brokers : ~(IsCurrentLeader(b) /\ partition.leader = b)",
+        "IsrIsRestored": r"partition.isr # Brokers",
+        "MetadataConverges": r"\E b \in Brokers : Running(b) /\ metadata[b].leaderEpoch # partition.leaderEpoch",
+        "HighWatermarkCatchesUp": r"\E b \in Brokers : IsCurrentLeader(b) /\ highWatermark[b] # EndOffset(log[b])",
+        "ProposalsAreResolved": r"\E b \in Brokers : Leads(b) /\ pending[b] # None",
+        "ProduceEnds": r"\E b \in Brokers : IsCurrentLeader(b) /\ Numbers(log[b]) \ acknowledged # {}",
+    },
+    "quorum": {
+        "OneLeaderPerEpoch": r'\E v, w \in Voters : v # w /\ role[v] = "leader" /\ role[w] = "leader"',
+        "LogMatching": r"\E v, w \in Voters : v # w /\ log[v] # <<>> /\ log[w] # <<>> /\ LastEpoch(log[v]) = LastEpoch(log[w])",
+        "HighWatermarkBound": r"\E v \in Voters : 0 < highWatermark[v] /\ highWatermark[v] = EndOffset(log[v])",
+        "CommittedLogsAgree": r"\E v, w \in Voters : v # w /\ highWatermark[v] > 0 /\ highWatermark[w] > 0",
+        "LeaderCompleteness": r'\E l, v \in Voters : l # v /\ role[l] = "leader" /\ (\A w \in Voters : epoch[w] <= epoch[l]) '
+        r"/\ highWatermark[v] > highWatermark[l]",
+        "EpochsNeverDecrease": r"\E v, w \in Voters : epoch[v] > epoch[w]",
+        "KeepsPromises": r"committed # <<>>",
+    },
+    "transactions": {
+        "NoHangingTransaction": r"\E p \in Partitions : \E i \in DOMAIN log[p] : IsOpen(p, i)",
+        "VisibleIsDecided": r'\E p \in Partitions : \E i \in DOMAIN log[p] : log[p][i].kind = "data" /\ ~IsOpen(p, i)',
+        "ProducerEpochsNeverDecreaseInLog": r"\E p \in Partitions : Len(log[p]) > 1 /\ log[p][1].epoch < Last(p).epoch",
+        "DecisionsAreFinal": r'\E t \in DOMAIN decided : decided[t] # "open"',
+        "DecidedIsCompleted": r'coordinator.state = "prepared"',
+    },
+    "groups": {
+        "NoDoubleAssignment": r"\E a, b \in Members : a # b /\ Held(a) # {} /\ owned[b] # {}",
+        "OwnedIsGiven": r"\E m \in joined : owned[m] # {} /\ revoking[m] # {}",
+        "MemberEpochIsNotAhead": r"assignedEpoch < groupEpoch /\ \E m \in joined : epoch[m] = assignedEpoch",
+        "Converges": r"~Converged",
+    },
+    "historical": {
+        "OneLeaderPerEpoch": r"\E a, b \in Brokers : a # b /\ role[a].leader = a /\ role[b].leader = b",
+        "OneControllerPerEpoch": r"\E a, b \in Brokers : a # b /\ control[a].epoch > 0 /\ control[b].epoch > 0",
+        "InSyncReplicasHaveTheLog": r"\E b \in Brokers : ~hasLog[b]",
+        "LeaderIsInIsr": r"record.leaderEpoch > 1 /\ record.isr # Brokers",
+        "EpochsNeverDecrease": r"controllerEpoch > 1 /\ record.leaderEpoch > 1",
+        "ControllerAppears": r"owner = Nobody",
+        "BrokersFollowTheRecord": r"\E b \in record.replicas : role[b].leaderEpoch # record.leaderEpoch",
+    },
+}
+"""Book -> promise -> when it is asked."""
+
+NOT_SEEN = {
+    (
+        "replication",
+        "EligibleAreReplicas",
+    ): "an ELR with members while a broker has no replica: not among the first 34,261 "
+    "states of MCReassignment, where the search was ended by its time",
+}
+"""Promises that no stored search has seen asked, and what is known of that."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which promises of a model are asked in it, and how many states it took to see that."""
+
+    model: str
+    reached: tuple[str, ...]
+    unreached: tuple[str, ...]
+    verdict: str
+    distinct: int
+    seconds: float
+    digest: str
+
+
+def probes(model: Model) -> dict[str, str]:
+    """The model's promises, and when each is asked."""
+    return {name: REACHED[model.folder][name] for name in checked(model.text)}
+
+
+def probe_module(model: Model) -> str:
+    """The model's module with an invariant that reports each promise when it is asked, and fails when all were."""
+    asked = ",\n    ".join(probes(model).values())
+    numbers = f"1..{len(probes(model))}"
+    return (
+        f"---- MODULE Reach ----\nEXTENDS {model.module}, TLC\n"
+        f"ASSUME \\A i \\in {numbers} : TLCSet(i, FALSE)\n"
+        f"Asked == <<\n    {asked}>>\n"
+        f'Report(i) == IF ~TLCGet(i) /\\ Asked[i] THEN PrintT(<<"reached", i>>) /\\ TLCSet(i, TRUE) ELSE TRUE\n'
+        f"NotAll == (\\A i \\in {numbers} : Report(i)) /\\ ~\\A i \\in {numbers} : TLCGet(i)\n====\n"
+    )
+
+
+def digest(model: Model) -> str:
+    """Changes whenever what is stored no longer speaks of this model."""
+    texts = [without_comments(path.read_text()) for path in modules_of(SPEC / model.folder, model.module)]
+    return hashlib.sha256("\n".join([*texts, model.text, probe_module(model)]).encode()).hexdigest()[:12]
+
+
+def reach(model: Model, budget_s: float = 300, memory_mb: int = 2000) -> Reach:
+    """Searches a model for states in which its promises are asked. Errors: RuntimeError if it cannot be judged."""
+    text = re.sub(r"^(INVARIANTS?|PROPERT(Y|IES))\n(  .*\n?)*", "", model.text, flags=re.M)
+    job = Case(model).job(workers=1, memory_mb=memory_mb)
+    job = replace(job, module="Reach", modules={"Reach": probe_module(model)}, jvm=SHORT_RUN, coverage=False)
+    outcome = check(replace(job, configuration=text.rstrip() + "\nINVARIANT NotAll\n", budget_s=budget_s))
+    if outcome.verdict not in (Verdict.VIOLATED, Verdict.HOLDS, Verdict.SEARCHED, Verdict.OUT_OF_TIME):
+        raise RuntimeError(f"{model.name}: {outcome.verdict}: {outcome.reason}")
+    names = list(probes(model))
+    seen = {names[int(number) - 1] for number in re.findall(r'<<"reached", (\d+)>>', outcome.output)}
+    return Reach(
+        model.name,
+        tuple(name for name in names if name in seen),
+        tuple(name for name in names if name not in seen),
+        str(outcome.verdict),
+        outcome.distinct,
+        outcome.seconds,
+        digest(model),
+    )
+
+
+def load(path: Path = STORE) -> dict[str, Reach]:
+    """The stored rows by model."""
+    if not path.exists():
+        return {}
+    rows: list[dict[str, Any]] = json.loads(path.read_text())
+    return {row["model"]: _read(row) for row in rows}
+
+
+def _read(row: dict[str, Any]) -> Reach:
+    row |= {"reached": tuple(row["reached"]), "unreached": tuple(row["unreached"])}
+    return Reach(**row)
+
+
+def store(row: Reach, path: Path = STORE) -> None:
+    """Puts one row in."""
+    rows = load(path) | {row.model: row}
+    path.write_text("[\n" + ",\n".join(json.dumps(asdict(each)) for each in rows.values()) + "\n]\n")

@@ -1,0 +1,108 @@
+"""Mutants are what they say, and what is stored of them is current and accounted for."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from spec import mutation
+from spec.commands import app
+from spec.mutants import MUTATED, definitions_in
+from spec.mutation import Fate, Limits, all_mutants, judge
+from spec.survivors import REASONS, reason_of
+from spec.tla_text import definitions_of
+
+MODULE = r"""---- MODULE Small ----
+Guarded(a, b) ==
+    /\ a < b   \* a comment
+    /\ \/ a = 0
+       \/ b = 0 /\ a > 1
+    /\ x' = [x EXCEPT !.one = a + 1, !.two = b]
+    /\ UNCHANGED y
+
+Other == Guarded(1, 2)
+====
+"""
+
+
+def test_items_of_lists_and_operands_are_found() -> None:
+    definition = definitions_of("Small", MODULE)["Guarded"]
+    assert [item.span.of(MODULE) for item in definition.items()] == [
+        "a < b",
+        "\\/ a = 0\n       \\/ b = 0 /\\ a > 1",
+        "a = 0",
+        "b = 0 /\\ a > 1",
+        "b = 0",
+        "a > 1",
+        "x' = [x EXCEPT !.one = a + 1, !.two = b]",
+        "UNCHANGED y",
+    ]
+    assert "Guarded" in definitions_of("Small", MODULE)["Other"].names
+
+
+def test_there_is_a_mutant_for_each_kind_of_change() -> None:
+    changes = {(mutant.definition, mutant.kind, mutant.change) for mutant in all_mutants().values()}
+    assert {
+        ("ExpandIsr", "guard", "progress[l][f].end >= StartOffsetOf(log[l], metadata[l].leaderEpoch) -> TRUE"),
+        ("UnfenceBroker", "guard", "HasReplayed(b) -> TRUE"),
+        ("IsForThisEpoch", "guard", "proposal.partitionEpoch = partition.partitionEpoch -> TRUE"),
+        ("BecomeLeader", "reset", "[progress EXCEPT ![b] = NoProgress] -> progress"),
+        ("BecomeLeader", "reset", "[pending EXCEPT ![b] = None] -> pending"),
+        ("Truncate", "bound", "point -> IF point < EndOffset(@) THEN (point) + 1 ELSE point"),
+        ("UncleanlyLed", "reset", ", !.elr = {} -> "),
+        ("Replayable", "alternative", "known[b].leader = b -> FALSE"),
+        ("UnderMinIsr", "comparison", "< -> <="),
+        ("RegisterBroker", "count", "+ 1 -> "),
+    } <= changes
+    assert {mutant.step for mutant in all_mutants().values() if mutant.kind == "action"} > {
+        "Crash",
+        "TakeProposal",
+        "Heartbeat",
+    }
+
+
+@pytest.mark.parametrize("folder", MUTATED)
+def test_a_mutant_differs_from_its_module_in_one_place(folder: str) -> None:
+    clean = definitions_in(folder)
+    for mutant in all_mutants().values():
+        if mutant.folder != folder:
+            continue
+        changed = definitions_of(mutant.module, mutant.text())
+        others = {name for name in clean if name != mutant.definition and clean[name].module == mutant.module}
+        assert all(
+            clean[name].body.of(clean[name].text) == changed[name].body.of(changed[name].text) for name in others
+        )
+        assert mutant.was != mutant.becomes
+
+
+def test_stored_rows_are_of_mutants_that_there_are_and_current() -> None:
+    rows = mutation.load()
+    assert rows
+    assert [name for name in rows if name not in all_mutants()] == []
+    assert [name for name, row in rows.items() if not mutation.is_fresh(all_mutants()[name], row)] == []
+
+
+def test_each_survivor_has_a_reason_and_each_reason_a_survivor() -> None:
+    every = all_mutants()
+    survivors = [
+        name for name, row in mutation.load().items() if row.survived and not mutation.is_open(every[name], row)
+    ]
+    assert [name for name in survivors if not reason_of(name)] == []
+    used = {reason_of(name) for name, row in mutation.load().items() if row.survived}
+    assert [begins for begins, reason in REASONS if reason not in used] == []
+
+
+@pytest.mark.java
+def test_a_mutant_is_killed_and_a_step_that_is_not_taken_is_missed() -> None:
+    stored = mutation.load()
+    for name, fate in (("Client.Produce.action1", Fate.UNREACHED), ("Controller.Publish.reset1", Fate.KILLED)):
+        row = judge(all_mutants()[name], Limits(largest_s=9))
+        assert (row.outcome, row.by) == (fate, stored[name].by if name in stored else row.by)
+
+
+def test_the_command_lists_what_it_would_run() -> None:
+    done = CliRunner().invoke(app, ["spec", "mutate", "Replica.ExpandIsr", "--dry-run", "--again", "--json"])
+    lines = [json.loads(line) for line in done.output.splitlines()]
+    assert done.exit_code == 0
+    assert {"Replica.ExpandIsr.guard1", "Replica.ExpandIsr.action1"} < {line.get("mutant") for line in lines}
+    assert lines[-1]["run"] == 0

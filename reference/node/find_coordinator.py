@@ -19,6 +19,14 @@ GROUP, TRANSACTION = 0, 1
 _TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 """Where the coordinators of each type of key keep their state; share groups are not coordinated here."""
 
+_SENTENCES = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details.",
+}
+"""What Kafka 4.3.1 says of each answer in versions 1 to 3. Later ones are silent but for a request that is refused."""
+
 
 def find_coordinator(
     node: Node, request: Request, body: FindCoordinatorRequest, now: TimestampMs
@@ -30,7 +38,7 @@ def find_coordinator(
     found = _find(node, request, body.key, body.key_type, now)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=_SENTENCES[ErrorCode(found.error_code)],
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -40,10 +48,11 @@ def find_coordinator(
 def _find(
     node: Node, request: Request, key: str, key_type: int, now: TimestampMs
 ) -> FindCoordinatorResponse.Coordinator:
-    answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_message=None)
+    answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
     topic = _TOPICS.get(key_type)
     if topic is None:
         answer.error_code = ErrorCode.INVALID_REQUEST
+        answer.error_message = _SENTENCES[ErrorCode.INVALID_REQUEST]
         return answer
     leader = coordinator_of(node, topic, key)
     if leader is None:

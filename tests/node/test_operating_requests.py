@@ -5,6 +5,7 @@ The expectations are Apache Kafka 4.3.1's answers, which were asked the same; th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ from reference.controller.configs import DELETE, SET, Alteration
 from reference.node.loggers import OWN, ROOT, Loggers
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_groups import DeleteGroupsRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
+WITHIN_S = 30
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
@@ -97,3 +101,19 @@ def test_replicas_lie_in_the_one_folder(target: Cluster, wire: Wire) -> None:
     assert moved(str(data), "placed", 0) == 0
     assert moved(str(data), "placed", 7) == moved(str(data), "nowhere", 0) == 3
     assert moved("/no/such", "placed", 0) == moved("relative", "placed", 0) == 57
+
+
+def test_a_coordinator_that_is_not_there_yet_is_said_so(target: Cluster) -> None:
+    """On a fresh broker the first question creates __consumer_offsets: the same codes and sentences as Kafka's."""
+    sentences = {0: "NONE", 15: "The coordinator is not available."}
+    with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
+        assert wire.call(DeleteGroupsRequest(groups_names=["early"])).results[0].error_code == 16
+        codes = [(answer := wire.call(FindCoordinatorRequest(key="early", key_type=0), 3)).error_code]
+        assert answer.error_message == sentences[codes[0]]
+        until = time.monotonic() + WITHIN_S
+        while codes[-1] != 0:
+            assert time.monotonic() < until and codes[-1] == 15
+            codes.append((answer := wire.call(FindCoordinatorRequest(key="early", key_type=0), 3)).error_code)
+        assert answer.error_message == "NONE"
+        (found,) = wire.call(FindCoordinatorRequest(coordinator_keys=["early"], key_type=0), 6).coordinators
+        assert (found.error_code, found.error_message) == (0, "")

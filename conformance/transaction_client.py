@@ -20,6 +20,7 @@ from conformance.batches import NONE as UNCOMPRESSED
 from conformance.batches import TRANSACTIONAL, Record, batch
 from conformance.broker import TRANSACTION, Broker, Told, Topic, error_name, only
 from conformance.wire import Failed
+from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -87,8 +88,13 @@ def served_protocols(broker: Broker) -> list[Protocol]:
 
 
 def at_most(broker: Broker, request: Message | type[Message], version: int) -> int:
-    """The version, or the highest below it that the target serves. Skips where it serves the API in none."""
-    return min(version, broker.version_for(request))
+    """The version, or the highest below it that the target serves. Skips where it does not advertise the API.
+
+    Of an API that answered no probe the advertised version is tried: a probe names no transaction that exists.
+    """
+    lowest, highest = broker.versions_of(request if isinstance(request, type) else type(request))
+    served = broker.subject.profile.served(APIS[request.KEY].name, lowest, highest)[1]
+    return min(version, served if served >= lowest else highest)
 
 
 def in_each_protocol(broker: Broker, judge: Callable[[Protocol], None], what: str = "") -> None:

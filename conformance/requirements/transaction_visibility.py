@@ -177,6 +177,7 @@ def one_outcome(broker: Broker) -> None:
     "or not the new one has written to the partition.",
     accepted="INVALID_PRODUCER_EPOCH(47) before the new one's first write, while its transaction is open, and after it; the "
     "new one's records alone count",
+    tolerated="PRODUCER_FENCED(90): refused all the same",
     apis=TRANSACTIONS,
 )
 def zombies(broker: Broker) -> None:
@@ -193,7 +194,12 @@ def zombies(broker: Broker) -> None:
                 for sequence in sequences:
                     result = old.produce(topic, b"late", partition=partition, sequence=sequence, identity=zombie)
                     told = f"{what}, partition {partition}, sequence {sequence}"
-                    broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what=told)
+                    broker.expect_error(
+                        result.error_code,
+                        ErrorCode.INVALID_PRODUCER_EPOCH,
+                        tolerated={ErrorCode.PRODUCER_FENCED},
+                        what=told,
+                    )
 
         refused("before the first write")
         new.write(topic, b"new")

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from conformance.broker import RETRIABLE, Broker, error_name, only
+from conformance.broker import RETRIABLE, Broker, built_on, error_name, only
 from conformance.wire import Connection, Failed, Misbehaved
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
@@ -87,6 +87,7 @@ class Group:
         """The answer to LeaveGroup for members (v3+)."""
         return self.call(LeaveGroupRequest(group_id=self.name, members=list(members)), version)
 
+    @built_on("BAS-07")
     def stable(self, count: int, **options: Any) -> list[Member]:
         """So many new members, joined and synchronised, the leader first; the options are those of `Member`."""
         members: list[Member] = []
@@ -96,6 +97,7 @@ class Group:
         self.synchronise(members)
         return self.leader_first(members)
 
+    @built_on("GRP-03")
     def admit(self, newcomer: Member, present: Sequence[Member] = ()) -> None:
         """Let a member join, and all that are there join again: one generation with all of them."""
         newcomer.identify()
@@ -117,6 +119,7 @@ class Group:
         for member in members:
             member.expect_joined()
 
+    @built_on("GRP-14")
     def await_rebalance(self, member: Member) -> None:
         """Wait until a member is told to join again."""
         self.broker.eventually(lambda: self.rebalances(member), "a member is told of the rebalance")
@@ -132,6 +135,7 @@ class Group:
         answer = self.call(DescribeGroupsRequest(groups=[self.name]))
         return only(answer.groups, f"group {self.name}").group_state
 
+    @built_on("GRP-10")
     def synchronise(self, members: Sequence[Member], assignments: Mapping[str, bytes] | None = None) -> None:
         """Every member synchronises, the leader last, and must be given what the leader sent for it.
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conformance.broker import Broker, Told, Topic, only
+from conformance.broker import Broker, Told, Topic, built_on, only
 from conformance.classic_groups import NO_GENERATION, NO_MEMBER
 from conformance.wire import Failed, Misbehaved
 from reference.protocol.errors import ErrorCode
@@ -88,6 +88,7 @@ def commit_one(
     return only(list(found.values()), "partition in the answer to OffsetCommit")
 
 
+@built_on("BAS-08")
 def expect_committed(broker: Broker, group: str, offsets: Mapping[Partition, Committed | int], **who: Any) -> None:
     """Commit what must be taken; a coordinator that is still loading is asked again."""
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from conformance.broker import RETRIABLE, Broker, Topic, error_name, only
+from conformance.broker import RETRIABLE, Broker, Topic, built_on, error_name, only
 from conformance.classic_groups import Group
 from conformance.wire import Failed, Misbehaved
 from reference.protocol.errors import ErrorCode
@@ -156,6 +156,7 @@ def expect_apart(broker: Broker, consumers: Sequence[Consumer]) -> None:
             broker.fail(f"{one.id} and {other.id} both hold {sorted(both)[:3]}")
 
 
+@built_on("CGH-18")
 def settle(
     *consumers: Consumer, wanted: set[Owned] | None = None, topics: Collection[Topic] = (), what: str = "",
     within_s: float = 0.0,
@@ -192,6 +193,7 @@ def is_stable(broker: Broker, group: str) -> bool:
     return [one.group_state for one in described(broker, group)] == [STABLE]
 
 
+@built_on("BAS-11")
 def joined(broker: Broker, group: str, count: int, topics: Sequence[Topic], **options: Any) -> list[Consumer]:
     """So many consumers of a group, which own all partitions of some topics."""
     consumers = [Consumer(broker, group, topics, **options) for _ in range(count)]

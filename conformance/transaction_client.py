@@ -18,7 +18,7 @@ from typing import Any
 
 from conformance.batches import NONE as UNCOMPRESSED
 from conformance.batches import TRANSACTIONAL, Record, batch
-from conformance.broker import TRANSACTION, Broker, Told, Topic, error_name, only
+from conformance.broker import TRANSACTION, Broker, Told, Topic, built_on, error_name, only
 from conformance.wire import Failed
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
@@ -128,6 +128,7 @@ class TransactionalClient:
 
     # ---- the coordinator
 
+    @built_on("BAS-10")
     def init(
         self, producer_id: int = NOBODY, epoch: int = NOBODY, *, timeout_ms: int | None = None, patient: bool = True,
         version: int | None = None,
@@ -191,6 +192,7 @@ class TransactionalClient:
                 self.become(answer.producer_id, answer.producer_epoch)
         return answer
 
+    @built_on("TXN-22")
     def described(self) -> Any:
         """What DescribeTransactions says of the transactional id, whatever it is."""
         request = DescribeTransactionsRequest(transactional_ids=[self.name])
@@ -251,6 +253,7 @@ class TransactionalClient:
             self._sequences[topic, partition] = first + len(values)
         return result
 
+    @built_on("BAS-10")
     def write(self, topic: Topic, *values: Record | bytes, partition: int = 0, codec: int = UNCOMPRESSED) -> int:
         """Produce in a transaction what must succeed, after adding the partition where the protocol asks for it; gives
         the base offset."""
@@ -261,6 +264,7 @@ class TransactionalClient:
         expect_agreed("Produce in a transaction", result.error_code)
         return result.base_offset
 
+    @built_on("TXN-28")
     def finish(self, *, committed: bool) -> None:
         """End the transaction, which must succeed, and wait until it is complete.
 

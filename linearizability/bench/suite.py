@@ -287,6 +287,7 @@ def summary(trials: dict[str, Trial], lies: dict[str, Lie]) -> dict[str, Any]:
         "blocked": sum(trial.blocked for trial in trials.values()),
         "judged": sum(trial.judged for trial in trials.values()),
         "engine_errors": {name: trial.engine_errors for name, trial in trials.items() if trial.engine_errors},
+        "stale": sum(trial.fingerprint != fingerprint(lies[name]) for name, trial in trials.items()),
         "whole_runs": sum(trial.whole for trial in trials.values()),
         "seconds": round(sum(trial.seconds for trial in trials.values())),
     }

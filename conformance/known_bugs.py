@@ -42,6 +42,10 @@ KNOWN_BUGS = (
         since="0.11.0", mended=("1.1",),
     ),
     KnownBug(
+        ("CMP-09",), "KAFKA-5490", "the cleaner keeps a producer's last record, for want of an empty batch to keep its sequence",
+        since="0.11.0", mended=("0.11.0.1", "1.0"),
+    ),
+    KnownBug(
         ("FMT-03",), "KAFKA-6739", "records with headers are not converted for old consumers: UNKNOWN_SERVER_ERROR",
         since="0.11.0", mended=("1.0.2", "1.1.1", "2.0"),
     ),

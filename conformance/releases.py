@@ -11,8 +11,10 @@ import fcntl
 import hashlib
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,13 +123,23 @@ class Keeper:
 
     def judged(self, judgement: Judgement) -> None:
         id = judgement.requirement.id
-        with self.path.with_suffix(".lock").open("a") as lock:  # several releases may be measured at once
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _locked(self.path.parent):  # several releases may be measured at once
             matrix = Matrix.read(self.path)
             matrix.keep(self.version, catalogue()[id], judgement)
             matrix.write(self.path)
         if judgement.verdict not in (Verdict.PASS, Verdict.NOT_JUDGED):
             self.told(f"kafka:{self.version}: {id} {judgement.verdict}: {judgement.reason[:LONGEST_REASON]}")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One at a time, of all processes and threads."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def measure(

@@ -53,6 +53,7 @@ def consecutive_offsets(broker: Broker) -> None:
 
 @requirement(
     "ACK-02",
+    apis={"Produce": 3},
     notices="stuck: clients with acks=0 take an answer to it as the answer to the next request, and close the connection",
     source="KafkaApis.handleProduceRequest (acks=0)",
     sentence="Produce with acks=0 is stored and never answered: the next thing on the connection is the next request's answer.",

@@ -227,6 +227,7 @@ def generations(broker: Broker) -> None:
 
 @requirement(
     "GRP-09",
+    since="0.11",
     notices="client: a group of many that starts rebalances once for each member",
     source="KIP-134; group.initial.rebalance.delay.ms",
     sentence="The first join of an empty group waits for group.initial.rebalance.delay.ms, so that others who join meanwhile "

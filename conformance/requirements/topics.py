@@ -285,7 +285,7 @@ def assignment_by_hand(broker: Broker) -> None:
     if not broker.is_kafka("3.3"):  # with ZooKeeper these were taken, and waited for
         for what in ("an unknown broker", "a negative broker", "no broker", "partition 0 twice"):
             del wrong[what]
-    if not broker.is_kafka("0.11"):
+    if not broker.is_kafka("2.3"):  # KAFKA-7864
         del wrong["partitions 0 and 2"], wrong["partition 1 alone"]
     for what, assignments in wrong.items():
         with broker.case(what):

@@ -16,6 +16,18 @@ REASONS: tuple[tuple[str, str], ...] = (
         "who is not running has forgotten its metadata (Halt), and has therefore replayed nothing",
     ),
     (
+        "Replica.BecomeLeader.guard2",
+        "by a record that names another the broker does what BecomeFollower does: it leads only if the record names it",
+    ),
+    (
+        "Replica.BecomeLeader.reset1",
+        "no fault of the rule: MCTruncation, dearer than the models met so far, breaks by it (the switch KeepProgress)",
+    ),
+    (
+        "Replica.BecomeLeader.reset3",
+        "only the switches of before KIP-595 ever have a replica truncate before it may fetch",
+    ),
+    (
         "Controller.Completed.alternative1",
         "where nothing comes or goes, completing changes nothing",
     ),

@@ -210,6 +210,13 @@ class Run(Form):
         ]
         if failed:
             return RunVerdict.FAIL, f"must-requirements failed: {', '.join(failed)}"
+        deadly = [
+            one.requirement.id
+            for one in self.judgements
+            if one.died and one.verdict is Verdict.FAIL and not one.expected
+        ]
+        if deadly:
+            return RunVerdict.FAIL, f"the target does not survive {', '.join(deadly)}"
         shown_wrong = [each.command for each in self.demonstrations if each.verdict is RunVerdict.FAIL]
         if shown_wrong:
             return RunVerdict.FAIL, f"failed: {', '.join(shown_wrong)}"

@@ -20,7 +20,8 @@ import pytest
 from conformance.broker import Broker, Subject, Topic
 from conformance.consumers import Consumer, listed, told_in, unused_group
 from conformance.host import addresses
-from conformance.requirement import OPTIONAL, Requirement
+from conformance.levels import MAY
+from conformance.requirement import Requirement
 from linearizability.targets import open_target
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -32,7 +33,7 @@ CONFIG = {
     "offsets.topic.replication.factor": "1",
     "group.consumer.assignment.interval.ms": "0",
 }
-RECORD = Requirement(id="CGH-00", level=OPTIONAL, sentence="A conversation.", source="conformance", deadline_s=300)
+RECORD = Requirement(id="CGH-00", level=MAY, sentence="A conversation.", source="conformance", deadline_s=300)
 ROUNDS = 4
 MATCHED_AFTER_S = 1.5
 """Kafka matches patterns, and takes up what topics have become, in threads of their own."""

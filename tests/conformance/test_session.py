@@ -15,7 +15,7 @@ import pytest
 from conformance import host, runner, session
 from conformance.broker import Broker, Subject
 from conformance.judging import judge
-from conformance.levels import MUST
+from conformance.levels import MAY, MUST
 from conformance.requirement import Entry, Requirement
 from conformance.results import Judgement, Run, RunVerdict, Verdict
 from conformance.runner import Plan, run
@@ -77,6 +77,18 @@ def judged_on(target: Mortal, folder: Path, *entries: Entry, **options: Any) -> 
         yield target
 
     return run(Plan("addr:mortal", list(entries), folder, open_target=open_target, **options))
+
+
+def test_a_death_fails_the_run_at_any_level(tmp_path: Path) -> None:
+    target = Mortal(restartable=True)
+
+    def deadly(broker: Broker) -> None:
+        broker.expect_served()
+        target.die()
+
+    record = Requirement(id="FRM-06", level=MAY, sentence="A sentence of its own.", source="a test")
+    report = judged_on(target, tmp_path, entry("API-01", asks), Entry(requirement=record, test=deadly))
+    assert (report.verdict, report.reason) == (RunVerdict.FAIL, "the target does not survive FRM-06")
 
 
 def verdicts(report: Run) -> dict[str, Verdict]:

@@ -16,7 +16,8 @@ import pytest
 from conformance.batches import batch
 from conformance.broker import Broker
 from conformance.cluster import Cluster
-from conformance.requirement import MUST, Requirement
+from conformance.levels import MUST
+from conformance.requirement import Requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from tests.targets.controller_line import (

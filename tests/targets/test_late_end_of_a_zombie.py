@@ -15,7 +15,8 @@ import pytest
 from conformance.batches import values
 from conformance.broker import Broker, Subject, error_name
 from conformance.host import addresses
-from conformance.requirement import MUST, Requirement
+from conformance.levels import MUST
+from conformance.requirement import Requirement
 from conformance.transaction_client import CLASSIC, IMPLICIT, TransactionalClient
 from linearizability.targets import open_target
 from linearizability.targets.wire import Wire

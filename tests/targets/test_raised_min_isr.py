@@ -15,7 +15,8 @@ import pytest
 from conformance.batches import batch, values
 from conformance.broker import Broker, error_name
 from conformance.cluster import Cluster
-from conformance.requirement import MUST, Requirement
+from conformance.levels import MUST
+from conformance.requirement import Requirement
 from conformance.requirements.configs import alter_topic
 from reference.protocol.errors import ErrorCode
 from tests.targets.controller_line import (

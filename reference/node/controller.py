@@ -16,6 +16,7 @@ from uuid import UUID
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
+from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from reference.controller.features import update_features
 from reference.controller.heartbeats import Heartbeats
@@ -31,6 +32,7 @@ from reference.protocol.errors import KafkaError
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -190,6 +192,9 @@ class Controller:
     def allocate_producer_ids(self, body: AllocateProducerIdsRequest, version: int, now: TimestampMs) -> Message:
         return self._made(allocate_producer_ids(self._image, body), now)
 
+    def assign_replicas_to_dirs(self, body: AssignReplicasToDirsRequest, version: int, now: TimestampMs) -> Message:
+        return self._made(assign_replicas_to_dirs(self._image, self._configuration, body), now)
+
     def elect_leaders(self, body: ElectLeadersRequest, version: int, now: TimestampMs) -> Message:
         return self._made(elect_leaders(self._image, self._configuration, body), now)
 
@@ -279,6 +284,7 @@ _DECIDED: dict[int, Callable[[Controller, Any, int, TimestampMs], Message]] = {
     63: Controller.broker_heartbeat,
     64: Controller.unregister_broker,
     67: Controller.allocate_producer_ids,
+    73: Controller.assign_replicas_to_dirs,
 }
 """Requests that are the controller's own, by API key."""
 

@@ -32,6 +32,7 @@ from reference.node.apis import Api, apis_of
 from reference.node.cleaning import set_up_cleaner
 from reference.node.committed import AwaitingCommit
 from reference.node.controller import SUPPORTED_FEATURES, Controller
+from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import Close, ConnectionId, Effect, Respond
 from reference.node.fetch import Serving
 from reference.node.fetch_sessions import FetchSessions
@@ -173,6 +174,7 @@ class Node:
         self.active_controller = ActiveController(self)
         self.forwarding = Forwarding(self.active_controller, self.respond, self.respond_raw)
         self._misfit = Misfit(log)
+        self._directories = DirectoryAssignments(self, identity.directory_id)
         self.membership = Membership(
             registration(identity, self.logs.last_broker_epoch),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
@@ -267,6 +269,7 @@ class Node:
                 times += self.replicas.deadlines()
                 times += self.replication.deadlines()
                 times += (self.transactions.next_deadline(), self.verification.next_deadline())
+                times.append(self._directories.next_deadline())
         return times
 
     def stir(self) -> None:
@@ -340,6 +343,7 @@ class Node:
                 self.transactions.advance(now)
                 self.replication.propose(now)
                 self.replication.fetch(now)
+                self._directories.advance(now)
                 self._exchange(now)
         finally:
             self._is_pumping = False

@@ -13,6 +13,7 @@ from reference.protocol.messages.allocate_producer_ids import AllocateProducerId
 from reference.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from reference.protocol.messages.alter_partition import AlterPartitionResponse
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationResponse
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -97,6 +98,7 @@ _REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
     46: _at_the_top(ListPartitionReassignmentsResponse),
     55: _at_the_top(DescribeQuorumResponse),
     56: _at_the_top(AlterPartitionResponse),
+    73: _at_the_top(AssignReplicasToDirsResponse),
     57: _at_the_top(UpdateFeaturesResponse),
     62: _at_the_top(BrokerRegistrationResponse),
     63: _at_the_top(BrokerHeartbeatResponse),

@@ -47,7 +47,7 @@ WITH_TOPIC = (
 """The APIs that helpers use: their highest version that gets a readable answer is found out. API-05 judges all others."""
 PROBED_SESSION_MS = 6_000
 GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
-"""What a classic member asks: found out by being one, since a request of nobody's is answered by an error alone."""
+"""What a classic member asks: found out by being one, since a request of an unknown member is answered by an error alone."""
 GROUP_ATTEMPTS = 30
 NO_TOPIC = Topic("tidegauge-probe", NO_UUID, 0)
 
@@ -282,7 +282,7 @@ def _registered(broker: Broker) -> Any:
 
 
 def _unreachable(broker: Broker, node: int, advertised: tuple[str, int]) -> str:
-    """Why a node cannot be reached from here; the target may know more than that nobody answers."""
+    """Why a node cannot be reached from here; the target may know more than that no connection is made."""
     known = getattr(broker.target, "unreachable", {}).get(node)
     if known:
         return known

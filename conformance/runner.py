@@ -27,7 +27,7 @@ STREAM_NAME = "verdicts.jsonl"
 
 
 class Listener(Protocol):
-    """What is told how the run goes on: the progress on the terminal, the stream of verdicts."""
+    """Is informed of the progress of a run: the status on the terminal, the stream of verdicts."""
 
     def starting(self, group: Group, number: int, groups: int) -> None:
         """The target starts for a group of requirements."""

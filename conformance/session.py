@@ -1,4 +1,4 @@
-"""Judges requirements on a target: in what order, which side by side, what blocks what, and who is to blame for a death.
+"""Judges requirements on a target: in what order, which side by side, what blocks what, and which one ended the target.
 
 The order on each start of the target: the basics one by one, then what shares no state side by side, then what is exclusive
 one by one, then what may end the target.
@@ -37,7 +37,7 @@ GRACE_S = 1.0
 """How long a target may take to die of a suspect."""
 DEATHS = 40
 """So many deaths end a run."""
-AGAIN_PATIENCE = 3.0
+AGAIN_PATIENCE = 1.5
 """Deadlines of what was not in time beside others grow so much when it is judged again alone."""
 
 OVERRUN_S = 30.0
@@ -115,7 +115,7 @@ class Session:
             if self._survived(judgement):
                 self._settle(entry, judgement)
             else:
-                self._find_killer([*self.last, entry], {entry.requirement.id: judgement}, group)
+                self._attribute_death([*self.last, entry], {entry.requirement.id: judgement}, group)
 
     def _survived(self, judgement: Judgement) -> bool:
         """Whether the target answers after a requirement; one that asked nothing of it cannot have ended it."""
@@ -130,7 +130,7 @@ class Session:
         return done.pop().result()
 
     def _side_by_side(self, entries: Sequence[Entry], group: Group) -> list[Entry]:
-        """In so many threads. Gives those that were not in time, to be judged again: others were in their way."""
+        """In so many threads. Gives those that were not in time, to be judged again: others may have delayed them."""
         late: list[Entry] = []
         waiting = deque(entry for entry in entries if entry.requirement.id not in self.verdicts)
         running: dict[Future[Judgement], Entry] = {}
@@ -148,7 +148,7 @@ class Session:
             finished += [(entry, future.result()) for future, entry in running.items()]
             running.clear()
             suspects = [*self.last, *(entry for entry, _ in finished)]
-            self._find_killer(suspects, {e.requirement.id: j for e, j in finished}, group)
+            self._attribute_death(suspects, {e.requirement.id: j for e, j in finished}, group)
         return late
 
     def _ready(self, entry: Entry, running: Iterable[Entry]) -> bool:
@@ -189,7 +189,7 @@ class Session:
             return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=lacking)
         for required in record.prerequisites:
             found = self._verdict_of(required)
-            if found is not None and (kept := kept_by(record, found)):
+            if found is not None and (kept := judged_by_prerequisite(record, found)):
                 return kept
         judgement = judge(entry, subject, patience=patience)
         return self._attributed(judgement)
@@ -255,29 +255,29 @@ class Session:
 
     # ---- deaths
 
-    def _find_killer(self, suspects: Sequence[Entry], seen: dict[str, Judgement], group: Group) -> None:
-        """Bring the target back, and judge each suspect alone, the last one first: who ends it fails, with how it ended.
+    def _attribute_death(self, suspects: Sequence[Entry], seen: dict[str, Judgement], group: Group) -> None:
+        """Bring the target back, and judge each suspect alone, the last one first: the one that ends it fails, with how it ended.
 
         `seen` is what the suspects without a standing verdict came to. Those with one keep it, unless they are the one.
         Errors: TargetBroke when the target stays away.
         """
-        how = self.host.autopsy()
+        how = self.host.how_it_ended()
         hurting = [entry for entry in suspects if entry.requirement.needs.hooks]
         self._bring_back(group, suspects, seen, how)
-        killer = None
+        cause = None
         for entry in reversed([entry for entry in suspects if entry not in hurting]):
             judgement = self._alone(entry)
-            if self.host.answers(GRACE_S) and self._still_answers():
+            if self.host.answers() and self._still_answers():
                 self._settle(entry, judgement)
                 continue
-            killer = entry
-            self._convict(entry, judgement, self.host.autopsy())
+            cause = entry
+            self._fail_by_death(entry, judgement, self.host.how_it_ended())
             self._bring_back(group, [entry], {}, how)
             break
         for entry in suspects:
             if entry in hurting and entry.requirement.id in seen:
                 self._settle(entry, seen[entry.requirement.id])
-        if killer is None and not hurting:
+        if cause is None and not hurting:
             names = ", ".join(entry.requirement.id for entry in suspects)
             self.unexplained.append(f"after {names}; none of them ends it alone. {how}")
         self._one_by_one([entry for entry in suspects if entry.requirement.id not in self.verdicts], group)
@@ -285,17 +285,17 @@ class Session:
     def _still_answers(self) -> bool:
         """A moment later: some deaths take time."""
         self.stop.wait(GRACE_S)
-        return self.host.answers(GRACE_S * 3)
+        return self.host.answers()
 
-    def _convict(self, entry: Entry, judgement: Judgement, how: str) -> None:
+    def _fail_by_death(self, entry: Entry, judgement: Judgement, how: str) -> None:
         """The requirement fails, because the target does not survive it."""
-        found = convicted(judgement, how)
+        found = failed_by_death(judgement, how)
         with self._lock:
             self.verdicts.pop(entry.requirement.id, None)
         self._settle(entry, found)
 
     def _bring_back(self, group: Group, suspects: Sequence[Entry], seen: Mapping[str, Judgement], how: str) -> None:
-        """Errors: TargetBroke where the target stays away; who it was under way with is told as far as it can be known."""
+        """Errors: TargetBroke where the target stays away; what was under way is judged as far as it can be known."""
         self.deaths += 1
         self.last.clear()
         if self.deaths <= DEATHS and self.host.revive():
@@ -305,7 +305,7 @@ class Session:
         for entry in open_ones:
             judgement = seen[entry.requirement.id]
             if len(open_ones) == 1 and judgement.verdict is Verdict.FAIL and not entry.requirement.needs.hooks:
-                self._convict(entry, judgement, how)
+                self._fail_by_death(entry, judgement, how)
             else:
                 reason = "the target ended during it or shortly before, and cannot be brought back"
                 update = {"verdict": Verdict.NOT_JUDGED, "reason": reason, "died": how}
@@ -316,7 +316,7 @@ class Session:
         raise TargetBroke(f"the target is gone since {names}: {how}")
 
 
-def convicted(judgement: Judgement, how: str) -> Judgement:
+def failed_by_death(judgement: Judgement, how: str) -> Judgement:
     """The judgement of a requirement that the target does not survive."""
     reason = f"the target does not survive it: {how.splitlines()[0]}"
     if judgement.verdict is Verdict.FAIL:
@@ -332,7 +332,7 @@ def convicted(judgement: Judgement, how: str) -> Judgement:
     return judgement.model_copy(update=update)
 
 
-def kept_by(record: Requirement, required: Judgement) -> Judgement | None:
+def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgement | None:
     """The judgement of a requirement that requires another; None where nothing keeps it from being judged."""
     other = required.requirement.id
     if required.verdict in (Verdict.FAIL, Verdict.BLOCKED):

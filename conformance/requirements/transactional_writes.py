@@ -271,6 +271,7 @@ def the_groups_partition(broker: Broker) -> None:
     "after AddOffsetsToTxn",
     since="3.8",
     apis=TRANSACTIONS | {"TxnOffsetCommit": 0},
+    exclusive=True,  # as TXN-16
 )
 def groups_that_were_not_added(broker: Broker) -> None:
     topic = broker.topic()

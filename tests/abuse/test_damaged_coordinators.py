@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from linearizability.targets import Target, open_target
+from linearizability.targets import Target, TargetError, open_target
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -17,6 +17,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.list_groups import ListGroupsRequest
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
+from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 from tests.abuse.broker import Broker
 
 PARTITIONS = 2
@@ -80,12 +81,20 @@ def make_coordinators(broker: Broker, key_type: int) -> None:
 
 
 def damage(target: Target, topic: str, at: int) -> None:
-    """Stop the broker in good order, put zeros into the first batch of the topic's partition 0, and start it again."""
+    """Stop the broker in good order, put zeros into the first batch of the topic's partition 0, and start it again.
+
+    The start is refused by the file's name. A folder that Apache Kafka wrote has no checksums of segments: there the damage
+    shows when the batch is read.
+    """
     target.stop(1)
-    (segment,) = Broker(target).member.data.glob(f"{topic}-0/*.log")
+    data_folder = Broker(target).member.data
+    (segment,) = data_folder.glob(f"{topic}-0/*.log")
     data = bytearray(segment.read_bytes())
     data[at : at + DAMAGED_BYTES] = bytes(DAMAGED_BYTES)
     segment.write_bytes(data)
+    with pytest.raises(TargetError, match=f"{topic}-0: {segment.name} is not the file"):
+        target.restart(1)
+    (data_folder / SEGMENT_CHECKSUMS).unlink()
     target.restart(1)
 
 

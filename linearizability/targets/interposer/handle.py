@@ -91,13 +91,29 @@ class Interposer:
 
     @staticmethod
     def _roll_back(path: Path, durable: int, copy: Path | None, kept: float) -> int:
-        """Give a file its durable bytes; gives how many it had beyond them, or differently."""
+        """Give a file its durable bytes; gives how many it had beyond them, or differently.
+
+        Bytes that were written again as they were (a recovery does that) change nothing; others are taken with all behind them.
+        """
         size = path.stat().st_size
+        if copy is not None and _begins_alike(path, copy):
+            copy = None
         length = durable if copy is not None else durable + int(kept * max(0, size - durable))
         if length < size:
             os.truncate(path, length)
         changed = _write_over(path, copy) if copy is not None else 0
         return max(0, size - length) + changed
+
+
+def _begins_alike(path: Path, copy: Path) -> bool:
+    """Whether a file begins with the bytes of its copy."""
+    if path.stat().st_size < copy.stat().st_size:
+        return False
+    with path.open("rb") as one, copy.open("rb") as other:
+        while chunk := other.read(CHUNK_BYTES):
+            if one.read(len(chunk)) != chunk:
+                return False
+    return True
 
 
 def _write_over(path: Path, copy: Path) -> int:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from linearizability.history.excuses import EXCUSED
-
+EXCUSED = "excused: "
+"""The reason of an anomaly that an excuse explains begins so."""
 Acks = Literal["0", "1", "all"]
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]

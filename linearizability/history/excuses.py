@@ -18,11 +18,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from linearizability.history.contract import EXCUSED
 from linearizability.history.facts import NEVER, join_key, split_key
 
 EXCUSE, OVER = "excuse", "excuse-over"
-EXCUSED = "excused: "
-"""So begins the reason of an anomaly that an excuse explains."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from linearizability.history.contract import EXCUSED
 from linearizability.history.derivation import Tally
-from linearizability.history.excuses import EXCUSED
 from linearizability.history.files import CLOCK, MISSING, Defect
 from linearizability.history.operations import REGISTERS
 from linearizability.history.streams import History

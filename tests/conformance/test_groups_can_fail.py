@@ -28,6 +28,7 @@ MET_BY_AGREEING = {
     "OFF-20",
     "OFF-21",
     "OFF-23",
+    "OFF-32",
     "CGH-06",
     "GAD-13",
 }

@@ -177,6 +177,7 @@ class FairNode:
         self._properties = properties
         self.logs = LogManager(disk, folder, log)
         self.logs.load(now)
+        self.replicas, self.is_broken = SimpleNamespace(offline={}), False
         clean = self.logs.last_broker_epoch is not None
         self.controller.register(self.id, now, clean)
         self.broker_epoch = self.controller.image.brokers[self.id].epoch

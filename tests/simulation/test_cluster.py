@@ -15,7 +15,16 @@ from reference.replication import partition as partitions
 from reference.replication.partition import Partition
 from tests.simulation.fair_cluster import fair_nodes
 
-NOT_FOR_FAIR_NODES = {"reassign", "config", "elect-preferred", "lead", "disk-full", "read-only", "clock-jump"}
+NOT_FOR_FAIR_NODES = {
+    "reassign",
+    "config",
+    "elect-preferred",
+    "lead",
+    "disk-full",
+    "read-only",
+    "flush-fails",
+    "clock-jump",
+}
 MIN_ISR = {"min.insync.replicas": "2"}
 
 

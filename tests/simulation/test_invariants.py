@@ -16,7 +16,7 @@ def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1) 
         high_watermark=high_watermark,
         reign=SimpleNamespace(leader_epoch=epoch, partition_epoch=epoch, leader=0),
     )
-    return SimpleNamespace(partitions={("orders", 0): partition})
+    return SimpleNamespace(partitions={("orders", 0): partition}, replicas=SimpleNamespace(offline={}))
 
 
 def set_to(shown: Any, start: int, high_watermark: int, end: int, epoch: int) -> None:

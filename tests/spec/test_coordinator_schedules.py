@@ -44,7 +44,9 @@ def is_whole(outcome: Outcome) -> bool:
 
 
 def test_every_switch_of_coordinators_has_a_mutant() -> None:
-    switches = {switch.name for model in MODELS if model.folder in CHAPTERS for switch in model.switches}
+    switches = {
+        switch.name for model in MODELS if model.folder in CHAPTERS for switch in model.switches if not switch.edit
+    }
     assert switches == {*MUTANT_OF}
     assert {*MUTANT_OF.values()} <= {*MUTANTS}
 

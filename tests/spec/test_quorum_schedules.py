@@ -42,7 +42,9 @@ def counterexample(switch: str) -> dict[str, Any]:
 
 
 def test_every_switch_of_the_quorum_has_a_mutant() -> None:
-    assert {switch.name for model in MODELS if model.folder == "quorum" for switch in model.switches} == {*MUTANT_OF}
+    assert {
+        switch.name for model in MODELS if model.folder == "quorum" for switch in model.switches if not switch.edit
+    } == {*MUTANT_OF}
     assert {*MUTANT_OF.values()} <= {*MUTANTS}
 
 

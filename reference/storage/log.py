@@ -225,7 +225,7 @@ class Log(Shortening):
                 raise
         except OSError as error:
             raise storage_error(self.folder, error) from error
-        self.log_end_offset = last + 1
+        self.log_end_offset, self._gap_begins = last + 1, None
 
     def _flush_when_due(self, now: TimestampMs) -> None:
         """Errors: StorageError."""

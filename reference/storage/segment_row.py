@@ -30,6 +30,10 @@ def _nothing() -> None:
 class SegmentRow:
     """A log's segments, and what goes with them: epochs, producers, recovery point."""
 
+    _gap_begins: Offset | None = None
+    """The end of the last batch, where a cut left the log's end beyond it: no recovery point lies in that gap, for a start
+    takes a log that ends before its recovery point for one that has lost records."""
+
     def __init__(
         self, disk: Disk, folder: Path, config: LogConfig, now: TimestampMs, *, topic: str, partition: int,
         topic_id: UUID | None = None, log_start: Offset = 0, recovery_point: Offset = 0, clean: bool = False,
@@ -170,7 +174,7 @@ class SegmentRow:
                 self._folder_changed = False
         except OSError as error:
             raise storage_error(self.folder, error) from error
-        self.recovery_point = end
+        self.recovery_point = end if self._gap_begins is None else min(end, self._gap_begins)
 
     def _flush_closed(self) -> None:
         first = max(0, bisect_right(self._bases, self.recovery_point) - 1)

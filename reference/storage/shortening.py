@@ -100,7 +100,8 @@ class Shortening(SegmentRow):
         """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start."""
         self._pending_flush = None
         if offset < self.recovery_point or offset < self.log_start_offset:
-            self.recovery_point = min(self.recovery_point, offset)
+            base = self._bases[max(0, bisect_right(self._bases, offset) - 1)]
+            self.recovery_point = min(self.recovery_point, offset, max(base, 0))
             self.log_start_offset = min(self.log_start_offset, offset)
             self._checkpoint()
 
@@ -116,6 +117,8 @@ class Shortening(SegmentRow):
         else:
             self._drop_until(lambda: self._active.base_offset <= cut.end)
             self._active.truncate_to(cut.end)
+        stored_end = self._active.next_offset()
+        self._gap_begins = stored_end if stored_end < cut.end else None
         self._active.activate(self.config.segment_index_bytes)
         self._active.flush()
         self._epochs.truncate_from_end(cut.end)

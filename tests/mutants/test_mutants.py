@@ -26,7 +26,7 @@ SAMPLE = {
     "acknowledged-before-commit": 5,
     "old-epoch-committed": 5,
     "snapshot-ahead": 10,
-    "epoch-kept-by-next-session": 5,
+    "epoch-kept-by-next-session": 20,
     "marker-written-twice": 10,
     "stable-up-to-high-watermark": 5,
 }

@@ -180,7 +180,8 @@ def test_the_end_stays_though_the_last_record_goes() -> None:
     compact(log)
     assert rows(log) == [(0, "k", "1")]
     assert [(one.base_offset, one.next_offset, one.record_count) for one in headers(log)] == [(0, 1, 1), (1, 3, 0)]
-    disk.remove(FOLDER / names(log, ".log")[-1])
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.remove(FOLDER / names(log, suffix)[-1])
     again = open_log(disk, COMPACT, recovery_point=3)
     assert (again.log_end_offset, again.lost_bytes) == (3, 0)
     put(again, ("k", "2"))

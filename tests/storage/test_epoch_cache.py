@@ -84,7 +84,7 @@ def test_the_file_is_kafkas() -> None:
     assert epochs._disk.read_file(FOLDER / "leader-epoch-checkpoint") == b"0\n2\n1 0\n2 10\n"
 
 
-@pytest.mark.parametrize("text", [b"1\n0\n", b"0\n2\n1 0\n", b"0\n1\nx y\n", b"0\n1\n1 0 0\n", b"\xff\n0\n", b""])
+@pytest.mark.parametrize("text", [b"1\n0\n", b"0\n2\n1 0\n", b"0\n1\nx y\n", b"0\n1\n1 0 0\n", b"\xff\n0\n"])
 def test_a_damaged_file_is_named(text: bytes) -> None:
     epochs = cache()
     epochs._disk.write_file(FOLDER / "leader-epoch-checkpoint", text)

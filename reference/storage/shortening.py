@@ -100,8 +100,7 @@ class Shortening(SegmentRow):
         """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start."""
         self._pending_flush = None
         if offset < self.recovery_point or offset < self.log_start_offset:
-            base = self._bases[max(0, bisect_right(self._bases, offset) - 1)]
-            self.recovery_point = min(self.recovery_point, offset, max(base, 0))
+            self.recovery_point = min(self.recovery_point, offset)
             self.log_start_offset = min(self.log_start_offset, offset)
             self._checkpoint()
 
@@ -119,6 +118,9 @@ class Shortening(SegmentRow):
             self._active.truncate_to(cut.end)
         stored_end = self._active.next_offset()
         self._gap_begins = stored_end if stored_end < cut.end else None
+        if stored_end < self.recovery_point:
+            self.recovery_point = stored_end
+            self._checkpoint()
         self._active.activate(self.config.segment_index_bytes)
         self._active.flush()
         self._epochs.truncate_from_end(cut.end)

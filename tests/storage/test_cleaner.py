@@ -180,7 +180,7 @@ def test_what_is_cut_off_is_not_clean_any_more() -> None:
     log = dirty(made, "a")
     run(made, NOW)
     log.truncate_to(2)
-    assert checkpoint(disk) == {("a", 0): 2}
+    assert checkpoint(disk)["a", 0] <= 2, "what lies behind the cut, or behind the last whole batch, is cleaned again"
 
 
 def test_a_log_that_fails_is_set_aside_and_the_others_go_on() -> None:

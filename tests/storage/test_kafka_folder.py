@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from linearizability.targets import open_target
 from linearizability.targets.kafka import KafkaCluster
@@ -45,7 +45,10 @@ def create(target: KafkaCluster) -> None:
 
 
 def produce_everything(target: KafkaCluster) -> None:
-    """Each codec, idempotent and not, a committed and an aborted transaction; three segments' worth."""
+    """Each codec, idempotent and not, a committed and an aborted transaction; three segments' worth.
+
+    The records of transactions are dated before all others, so that only a marker is as late as the last of the others.
+    """
     chance = random.Random(3)
     common = {"bootstrap.servers": target.bootstrap, "linger.ms": 20, "acks": "all"}
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
@@ -60,9 +63,11 @@ def produce_everything(target: KafkaCluster) -> None:
         producer.init_transactions(30)
         producer.begin_transaction()
         for index in range(50):
-            producer.produce(TOPIC, key=f"t{index}", value=b"in a transaction")
+            producer.produce(TOPIC, key=f"t{index}", value=b"in a transaction", timestamp=1_700_000_000_000 + index)
         assert producer.flush(30) == 0
         producer.commit_transaction(30) if committed else producer.abort_transaction(30)
+    for committed in (True, False):  # it is answered when the markers of the transaction before it are written
+        Producer(common | {"transactional.id": f"t{committed}"}).init_transactions(30)
 
 
 def consume(target: KafkaCluster, isolation: str) -> list[Read]:
@@ -86,6 +91,16 @@ def consume(target: KafkaCluster, isolation: str) -> list[Read]:
         raise AssertionError("no end")
     finally:
         consumer.close()
+
+
+def offsets_by_timestamp(target: KafkaCluster, timestamps: set[int]) -> dict[int, tuple[int, int]]:
+    """Timestamp -> what Kafka lists for it: timestamp and offset of the first record as late, a marker's too; or -1, -1."""
+    admin, found = AdminClient({"bootstrap.servers": target.bootstrap}), {}
+    for timestamp in timestamps:
+        where = TopicPartition(TOPIC, 0)
+        listed = admin.list_offsets({where: OffsetSpec.for_timestamp(timestamp)})[where].result(30)
+        found[timestamp] = (listed.timestamp, listed.offset)
+    return found
 
 
 def all_records(log: Log) -> list[Read]:
@@ -117,6 +132,9 @@ def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
         create(target)
         produce_everything(target)
         uncommitted, committed = consume(target, "read_uncommitted"), consume(target, "read_committed")
+        times = {timestamp for _, timestamp, _, _ in uncommitted[::37]}
+        latest = max(timestamp for _, timestamp, _, _ in uncommitted)
+        listed = offsets_by_timestamp(target, times | {latest + 1, latest + 3_600_000})
         member = target.members[0]
         target.stop(1) if ending == "stop" else target.kill(1)
         data = tmp_path / "data"
@@ -140,13 +158,12 @@ def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
     assert len(committed) == 850
     assert len(log.active_producers()) >= 5
     assert log.leader_epoch == 0
-    for offset, timestamp, _, _ in uncommitted[::37]:
+    for offset, *_ in uncommitted[::37]:
         found = log.read(offset, 1).records
         assert not isinstance(found, bytes)
         assert any(record.offset == offset for record in read_all_records(found.read()))
-        later = log.offset_for_timestamp(timestamp)
-        assert later is not None
-        assert later[:2] == next((t, o) for o, t, _, _ in uncommitted if t >= timestamp)
+    assert {time: (log.offset_for_timestamp(time) or (-1, -1))[:2] for time in listed} == listed
+    assert listed[latest + 1][1] not in {offset for offset, *_ in uncommitted}, "no marker was listed"
     if ending == "stop":
         rebuilt = rebuild_indexes(disk, tmp_path / "kafkas", tmp_path / "again")
         assert rebuilt == {name: (tmp_path / "kafkas" / f"{TOPIC}-0" / name).read_bytes() for name in rebuilt}

@@ -104,6 +104,14 @@ def run(
         int,
         typer.Option(min=1, max=64, help="So many requirements are judged side by side, where they share no state."),
     ] = 6,
+    starts: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=16,
+            help="So many starts of a target at the same time, where the suite starts it and it has one node.",
+        ),
+    ] = 3,
     topics: Annotated[
         str, typer.Option(help="Empty topics that exist, comma-separated: for a target on which none can be made.")
     ] = "",
@@ -143,7 +151,7 @@ def run(
         plan = Plan(
             spec=target, entries=entries, folder=new_run_folder("run", target, results), selection=" ".join(ids or []),
             kafka_version=version, expected_failures=expected, open_target=open_networked if networked else opening,
-            jobs=jobs, topics=[name for name in topics.split(",") if name],
+            jobs=jobs, starts=starts, topics=[name for name in topics.split(",") if name],
         )  # fmt: skip
         runs.append(_carry_out(plan, with_demonstrations and turn == 0, as_json))
         if not as_json:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from conformance.requirement import Requirement, version_key
 from conformance.results import TargetRecord
 from conformance.target_profile import TargetProfile
 from conformance.wire import Failed, Unreachable
+from linearizability.targets.errors import TargetError
 from reference.protocol.apis import APIS
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 
@@ -49,7 +51,8 @@ class Host:
     subject: Subject | None = None
     profile: TargetProfile | None = None
     open_group: Group | None = None
-    starts: int = 0
+    starts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """The numbers of the starts, of all hosts together."""
     stack: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -62,6 +65,16 @@ class Host:
         """The version that was asked for, or is part of the target's name; empty where it must be found out."""
         kind, _, rest = self.spec.partition(":")
         return self.asked_version or (rest.partition(":")[0] if kind == "kafka" else "")
+
+    def another(self) -> Host:
+        """For a further start of the same target at the same time; what it can do is known."""
+        return replace(
+            self,
+            record=self.record.model_copy(update={"not_revived": self.record.not_revived}),
+            subject=None,
+            open_group=None,
+            stack=ExitStack(),
+        )
 
     def prepare(self, group: Group) -> Subject:
         """The target, open for a group of requirements; probed when it is first open.
@@ -102,8 +115,7 @@ class Host:
     def _enter(self, group: Group) -> Any:
         """Open the target. Errors: TargetBroke when it does not start."""
         config = dict(group.configs) if self.startable else {}
-        self.starts += 1
-        folder = self.folder / f"target-{self.starts}"
+        folder = self.folder / f"target-{next(self.starts)}"
         folder.mkdir(parents=True, exist_ok=True)
         try:
             open_target = self.open_target or default_open_target()
@@ -151,20 +163,23 @@ class Host:
         try:
             target.revive()
             self.subject.bootstrap = addresses(target.bootstrap)
-        except Exception:
-            return self._start_again()
-        return self.answers() or self._start_again()
+        except (TargetError, OSError, ValueError) as error:
+            return self._start_again(f"{type(error).__name__}: {error}")
+        return self.answers() or self._start_again("it came back and does not answer")
 
-    def _start_again(self) -> bool:
-        """From nothing, with the same configurations."""
+    def _start_again(self, failure: str) -> bool:
+        """From nothing, with the same configurations, since its own way back failed."""
+        self.record.not_revived.append(failure)
         group = self.open_group
         if not self.startable or group is None:
             return False
         self.leave()
-        with suppress(TargetBroke):
+        try:
             self.prepare(group)
             return self.answers()
-        return False
+        except TargetBroke as error:
+            self.record.not_revived.append(str(error))
+            return False
 
     def leave(self) -> None:
         """Stop the target."""

@@ -29,23 +29,24 @@ class Group:
 def plan(entries: Iterable[Entry]) -> list[Group]:
     """Groups of requirements whose configurations agree; those that need nothing special come first.
 
-    A requirement that must be alone shares its start only with those that need exactly the same.
+    A requirement that must be alone shares its start only with those that need exactly the same. Those with hooks get a start
+    that is not full of others' topics: a broker that is restarted opens each of them.
     """
-    plain = Group(dict(BASE_CONFIGS))
+    plain, hurt = Group(dict(BASE_CONFIGS)), Group(dict(BASE_CONFIGS))
     special: list[Group] = []
     alone: list[Group] = []
     for entry in entries:
         needs = entry.requirement.needs
         wanted = BASE_CONFIGS | needs.configs
         if wanted == plain.configs or entry.test is None:
-            plain.entries.append(entry)
+            (hurt if needs.hooks else plain).entries.append(entry)
         elif needs.alone:
             _group_for(alone, wanted, exactly=True).entries.append(entry)
         else:
             group = _group_for(special, wanted, exactly=False)
             group.configs.update(needs.configs)
             group.entries.append(entry)
-    return [group for group in (plain, *special, *alone) if group.entries]
+    return [group for group in (plain, hurt, *special, *alone) if group.entries]
 
 
 def _group_for(groups: list[Group], wanted: dict[str, str], *, exactly: bool) -> Group:

@@ -151,7 +151,9 @@ def measure(
 
     wanted = Matrix.read(path).lacking(version, entries, again=again)
     if wanted:
-        run(Plan(spec=f"kafka:{version}", entries=wanted, folder=folder, listener=Keeper(version, path, told)))
+        run(
+            Plan(spec=f"kafka:{version}", entries=wanted, folder=folder, listener=Keeper(version, path, told), starts=1)
+        )
     return len(wanted)
 
 

@@ -135,6 +135,9 @@ class TargetRecord(Form):
     profile: TargetProfile = Field(
         default_factory=TargetProfile, description="what the target can do, as probed before the run"
     )
+    not_revived: list[str] = Field(
+        default_factory=list, description="why its own way back failed after it had ended, each time that it did"
+    )
 
 
 class Demonstration(Form):

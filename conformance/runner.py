@@ -22,6 +22,8 @@ from conformance.session import Interrupted, Session
 
 JOBS = 6
 """How many requirements are judged side by side: most of them wait, for a judge of time must."""
+STARTS = 3
+"""How many starts of a target of one node, that the suite starts, are judged at the same time: most of what they do is wait."""
 STREAM_NAME = "verdicts.jsonl"
 """The judgements in the order in which they were reached, without their exchanges; where an id comes twice the last counts."""
 
@@ -54,6 +56,7 @@ class Plan:
     open_target: Callable[..., Any] | None = None
     """Another way to the target than `linearizability.targets.open_target`."""
     jobs: int = JOBS
+    starts: int = STARTS
     topics: list[str] = field(default_factory=list[str])
     """Empty topics that are there already, for a target on which none can be made."""
 
@@ -77,7 +80,7 @@ def run(chosen: Plan) -> Run:
     broke = ""
     with (chosen.folder / STREAM_NAME).open("w") as stream:
         add = _Collector(chosen, report, stream).add
-        session = Session(host, chosen.entries, chosen.jobs, add)
+        session = Session(host, chosen.entries, chosen.jobs, add, starts=chosen.starts)
         if chosen.listener:
             session.starting, session.judging = chosen.listener.starting, chosen.listener.judging
         try:

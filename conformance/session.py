@@ -1,7 +1,8 @@
 """Judges requirements on a target: in what order, which side by side, what blocks what, and which one ended the target.
 
 The order on each start of the target: the basics one by one, then what shares no state side by side, then what is exclusive
-one by one, then what may end the target.
+one by one, then what may end the target. Where the suite starts the target itself and it has one node, the groups that need a
+start of their own are judged on further starts at the same time (`Target.several`).
 
 A requirement is judged after those that it requires. One that fails in a step that a basic requirement speaks of is blocked
 by that one, if it fails too.
@@ -14,10 +15,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.broker import Subject
 from conformance.host import Host, TargetBroke
@@ -67,31 +68,80 @@ class Session:
     """Set when the run is to end early."""
     verdicts: dict[str, Judgement] = field(default_factory=dict[str, Judgement])
     unexplained: list[str] = field(default_factory=list[str])
+    starts: int = 1
+    """So many starts of the target at the same time, where it can run several times on this machine."""
+    groups: deque[tuple[int, Group]] = field(default_factory=deque[tuple[int, Group]])
+    """What is left to be judged, with its number."""
+    count: int = 0
+    """How many groups there are."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Guards what the sessions on all starts share: everything above."""
     deaths: int = 0
     last: deque[Entry] = field(default_factory=lambda: deque[Entry](maxlen=REMEMBERED))
-    _lock: threading.RLock = field(default_factory=threading.RLock)
     _ends_s: dict[str, float] = field(default_factory=dict[str, float])
     """Deadline of each requirement under way, by the monotonic clock."""
+    _asking: defaultdict[str, threading.RLock] = field(default_factory=lambda: defaultdict(threading.RLock))
+    """Prerequisite -> held while it is judged before its turn."""
+    _companions: list[Future[None]] = field(default_factory=list[Future[None]])
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="judge")
 
     def run(self) -> None:
         """Judge all entries. Errors: TargetBroke when the target cannot be opened or is gone for good, Interrupted."""
-        groups = plan(self.entries)
-        try:
-            for number, group in enumerate(groups, 1):
-                waiting = [entry for entry in group.entries if entry.test and entry.requirement.id not in self.verdicts]
-                if waiting:
-                    self._open(group, number, len(groups))
-                    self._judge_group(in_order(waiting), group)
-        finally:
-            self._pool.shutdown(wait=not self.stop.is_set(), cancel_futures=True)
+        self.groups.extend(enumerate(by_duration(plan(self.entries)), 1))
+        self.count = len(self.groups)
+        with ThreadPoolExecutor(max_workers=self.starts, thread_name_prefix="start") as self._start_pool:
+            try:
+                self._judge_groups()
+                for companion in self._companions:
+                    companion.result()
+                self._judge_groups()
+            finally:
+                self._end_pool()
 
-    def _open(self, group: Group, number: int, groups: int) -> None:
-        if self.host.open_group is not group:
-            self.starting(group, number, groups)
-        self.host.prepare(group)
+    def _end_pool(self) -> None:
+        self._pool.shutdown(wait=not self.stop.is_set(), cancel_futures=True)
+
+    def _judge_groups(self) -> None:
+        """Take groups until none is left; one that breaks off goes back first."""
+        while taken := self._next_group():
+            number, group = taken
+            waiting = [entry for entry in group.entries if entry.test and entry.requirement.id not in self.verdicts]
+            if not waiting:
+                continue
+            try:
+                if self.host.open_group is not group:
+                    self.starting(group, number, self.count)
+                self.host.prepare(group)
+                self._judge_group(in_order(waiting), group)
+            except TargetBroke:
+                self.groups.append(taken)
+                raise
+
+    def _next_group(self) -> tuple[int, Group] | None:
+        with self.lock:
+            return self.groups.popleft() if self.groups else None
+
+    def _begin_companions(self) -> None:
+        """Judge other groups on further starts from now on, if the target can run several times at once."""
+        if self._companions or not self._subject.configured or not getattr(self._subject.target, "several", False):
+            return
+        for _ in range(min(self.starts - 1, len(self.groups))):
+            other = replace(
+                self, host=self.host.another(), starts=1, deaths=0, last=deque(maxlen=REMEMBERED), _ends_s={}, _companions=[]
+            )  # fmt: skip
+            self._companions.append(self._start_pool.submit(other._accompany))
+
+    def _accompany(self) -> None:
+        """Judge groups on a start of its own. What cannot be judged there, because the target breaks, is left to the first."""
+        try:
+            self._judge_groups()
+        except TargetBroke:
+            return
+        finally:
+            self._end_pool()
+            self.host.close()
 
     def _judge_group(self, entries: list[Entry], group: Group) -> None:
         first = [e for e in entries if e.requirement.area == BASICS or e.requirement.id == ROUND_TRIPS]
@@ -100,6 +150,7 @@ class Session:
         alone = [e for e in entries if is_exclusive(e) and e not in first + last]
         beside = [e for e in entries if e not in first + last + alone]
         self._one_by_one(first, group)
+        self._begin_companions()
         late = self._side_by_side(beside, group)
         self._one_by_one(late, group, patience=AGAIN_PATIENCE)
         self._one_by_one(alone, group)
@@ -211,7 +262,9 @@ class Session:
 
         None where it cannot be judged on this start of the target.
         """
-        with self._lock:
+        with self.lock:
+            asking = self._asking[id]
+        with asking:
             if id in self.verdicts:
                 return self.verdicts[id]
             entry = catalogue()[id]
@@ -230,7 +283,7 @@ class Session:
 
     def _settle(self, entry: Entry, judgement: Judgement) -> None:
         """The verdict stands."""
-        with self._lock:
+        with self.lock:
             if entry.requirement.id in self.verdicts:
                 return
             self.verdicts[entry.requirement.id] = judgement
@@ -290,7 +343,7 @@ class Session:
     def _fail_by_death(self, entry: Entry, judgement: Judgement, how: str) -> None:
         """The requirement fails, because the target does not survive it."""
         found = failed_by_death(judgement, how)
-        with self._lock:
+        with self.lock:
             self.verdicts.pop(entry.requirement.id, None)
         self._settle(entry, found)
 
@@ -313,7 +366,8 @@ class Session:
         names = ", ".join(entry.requirement.id for entry in suspects[-3:])
         if self.deaths > DEATHS:
             raise TargetBroke(f"the target has ended {self.deaths} times")
-        raise TargetBroke(f"the target is gone since {names}: {how}")
+        failure = "; ".join(self.host.record.not_revived[-1:])
+        raise TargetBroke(f"the target is gone since {names} ({failure}): {how}")
 
 
 def failed_by_death(judgement: Judgement, how: str) -> Judgement:
@@ -342,6 +396,14 @@ def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgemen
         reason = f"needs {other}, which was not judged: {required.reason}"
         return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason)
     return None
+
+
+def by_duration(groups: Sequence[Group]) -> list[Group]:
+    """The first group, then the others, those first whose requirements may take longest: nothing waits for one of them alone."""
+    return [
+        *groups[:1],
+        *sorted(groups[1:], key=lambda group: -max(entry.requirement.deadline_s for entry in group.entries)),
+    ]
 
 
 def in_order(entries: Sequence[Entry]) -> list[Entry]:

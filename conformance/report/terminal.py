@@ -95,6 +95,8 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
     else:
         _show_causes(run, console)
     _not_judged(run, console, every=verbose)
+    for failure in run.target.not_revived:
+        console.print(Text(f"bringing the target back failed: {failure}", style="yellow"))
     for death in run.unexplained_deaths:
         console.print(Text(f"the target ended {_first(death, 300)}", style="bold yellow"))
     for shown in run.demonstrations:

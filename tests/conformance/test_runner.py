@@ -118,8 +118,8 @@ def test_the_version_is_found_out_from_what_is_advertised() -> None:
         assert guess_kafka_version(ranges) == release
 
 
-def entry(id: str, configs: dict[str, str], *, alone: bool = False) -> Entry:
-    return Entry(requirement=record(id, needs=Needs(configs=configs, alone=alone)), test=lambda broker: None)
+def entry(id: str, configs: dict[str, str], **needs: Any) -> Entry:
+    return Entry(requirement=record(id, needs=Needs(configs=configs, **needs)), test=lambda broker: None)
 
 
 def test_requirements_share_a_start_where_their_configurations_agree() -> None:
@@ -130,12 +130,13 @@ def test_requirements_share_a_start_where_their_configurations_agree() -> None:
         entry("FRM-04", {"b": "1"}),
         entry("FRM-05", {"c": "1"}, alone=True),
         entry("FRM-06", {next(iter(BASE_CONFIGS)): next(iter(BASE_CONFIGS.values()))}),
+        entry("FRM-07", {}, hooks=("restart",)),
     ]
     groups = plan(entries)
     ids = [[one.requirement.id for one in group.entries] for group in groups]
-    assert ids == [["FRM-01", "FRM-06"], ["FRM-02", "FRM-04"], ["FRM-03"], ["FRM-05"]]
-    assert groups[1].configs == BASE_CONFIGS | {"a": "1", "b": "1"}
-    assert groups[3].configs == BASE_CONFIGS | {"c": "1"}
+    assert ids == [["FRM-01", "FRM-06"], ["FRM-07"], ["FRM-02", "FRM-04"], ["FRM-03"], ["FRM-05"]]
+    assert groups[2].configs == BASE_CONFIGS | {"a": "1", "b": "1"}
+    assert groups[4].configs == BASE_CONFIGS | {"c": "1"}
 
 
 # ---- whole runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +41,7 @@ class Mortal:
         self.dead = False
         self.nodes = [SimpleNamespace(id=1)]
         self.restarts = 0
+        self.several = False
 
     @property
     def bootstrap(self) -> str:
@@ -273,6 +274,77 @@ def test_an_interrupted_run_leaves_what_was_judged_and_says_so_of_the_rest(tmp_p
         report = judged_on(target, tmp_path, entry("BAS-01", asks), entry("PRD-02", asks), listener=Interrupting())
     assert verdicts(report) == {"BAS-01": Verdict.PASS, "PRD-02": Verdict.NOT_JUDGED}
     assert (report.verdict, report.reason) == (RunVerdict.UNKNOWN, "the run was interrupted")
+
+
+def test_groups_with_configurations_of_their_own_are_judged_on_further_starts_at_the_same_time(tmp_path: Path) -> None:
+    """Each start has its own folder, all that was asked for has one verdict, and the basics come before any other start."""
+    meeting = threading.Barrier(3, timeout=20)
+    opened: list[tuple[str, dict[str, str]]] = []
+    basics_at: list[int] = []
+
+    @contextmanager
+    def open_target(spec: str, *, folder: Path, config: dict[str, str], **_: Any) -> Iterator[Mortal]:
+        opened.append((folder.name, config))
+        target = Mortal(restartable=True)
+        target.several = True
+        yield target
+
+    def meets(broker: Broker) -> None:
+        broker.expect_served()
+        meeting.wait()
+
+    def basic(broker: Broker) -> None:
+        broker.expect_served()
+        basics_at.append(len(opened))
+
+    special = [entry(f"PRD-0{n}", meets, needs={"configs": {"a": str(n)}}) for n in (1, 2)]
+    entries = [entry("BAS-01", basic), entry("PRD-05", meets), *special]
+    report = run(Plan("reference:1", entries, tmp_path, open_target=open_target))
+    assert verdicts(report) == dict.fromkeys(("BAS-01", "PRD-01", "PRD-02", "PRD-05"), Verdict.PASS), report.reason
+    assert basics_at == [1]
+    assert sorted(name for name, _ in opened) == ["target-1", "target-2", "target-3"]
+    assert sorted(config.get("a", "") for _, config in opened) == ["", "1", "2"]
+
+
+def test_what_a_further_start_cannot_judge_is_left_to_the_first(tmp_path: Path) -> None:
+    starts: list[str] = []
+
+    def open_target(spec: str, *, folder: Path, **_: Any) -> Any:
+        starts.append(folder.name)
+        if len(starts) == 2:
+            raise TargetError("no room for a second one")
+        target = Mortal(restartable=True)
+        target.several = True
+        return nullcontext(target)
+
+    entries = [entry("BAS-01", asks), entry("PRD-01", asks, needs={"configs": {"a": "1"}})]
+    report = run(Plan("reference:1", entries, tmp_path, open_target=open_target))
+    assert verdicts(report) == {"BAS-01": Verdict.PASS, "PRD-01": Verdict.PASS}, report.reason
+    assert len(starts) == 3
+
+
+def test_why_a_target_did_not_come_back_by_itself_is_reported(tmp_path: Path) -> None:
+    target = Mortal(restartable=False)
+
+    def deadly(broker: Broker) -> None:
+        broker.expect_served()
+        target.die()
+
+    report = judged_on(target, tmp_path, entry("MET-01", deadly))
+    assert report.target.not_revived == ["TargetError: it does not come back"]
+    assert "it does not come back" in report.reason
+
+
+def test_a_mistake_in_bringing_a_target_back_is_not_taken_for_its_end(tmp_path: Path) -> None:
+    target = Mortal(restartable=True)
+    target.revive = lambda: {}["nothing"]  # type: ignore[method-assign]
+
+    def deadly(broker: Broker) -> None:
+        broker.expect_served()
+        target.die()
+
+    with pytest.raises(KeyError):
+        judged_on(target, tmp_path, entry("MET-01", deadly))
 
 
 def test_verdicts_are_streamed_as_they_are_reached(tmp_path: Path) -> None:

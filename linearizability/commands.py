@@ -153,6 +153,14 @@ def hunt(
     image: Annotated[
         str, typer.Option(help="What containers are made of; without it, of this machine's own programs.")
     ] = "",
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="ADVERTISED=REACHABLE",
+            help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
+        ),
+    ] = None,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Json = False,
 ) -> int:
@@ -173,6 +181,7 @@ def hunt(
         transactions=transactions,
         unclean_election=unclean_election,
         config=_properties(config or []),
+        mapped=mapped or [],
         engine=engine.value,
         image=image,
     )

@@ -9,7 +9,7 @@ from linearizability.faults.docker_network import DockerNetwork
 from linearizability.faults.network import Links, Network
 from linearizability.faults.plan import FAST_FAILOVER, Plan
 from linearizability.faults.schedule import Schedule
-from linearizability.targets import Target, TargetError, open_target
+from linearizability.targets import AddressMap, Target, TargetError, open_target
 from linearizability.targets.cluster import INTERPOSED, Cluster
 from linearizability.targets.docker import open_image
 from linearizability.targets.hosts import Host
@@ -24,7 +24,8 @@ Listener = Callable[[str], None]
 def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None) -> Target:
     """The target, not yet started, in the configuration that hunts use. Errors: WrongTarget."""
     config = FAST_FAILOVER | plan.config if plan.target.startswith(("kafka", "reference")) else plan.config
-    return open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts)
+    addresses = AddressMap.parse(plan.mapped)
+    return open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, addresses=addresses)
 
 
 def open_on_backend(

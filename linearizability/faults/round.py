@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from linearizability.faults.backend import Listener
+from linearizability.faults.entrance import entrance
 from linearizability.faults.fault import FAULTS, World, least_doubted, select
 from linearizability.faults.nemesis import Nemesis
 from linearizability.faults.network import Links
@@ -106,6 +107,10 @@ class Round:
 
     def run(self, say: Listener) -> RoundResult:
         """Work, hurt, heal, drain, judge. Errors: TargetError."""
+        with entrance(self.target) as bootstrap:
+            return self._run(bootstrap, say)
+
+    def _run(self, bootstrap: str, say: Listener) -> RoundResult:
         profile = self.profile
         create_topic(
             self.target.nodes,
@@ -118,7 +123,7 @@ class Round:
         clients = Clients(
             profile,
             run=self.run_id,
-            bootstrap=self.target.bootstrap,
+            bootstrap=bootstrap,
             topic=self.topic,
             seed=self.schedule.seed,
             folder=self.folder,
@@ -132,7 +137,7 @@ class Round:
             with recorder, self._inspecting(clients):
                 reasons += self._attack(clients, nemesis, say)
             say("reading everything once more")
-            self.unread = self._read_to_the_end(clients)
+            self.unread = self._read_to_the_end(clients, bootstrap)
             reasons += [str(each) for each in self.unread] + self._read_replicas(clients)
         except RecordingError as error:
             reasons.append(f"the history could not be written: {error}")
@@ -171,10 +176,10 @@ class Round:
             run=self.run_id,
         )
 
-    def _read_to_the_end(self, clients: Clients) -> list[Unread]:
+    def _read_to_the_end(self, clients: Clients, bootstrap: str) -> list[Unread]:
         """The final read of what consumers are given. Gives what could not be read."""
         return drain_topic(
-            self.target.bootstrap,
+            bootstrap,
             self.topic,
             self.profile.partitions,
             clients.history,

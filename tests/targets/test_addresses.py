@@ -6,8 +6,13 @@ import pytest
 
 from conformance.requirement import select
 from conformance.runner import Plan, run
+from linearizability.faults.backend import planned_target
+from linearizability.faults.entrance import entrance
+from linearizability.faults.plan import Plan as HuntPlan
 from linearizability.targets import AddressMap, HookMissing, TargetError, WrongTarget, address, open_target
 from linearizability.targets.ports import free_ports
+from linearizability.targets.wire import listed_brokers
+from tests.conformance.parrot import parrot
 
 
 def test_a_listener_s_own_entry_goes_before_its_host_s():
@@ -83,3 +88,22 @@ def test_a_broker_that_advertises_what_nobody_reaches_is_judged_where_it_was_ask
     with open_target("reference:1", folder=tmp_path / "target", config=unreachable) as target:
         report = run(Plan(spec=f"addr:{target.bootstrap}", entries=select(["PRD-05"]), folder=tmp_path))
     assert [judgement.verdict for judgement in report.judgements] == ["pass"], report
+
+
+def test_clients_of_a_hunt_are_led_to_mapped_addresses_by_a_proxy(tmp_path):
+    """librdkafka follows what Metadata lists: with a map that is an address on this machine, else the brokers' own."""
+
+    def elsewhere(request, response, version):
+        bird.metadata(request, response, version)
+        response.brokers[0].host = "broker-1"
+
+    with parrot({"Metadata": elsewhere}) as bird:
+        plan = HuntPlan(target=f"addr:{bird.bootstrap}", minutes=1, seed=1, mapped=["broker-1=127.0.0.1"])
+        with planned_target(plan, tmp_path) as target, entrance(target) as bootstrap:
+            host, port = bootstrap.split(":")
+            assert (host, int(port)) != ("127.0.0.1", bird.port)
+            assert [(each.host, each.port) for each in listed_brokers(host, int(port))] == [(host, int(port))]
+        with planned_target(plan.model_copy(update={"mapped": []}), tmp_path) as plain:
+            plain.addresses = AddressMap()
+            with entrance(plain) as bootstrap:
+                assert bootstrap == bird.bootstrap

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from linearizability.targets.addresses import AddressMap
 from linearizability.targets.target import Node
 from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError, decode_from
@@ -27,6 +28,7 @@ LARGEST_FRAME_BYTES = 100 << 20
 LARGEST_KEPT_REQUEST = 1 << 20
 """Longer requests pass, and no tamper sees what they ask."""
 READ_BYTES = 1 << 16
+LISTENING = "127.0.0.1"
 
 
 @dataclass
@@ -272,8 +274,12 @@ class Loop:
 class Proxy:
     """Listeners before the nodes of a target. A context manager; `nodes` are where clients go."""
 
-    def __init__(self, loop: Loop, behind: Sequence[Node], tamper: Tamper | None = None) -> None:
+    def __init__(
+        self, loop: Loop, behind: Sequence[Node], tamper: Tamper | None = None, addresses: AddressMap | None = None
+    ) -> None:
         self.tamper: Tamper = tamper or Honest()
+        self.mapped = addresses or AddressMap()
+        """Where the addresses in answers are reached from here."""
         self.memory: dict[str, Any] = {}
         """Whatever the tamper remembers."""
         self.nodes: list[Node] = []
@@ -291,9 +297,9 @@ class Proxy:
 
     async def _listen(self) -> None:
         for behind in self._behind:
-            server = await asyncio.start_server(self._handler(behind), behind.host, 0)
+            server = await asyncio.start_server(self._handler(behind), LISTENING, 0)
             self._servers.append(server)
-            own = Node(behind.id, behind.host, server.sockets[0].getsockname()[1])
+            own = Node(behind.id, LISTENING, server.sockets[0].getsockname()[1])
             self.nodes.append(own)
             self._addresses[behind.host, behind.port] = own
 
@@ -332,7 +338,7 @@ class Proxy:
     def _replace(self, message: Any) -> bool:
         changed = False
         names = {each.name for each in message.FIELDS}
-        if {"host", "port"} <= names and (own := self._addresses.get((message.host, message.port))):
+        if {"host", "port"} <= names and (own := self._addresses.get(self.mapped.reach(message.host, message.port))):
             message.host, message.port, changed = own.host, own.port, True
         for each in message.FIELDS:
             inner = getattr(message, each.name) if isinstance(each.element, type) else None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import cramjam
@@ -41,6 +41,11 @@ MESSAGE_OVERHEAD = 26
 """Bytes of the smallest message of format 0: offset, size, CRC, magic, attributes, and the sizes of key and value."""
 LENGTH_FROM = 12
 """The length counts everything after itself."""
+MOST_UNPACKED_BYTES = 16 << 20
+"""What a batch or a wrapper may unpack to. The suite writes at most 4 MB at once: more in an answer is the target's mistake,
+and some kilobytes could unpack to more than this machine has."""
+LEAST_RECORD_BYTES = 7
+"""A size, attributes, two deltas, a null key, a null value, and a count of no headers."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +106,13 @@ class Batch:
         """
         try:
             return self._read()
-        except (IndexError, ValueError, OverflowError, MemoryError, struct.error, cramjam.DecompressionError) as error:
+        except (IndexError, ValueError, OverflowError, MemoryError, struct.error) as error:
             raise Failed(f"the records of the batch at {self.base_offset} cannot be read: {error}") from error
 
     def _read(self) -> list[Record]:
         data, position, found = self.payload, 0, []
+        if self.count * LEAST_RECORD_BYTES > len(data):
+            raise ValueError(f"{self.count} records are announced, in {len(data)} bytes")
         for _ in range(self.count):
             record, position = _read_record(data, position, self)
             found.append(record)
@@ -231,32 +238,57 @@ def _lz4(data: bytes) -> bytes:
 
 
 def decompress(data: bytes, codec: int) -> bytes:
-    """The opposite. Snappy with or without Java's framing."""
-    match codec:
-        case 0:
-            return data
-        case 1:
-            return bytes(cramjam.gzip.decompress(data))
-        case 2:
-            return _unsnappy(data)
-        case 3:
-            return bytes(cramjam.lz4.decompress(data))
-        case 4:
-            return bytes(cramjam.zstd.decompress(data))
-    raise ValueError(f"no codec {codec}")
+    """The opposite; snappy with or without Java's framing. Errors: Failed where the bytes are not compressed so, or unpack to
+    more than `MOST_UNPACKED_BYTES`."""
+    if codec not in CODECS.values():
+        raise Failed(f"{len(data)} bytes are compressed by an unknown codec: {codec}")
+    unpack = UNPACKED_INTO.get(codec)
+    try:
+        return _unpacked(data, unpack) if unpack else _unsnappy(data) if codec == SNAPPY else data
+    except (cramjam.DecompressionError, ValueError, struct.error) as error:
+        name = next(name for name, number in CODECS.items() if number == codec)
+        raise Failed(f"{len(data)} bytes of {name} cannot be unpacked: {error}") from error
+
+
+UNPACKED_INTO: dict[int, Callable[[bytes, bytearray], int]] = {
+    GZIP: cramjam.gzip.decompress_into, LZ4: cramjam.lz4.decompress_into, ZSTD: cramjam.zstd.decompress_into,
+}  # fmt: skip
+
+
+def _unpacked(data: bytes, unpack: Callable[[bytes, bytearray], int]) -> bytes:
+    """Into a buffer that grows as long as it is too small."""
+    for size in (1 << 16, 1 << 20, MOST_UNPACKED_BYTES):
+        room = bytearray(size)
+        try:
+            return bytes(memoryview(room)[: unpack(data, room)])
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise
+    raise _bomb()
+
+
+def _bomb() -> Failed:
+    return Failed(f"an answer's records unpack to more than {MOST_UNPACKED_BYTES} bytes, and the suite wrote no such")
 
 
 def _unsnappy(data: bytes) -> bytes:
     if not data.startswith(b"\x82SNAPPY\x00"):
-        return bytes(cramjam.snappy.decompress_raw(data))
+        return _unsnapped(data, MOST_UNPACKED_BYTES)
     out, position = bytearray(), 16
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position)
         if size < 0:
             raise ValueError(f"a snappy block of {size} bytes")
-        out += bytes(cramjam.snappy.decompress_raw(data[position + 4 : position + 4 + size]))
+        out += _unsnapped(data[position + 4 : position + 4 + size], MOST_UNPACKED_BYTES - len(out))
         position += 4 + size
     return bytes(out)
+
+
+def _unsnapped(block: bytes, most: int) -> bytes:
+    """A block's first bytes say how long it is unpacked."""
+    if cramjam.snappy.decompress_raw_len(block) > most:
+        raise _bomb()
+    return bytes(cramjam.snappy.decompress_raw(block))
 
 
 # ---- reading
@@ -314,10 +346,22 @@ def is_message_set(data: bytes) -> bool:
 
 
 def messages(data: bytes) -> Iterator[Record]:
-    """The messages of formats 0 and 1; those inside of compressed wrappers with their offsets in the log (KIP-31)."""
+    """The messages of formats 0 and 1; those inside of compressed wrappers with their offsets in the log (KIP-31).
+
+    Errors: Failed where the bytes are no such messages, or a wrapper holds another one.
+    """
+    try:
+        yield from _messages(data, nested=False)
+    except (IndexError, struct.error) as error:
+        raise Failed(f"{len(data)} fetched bytes hold a message that cannot be read: {error}") from error
+
+
+def _messages(data: bytes, *, nested: bool) -> Iterator[Record]:
     position = 0
     while position + MESSAGE_OVERHEAD <= len(data):
         offset, size = struct.unpack_from(">qi", data, position)
+        if size < MESSAGE_OVERHEAD - LENGTH_FROM:
+            raise Failed(f"a message of {size} bytes at offset {offset}")
         body = data[position + LENGTH_FROM : position + LENGTH_FROM + size]
         if len(body) < size:
             return
@@ -329,7 +373,9 @@ def messages(data: bytes) -> Iterator[Record]:
         if not attributes & CODEC_MASK:
             yield Record(value, key, timestamp=stamp, offset=offset)
             continue
-        inner = list(messages(decompress(value or b"", attributes & CODEC_MASK)))
+        if nested:
+            raise Failed(f"the wrapper at offset {offset} is inside of another one")
+        inner = list(_messages(decompress(value or b"", attributes & CODEC_MASK), nested=True))
         first = offset - inner[-1].offset if magic and inner else 0
         yield from (replace(one, offset=first + one.offset) for one in inner)
 

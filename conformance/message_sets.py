@@ -80,7 +80,7 @@ def _walk(data: bytes) -> Iterator[tuple[int, bytes]]:
         position += 12 + size
 
 
-def _read(offset: int, message: bytes) -> Iterator[Stored]:
+def _read(offset: int, message: bytes, *, nested: bool = False) -> Iterator[Stored]:
     crc, magic, attributes = struct.unpack_from(">Ibb", message)
     if magic not in (0, 1):
         raise Failed(f"a message of magic {magic} among messages")
@@ -95,7 +95,9 @@ def _read(offset: int, message: bytes) -> Iterator[Stored]:
     if not codec:
         yield Stored(Message(value, key, timestamp, offset), magic, attributes, wrapped=False)
         return
-    inner = [one for at, body in _walk(decompress(value or b"", codec)) for one in _read(at, body)]
+    if nested:
+        raise Failed(f"the wrapper at offset {offset} is inside of another one")
+    inner = [one for at, body in _walk(decompress(value or b"", codec)) for one in _read(at, body, nested=True)]
     if not inner:
         raise Failed(f"the wrapper at offset {offset} is empty")
     first = offset - inner[-1].message.offset if magic else 0
@@ -106,6 +108,8 @@ def _read(offset: int, message: bytes) -> Iterator[Stored]:
 
 
 def _sized(data: bytes, position: int) -> tuple[bytes | None, int]:
+    if position + 4 > len(data):
+        raise Failed(f"a message of {len(data)} bytes ends before the size of a field")
     (size,) = struct.unpack_from(">i", data, position)
     position += 4
     if size < 0:

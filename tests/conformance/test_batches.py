@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from conformance.batches import (
     CODECS,
+    MOST_UNPACKED_BYTES,
     Record,
     batch,
     batches,
@@ -24,6 +26,7 @@ from conformance.batches import (
     values,
     varint,
 )  # fmt: skip
+from conformance.message_sets import stored
 from conformance.wire import Failed
 from reference.protocol.primitives import Buffer
 from reference.protocol.records.batch import read_all_records
@@ -106,6 +109,36 @@ def test_snappy_is_read_with_and_without_java_s_framing() -> None:
     import cramjam
 
     assert decompress(bytes(cramjam.snappy.compress_raw(b"x" * 99)), CODECS["snappy"]) == b"x" * 99
+
+
+@pytest.mark.parametrize("codec", list(CODECS.values())[1:], ids=list(CODECS)[1:])
+def test_what_unpacks_to_more_than_the_suite_writes_is_a_failure_of_the_target(codec: int) -> None:
+    bomb = compress(bytes(MOST_UNPACKED_BYTES + 1), codec)
+    (read,) = batches(batch(payload=bomb, codec=codec, count=1))
+    with pytest.raises(Failed, match="unpack to more than 16777216 bytes"):
+        read.records()
+    with pytest.raises(Failed, match="cannot be unpacked"):
+        decompress(b"\x05" + bytes(9), codec)
+
+
+def test_what_announces_more_than_its_bytes_hold_is_read_no_further() -> None:
+    (read,) = batches(batch(b"x", count=1 << 30))
+    with pytest.raises(Failed, match="1073741824 records are announced"):
+        read.records()
+    with pytest.raises(Failed, match="unknown codec: 7"):
+        batches(batch(b"x", attributes=7))[0].records()
+
+
+@pytest.mark.parametrize("read", [values, stored], ids=["lenient", "strict"])
+def test_messages_that_make_no_sense_are_failures(read: Callable[[bytes], object]) -> None:
+    whole = message_set(b"value", 1)
+    for bad in (
+        whole[:8] + (-12).to_bytes(4, "big", signed=True) + whole[12:],
+        message_set(compress(message_set(compress(whole, 1), 1, attributes=1), 1), 1, attributes=1),
+        message_set(b"no gzip", 1, attributes=1),
+    ):
+        with pytest.raises(Failed):
+            read(bad)
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,10 +1,10 @@
 """`tidegauge bench suite`: the conformance suite before liars.
 
 Each *lie* (`linearizability.mutants.wire`) is one divergence that a proxy plants between the suite and a sound broker. The
-suite is run as a command on the requirements that speak of the lie, and on a seeded sample of those that only use the
-lie's API: *bystanders*, of which none may fail. A share of the lies is judged by the whole suite. What came out is stored
-as soon as a run is over, with the fingerprint of what decides it (the lie's row, the modules of the requirements that
-speak of it); `--resume` runs only what is missing or stale.
+suite is run on the requirements that speak of the lie, and on a seeded sample of those that only use the lie's API:
+*bystanders*, of which none may fail. Worker processes do that for one lie after the other (`conformance.liars`). A share of the
+lies is judged by the whole suite, as a command. What came out is stored as soon as a lie is over, with the fingerprint of
+what decides it (the lie's row, the modules of the requirements that speak of it); `--resume` runs only what is missing or stale.
 
 Which requirement uses which API, and how long it takes, is seen in one run through the proxy without a lie (`--baseline`).
 """
@@ -17,12 +17,15 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -139,15 +142,55 @@ def _lines(text: str) -> list[dict[str, Any]]:
     return [line for line in found if "id" in line]
 
 
-def try_lie(lie: Lie, usage: dict[str, Usage], behind: str, seed: int, whole: bool) -> Trial:
-    """Run the suite on a lie."""
-    began = time.monotonic()
-    ids = [] if whole else selection(lie, usage, seed)
+class Worker:
+    """A process that judges one lie after the other on brokers that it keeps open. A context manager."""
+
+    def __init__(self, behind: str) -> None:
+        self.command = [sys.executable, "-m", "conformance.liars", "--target", behind]
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process and self.process.stdin:
+            self.process.stdin.close()
+            self.process.wait()
+
+    def judge(self, lie: Lie, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """The verdicts; a line without an id where the process ended or did not answer in time. The next lie gets a new one."""
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdin and self.process.stdout
+        limit = threading.Timer(RUN_TIMEOUT_S, self.process.kill)
+        limit.start()
+        try:
+            self.process.stdin.write(json.dumps({"lie": lie.name, "ids": list(ids)}) + "\n")
+            self.process.stdin.flush()
+            said = self.process.stdout.readline()
+        except BrokenPipeError:
+            said = ""
+        finally:
+            limit.cancel()
+        if said:
+            return json.loads(said)["lines"]
+        code = self.process.wait()
+        return [{"id": "", "verdict": ENGINE_ERROR, "reason": f"the suite ended with exit code {code}"}]
+
+
+def judge_by_whole_suite(lie: Lie, behind: str) -> list[dict[str, Any]]:
+    """The verdicts of all requirements."""
     with tempfile.TemporaryDirectory() as folder:
-        timeout_s = WHOLE_RUN_TIMEOUT_S if whole else RUN_TIMEOUT_S
-        lines = run_suite(lie.name, ids, behind, Path(folder), timeout_s)
+        lines = run_suite(lie.name, [], behind, Path(folder), WHOLE_RUN_TIMEOUT_S)
         if any("Traceback" in path.read_text(errors="replace") for path in Path(folder).rglob("adapter.log")):
             lines.append({"id": "", "verdict": ENGINE_ERROR, "reason": "the lie itself failed: see the adapter's log"})
+        return lines
+
+
+def try_lie(lie: Lie, usage: dict[str, Usage], worker: Worker, behind: str, seed: int, whole: bool) -> Trial:
+    """Judge a lie."""
+    began = time.monotonic()
+    lines = judge_by_whole_suite(lie, behind) if whole else worker.judge(lie, selection(lie, usage, seed))
     failed = [line["id"] for line in lines if line["verdict"] == FAILED]
     return Trial(
         found_by=[id for id in failed if lie.is_spoken_of_by(id)],
@@ -362,11 +405,19 @@ def _is_missing(lie: Lie, trials: dict[str, Trial], whole: bool) -> bool:
 def _run_all(lies: Sequence[Lie], entire: set[str], kept: Store, how: tuple[Path, str, int, int, float]) -> None:
     """Run what is missing, some at a time; Ctrl-C and the time leave what was stored."""
     store, behind, seed, jobs, until = how
+    idle: SimpleQueue[Worker] = SimpleQueue()
 
     def one(lie: Lie) -> Trial | None:
-        return try_lie(lie, kept.usage, behind, seed, lie.name in entire) if time.monotonic() < until else None
+        worker = idle.get()
+        try:
+            in_time = time.monotonic() < until
+            return try_lie(lie, kept.usage, worker, behind, seed, lie.name in entire) if in_time else None
+        finally:
+            idle.put(worker)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
+        for _ in range(jobs):
+            idle.put(stack.enter_context(Worker(behind)))
         running = {pool.submit(one, lie): lie for lie in lies}
         try:
             for done in as_completed(running):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from conformance.requirement import AREAS, catalogue
-from linearizability.bench.suite import STORE, Store, Trial, fingerprint, selection, summary, try_lie
+from linearizability.bench.suite import STORE, Store, Trial, Worker, fingerprint, selection, summary, try_lie
 from linearizability.mutants.wire.chance import Chance
 from linearizability.mutants.wire.lies import LIES
 from linearizability.mutants.wire.proxy import NAMING_NODES, Loop, Proxy, Tamper, names_nodes
@@ -222,7 +222,8 @@ def test_the_store_keeps_what_it_is_given(tmp_path: Path) -> None:
 def test_the_suite_finds_a_lie_and_accuses_nobody_else() -> None:
     usage = Store.read(STORE).usage
     few = {id: usage[id] for id in ("LOF-01", "LOF-14", "MET-01")}
-    trial = try_lie(LIES["earliest-has-timestamp"], few, "reference:1", 0, whole=False)
+    with Worker("reference:1") as worker:
+        trial = try_lie(LIES["earliest-has-timestamp"], few, worker, "reference:1", 0, whole=False)
     assert trial.found_by == ["LOF-01"], trial
     assert not trial.bystanders and not trial.engine_errors, trial
 

@@ -1,0 +1,137 @@
+"""Requirements judged on lies at the wire, one lie after the other on the same sound brokers: for `tidegauge bench suite`.
+
+    echo '{"lie": "earliest-is-0", "ids": ["LOF-01"]}' | python -m conformance.liars     # a JSON line for each line read
+
+A run of the suite, a broker and a proxy for each lie by themselves cost more than the judging does. Here brokers stay open,
+one for each configuration that requirements ask for, and each lie has a proxy of its own before them. A broker is replaced
+when a fault hook was used on it, and when it has served many lies: their topics stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.requirement import select
+from conformance.results import Verdict
+from conformance.runner import Plan, run
+from linearizability.mutants.wire.adapter import HOOKS
+from linearizability.mutants.wire.lies import LIES
+from linearizability.mutants.wire.proxy import Loop, Proxy
+from linearizability.mutants.wire.rewriting import Liar
+from linearizability.targets import Target, open_target
+
+MOST_OPEN = 4
+MOST_LIES = 25
+"""So many lies are told before one broker."""
+HURTING = {*HOOKS} - {"logs"}
+
+
+@dataclass
+class Behind:
+    """A sound broker, and what was done with it."""
+
+    target: Target
+    lies: int = 0
+    hurt: bool = False
+
+
+class Lying:
+    """An open target whose nodes are proxies before a sound broker; all else is the broker's."""
+
+    several = False
+    """A lie remembers what it was asked."""
+
+    def __init__(self, behind: Behind, proxy: Proxy) -> None:
+        self._behind, self.nodes = behind, proxy.nodes
+        self.hooks = [hook for hook in HOOKS if hook in behind.target.hooks]
+        self.bootstrap = ",".join(node.address for node in proxy.nodes)
+
+    def __getattr__(self, name: str) -> Any:
+        self._behind.hurt |= name in HURTING
+        return getattr(self._behind.target, name)
+
+
+@dataclass
+class Brokers:
+    """The sound brokers that are open, by their configuration; those that were asked for last are kept."""
+
+    spec: str
+    folder: Path
+    loop: Loop
+    open: OrderedDict[tuple[tuple[str, str], ...], Behind] = field(default_factory=OrderedDict)
+    started: int = 0
+
+    def before(self, config: Mapping[str, str]) -> Behind:
+        """An open broker with this configuration. Errors: TargetError."""
+        key = tuple(sorted(config.items()))
+        if key not in self.open:
+            self.started += 1
+            target = open_target(self.spec, folder=self.folder / f"broker-{self.started}", config=config)
+            target.__enter__()
+            self.open[key] = Behind(target)
+        self.open.move_to_end(key)
+        return self.open[key]
+
+    def tidy(self, most: int = MOST_OPEN) -> None:
+        """Between two lies: close what is used up, and what was not asked for lately."""
+        for key, behind in [*self.open.items()]:
+            if behind.hurt or behind.lies >= MOST_LIES or len(self.open) > most:
+                self.open.pop(key).target.close()
+
+    @contextmanager
+    def lying(self, name: str, config: Mapping[str, str]) -> Iterator[Lying]:
+        """The target that a lie makes of a broker."""
+        behind = self.before(config)
+        behind.lies += 1
+        with Proxy(self.loop, behind.target.nodes, Liar(LIES[name])) as proxy:
+            yield Lying(behind, proxy)
+
+
+def judged(name: str, ids: list[str], brokers: Brokers) -> list[dict[str, Any]]:
+    """What the suite says of a lie: id, verdict and reason of each requirement, as `tidegauge run --json` has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = run(
+            Plan(
+                f"exec:{name}", select(ids), Path(folder), starts=1,
+                open_target=lambda spec, *, folder, config: brokers.lying(name, config),
+            )
+        )  # fmt: skip
+    lines = [{"id": j.requirement.id, "verdict": j.verdict, "reason": j.reason} for j in report.judgements]
+    lines += [{"id": "", "verdict": Verdict.ENGINE_ERROR, "reason": report.reason}] if report.broken else []
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m conformance.liars")
+    parser.add_argument("--target", default="reference:1", help="the sound broker")
+    chosen = parser.parse_args()
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, Loop() as loop:
+        loop.loop.set_exception_handler(lambda _, about: failures.append(repr(about.get("exception", about))))
+        brokers = Brokers(chosen.target, Path(folder), loop)
+        try:
+            for line in sys.stdin:
+                asked = json.loads(line)
+                lines = judged(asked["lie"], asked["ids"], brokers)
+                lines += [
+                    {"id": "", "verdict": Verdict.ENGINE_ERROR, "reason": f"the lie failed: {one}"} for one in failures
+                ]
+                failures.clear()
+                print(json.dumps({"lie": asked["lie"], "lines": lines}), flush=True)
+                brokers.tidy()
+        finally:
+            brokers.tidy(most=0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

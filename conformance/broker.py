@@ -174,6 +174,8 @@ class Broker:
         self.cases: list[Case] = []
         self.built_on: list[str] = []
         """What the failures of cases name as their step's requirement."""
+        self.late: list[bool] = []
+        """Of each case that failed: whether it is for something that did not come in time."""
         self._connections: list[Connection] = []
         self._by_address: dict[tuple[str, int], Connection] = {}
 
@@ -734,6 +736,7 @@ class Broker:
         except Failed as failure:
             case.verdict, case.reason = Verdict.FAIL, str(failure)
             self.built_on.append(failure.built_on)
+            self.late.append(isinstance(failure, NoAnswer))
         except Skipped as skip:
             case.verdict, case.reason = Verdict.NOT_JUDGED, str(skip)
         finally:

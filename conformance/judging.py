@@ -72,6 +72,7 @@ def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement
             judgement.verdict, judgement.reason = _sum_up(broker)
             if judgement.verdict is Verdict.FAIL:
                 judgement.built_on = _shared_step(broker.built_on)
+                judgement.timed_out = all(broker.late)
         except Failed as failure:
             judgement.verdict, judgement.reason = Verdict.FAIL, str(failure)
             judgement.built_on, judgement.timed_out = failure.built_on, isinstance(failure, NoAnswer)

@@ -74,8 +74,12 @@ class Session:
     """What is left to be judged, with its number."""
     count: int = 0
     """How many groups there are."""
+    late: list[tuple[Group, Entry]] = field(default_factory=list[tuple[Group, Entry]])
+    """What was not in time while other starts were judged, too: it is judged again when they are done."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Guards what the sessions on all starts share: everything above."""
+    accompanies: bool = False
+    """Whether this is a further start beside the first."""
     deaths: int = 0
     last: deque[Entry] = field(default_factory=lambda: deque[Entry](maxlen=REMEMBERED))
     _ends_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -97,6 +101,7 @@ class Session:
                 for companion in self._companions:
                     companion.result()
                 self._judge_groups()
+                self._judge_late()
             finally:
                 self._end_pool()
 
@@ -129,7 +134,8 @@ class Session:
             return
         for _ in range(min(self.starts - 1, len(self.groups))):
             other = replace(
-                self, host=self.host.another(), starts=1, deaths=0, last=deque(maxlen=REMEMBERED), _ends_s={}, _companions=[]
+                self, host=self.host.another(), starts=1, accompanies=True, deaths=0, last=deque(maxlen=REMEMBERED),
+                _ends_s={}, _companions=[],
             )  # fmt: skip
             self._companions.append(self._start_pool.submit(other._accompany))
 
@@ -152,9 +158,21 @@ class Session:
         self._one_by_one(first, group)
         self._begin_companions()
         late = self._side_by_side(beside, group)
-        self._one_by_one(late, group, patience=AGAIN_PATIENCE)
+        if self._beside_other_starts():
+            self.late += [(group, entry) for entry in late]
+        else:
+            self._one_by_one(late, group, patience=AGAIN_PATIENCE)
         self._one_by_one(alone, group)
         self._one_by_one(last, group)
+
+    def _beside_other_starts(self) -> bool:
+        return self.accompanies or not all(companion.done() for companion in self._companions)
+
+    def _judge_late(self) -> None:
+        for group in {id(group): group for group, _ in self.late}.values():
+            self.host.prepare(group)
+            entries = [entry for other, entry in self.late if other is group]
+            self._one_by_one(in_order(entries), group, patience=AGAIN_PATIENCE)
 
     # ---- one by one, and side by side
 
@@ -164,7 +182,10 @@ class Session:
                 continue
             judgement = self._alone(entry, patience=patience)
             if self._survived(judgement):
-                self._settle(entry, judgement)
+                if judgement.timed_out and self._beside_other_starts():
+                    self.late.append((group, entry))
+                else:
+                    self._settle(entry, judgement)
             else:
                 self._attribute_death([*self.last, entry], {entry.requirement.id: judgement}, group)
 

@@ -223,13 +223,15 @@ def test_independent_requirements_are_judged_side_by_side_and_exclusive_ones_alo
     assert together[1] == 1
 
 
-def test_what_is_late_beside_others_is_judged_again_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_cases", [False, True])
+def test_what_is_late_beside_others_is_judged_again_alone(tmp_path: Path, in_cases: bool) -> None:
     tries: list[float] = []
 
     def late(broker: Broker) -> None:
         broker.expect_served()
         tries.append(broker.patience)
-        broker.eventually(lambda: len(tries) > 1, "the second try", within_s=0.2)
+        with broker.case("one of several") if in_cases else nullcontext():
+            broker.eventually(lambda: len(tries) > 1, "the second try", within_s=0.2)
 
     report = judged_on(Mortal(restartable=True), tmp_path, entry("PRD-01", late))
     assert verdicts(report) == {"PRD-01": Verdict.PASS}
@@ -304,6 +306,35 @@ def test_groups_with_configurations_of_their_own_are_judged_on_further_starts_at
     assert basics_at == [1]
     assert sorted(name for name, _ in opened) == ["target-1", "target-2", "target-3"]
     assert sorted(config.get("a", "") for _, config in opened) == ["", "1", "2"]
+
+
+def test_what_is_late_beside_other_starts_is_judged_again_when_they_are_done(tmp_path: Path) -> None:
+    busy, done = threading.Event(), threading.Event()
+    tries: list[tuple[str, bool]] = []
+
+    @contextmanager
+    def open_target(spec: str, **_: Any) -> Iterator[Mortal]:
+        target = Mortal(restartable=True)
+        target.several = True
+        yield target
+
+    def late(broker: Broker) -> None:
+        broker.expect_served()
+        assert busy.wait(10)
+        tries.append((broker.requirement.id, done.is_set()))
+        broker.eventually(done.is_set, "the other start is done", within_s=0.1)
+
+    def long(broker: Broker) -> None:
+        broker.expect_served()
+        busy.set()
+        threading.Event().wait(1.5)
+        done.set()
+
+    entries = [entry("BAS-01", asks), entry("PRD-01", late), entry("PRD-02", late, exclusive=True)]
+    entries.append(entry("PRD-03", long, needs={"configs": {"a": "1"}}))
+    report = run(Plan("reference:1", entries, tmp_path, open_target=open_target))
+    assert set(verdicts(report).values()) == {Verdict.PASS}, report.reason
+    assert tries == [("PRD-01", False), ("PRD-02", False), ("PRD-01", True), ("PRD-02", True)]
 
 
 def test_what_a_further_start_cannot_judge_is_left_to_the_first(tmp_path: Path) -> None:

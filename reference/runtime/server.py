@@ -126,6 +126,9 @@ class Server:
         self._stopped: asyncio.Event = asyncio.Event()
         self._carrying_out = False
         self._is_stopping = False
+        self._has_ended = False
+        """Whether the node was shut down, or is broken: from then on nothing may change its files, least of all a timer that
+        is due while the event loop ends."""
 
     # ---- life
 
@@ -150,6 +153,9 @@ class Server:
                 connection.close("the broker stops")
             if not self.node.is_broken:
                 self._shut_down()
+            self._has_ended = True
+            if self._timer is not None:
+                self._timer.cancel()
             self._peers.close()
         if self._is_unregistered:
             raise NodeBroken(f"no controller has registered this broker within {self._registration_timeout_ms} ms")
@@ -231,6 +237,8 @@ class Server:
 
     def _let_node(self, act: Callable[[], None]) -> None:
         """Let the node act on something that no client asked for; a mistake of ours must not stop the loop."""
+        if self._has_ended:
+            return
         try:
             act()
         except Exception:

@@ -59,14 +59,40 @@ def test_an_accepted_socket_is_made_ready() -> None:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) -> None:
-    configuration = check_configuration({**GOOD, "log.dirs": str(tmp_path / "data")}, "f")
+def served(folder: Path) -> tuple[Server, Node, Clock]:
+    """A server of one node whose listeners are bound, and which does not run yet."""
+    configuration = check_configuration({**GOOD, "log.dirs": str(folder)}, "f")
     configuration.folder.mkdir()
     listeners = bind_listeners(configuration)
     identity = Identity(1, "cluster", uuid4(), advertised_endpoints(configuration, listeners))
     clock = Clock()
     node = Node(identity, configuration.properties, PosixDisk(), configuration.folder, Random(), clock.now())
-    server = Server(node, listeners, Metrics(), lambda level, message: None, clock)
+    return Server(node, listeners, Metrics(), lambda level, message: None, clock), node, clock
+
+
+def test_nothing_is_done_after_the_clean_shutdown_file_is_written(tmp_path: Path) -> None:
+    """A timer that is due while the event loop ends must not let retention remove what was just written down."""
+    server, node, _ = served(tmp_path / "data")
+    ticks: list[bool] = []
+    was_clean = tmp_path / "data" / ".kafka_cleanshutdown"
+    node.tick = lambda now: ticks.append(was_clean.exists())  # type: ignore[method-assign]
+    node.next_deadline = lambda: 0  # type: ignore[method-assign]
+
+    async def run() -> None:
+        running = asyncio.create_task(server.run())
+        while not ticks:
+            await asyncio.sleep(0.01)
+        server.stop()
+        await running
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert was_clean.exists() and True not in ticks
+
+
+def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) -> None:
+    server, node, clock = served(tmp_path / "data")
 
     async def life() -> None:
         def refuse_to_cut(offset: int, now: int) -> None:
@@ -81,4 +107,4 @@ def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) ->
 
     with pytest.raises(NodeBroken, match="only a new start"):
         asyncio.run(asyncio.wait_for(life(), 30))
-    assert not (configuration.folder / ".kafka_cleanshutdown").exists()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()

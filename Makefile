@@ -20,11 +20,12 @@ test: setup check ## set up, then formatting, lint, types, import rules and ever
 test-slow: setup ## the tests that CI leaves out
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
 
-check: setup
+check: setup ## formatting, lint, import rules, words, and types where a source changed since they were checked
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pyright --warnings
+	$(BIN)/python -m tests.repository.words
+	$(BIN)/python -m tests.repository.unchanged .venv/.types-checked $(BIN)/pyright --warnings
 
 setup: $(INSTALLED) ## leaves .venv/bin/tidegauge, and Java 17 or newer
 

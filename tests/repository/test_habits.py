@@ -1,0 +1,70 @@
+"""The tools that keep the tree's habits: each refuses what it is there to refuse."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repository.subject import mistake
+from tests.repository.unchanged import run
+from tests.repository.words import INSTEAD, TABLE, count, new_uses, read_table, words_of, write_table
+
+BANNED = next(iter(INSTEAD))
+
+
+def test_words_are_counted_inside_of_identifiers() -> None:
+    assert words_of("ToldBy the_reign HTTPLane, retold") == ["told", "by", "the", "reign", "http", "lane", "retold"]
+
+
+def test_counts_may_fall_and_never_rise() -> None:
+    allowed = {(BANNED, "spec"): 2}
+    assert new_uses({(BANNED, "spec"): 2}, allowed) == []
+    assert new_uses({(BANNED, "spec"): 1}, allowed) == []
+    (line,) = new_uses({(BANNED, "spec"): 3}, allowed)
+    assert INSTEAD[BANNED] in line
+    assert new_uses({(BANNED, "reference"): 1}, allowed)
+    assert new_uses({key: uses + 1 for key, uses in count().items()}, read_table(TABLE.read_text()))
+
+
+def test_the_table_comes_back_as_it_was_written() -> None:
+    counts = {(BANNED, "spec"): 2, (BANNED, "tests"): 11}
+    assert read_table(write_table(counts)) == counts
+
+
+@pytest.mark.parametrize(
+    ("message", "is_right"),
+    [
+        ("storage: keep the recovery point out of a gap\n\nBecause.", True),
+        ("tests/storage: cut a batch", True),
+        ("fixup! storage: keep it", True),
+        ("Storage: keep it", False),
+        ("keep the recovery point", False),
+        ("storage: fixed the recovery point", False),
+        ("storage: keep it.", False),
+        ("storage: " + "k" * 64, False),
+    ],
+)
+def test_subjects(message: str, is_right: bool) -> None:
+    assert (mistake(message) == "") == is_right
+
+
+def test_a_command_is_run_again_when_a_source_changed_or_it_failed(tmp_path: Path) -> None:
+    source, stamp, ran = tmp_path / "reference" / "a.py", tmp_path / "stamp", tmp_path / "ran"
+    source.parent.mkdir()
+
+    def runs(text: str, code: int) -> tuple[int, int]:
+        source.write_text(text)
+        command = [
+            sys.executable,
+            "-c",
+            f"open({str(ran)!r}, 'a').write('x'); raise SystemExit(int(open({str(source)!r}).read() == 'bad'))",
+        ]
+        before = len(ran.read_text()) if ran.exists() else 0
+        assert run(stamp, command, tmp_path) == code
+        return before, len(ran.read_text())
+
+    assert runs("1", 0) == (0, 1)
+    assert runs("1", 0) == (1, 1)
+    assert runs("bad", 1) == (1, 2)
+    assert runs("bad", 1) == (2, 3)
+    assert runs("1", 0) == (3, 3)

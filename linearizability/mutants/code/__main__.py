@@ -1,0 +1,149 @@
+"""Change the reference's code in one place at a time, and see whether unit tests and simulation detect it."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, replace
+from typing import Annotated
+
+import typer
+
+from linearizability.mutants.code.changes import PACKAGES, Change, all_changes
+from linearizability.mutants.code.planting import UnknownChange, plant
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Packages, modules or changes; default: all.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+def _chosen(names: list[str] | None) -> list[Change]:
+    chosen = [
+        change for name, change in all_changes().items() if not names or any(_is_within(name, each) for each in names)
+    ]
+    if not chosen:
+        raise typer.BadParameter(
+            f"no change of the code is in {', '.join(names or ())}; the packages are {', '.join(PACKAGES)}"
+        )
+    return chosen
+
+
+def _is_within(name: str, wanted: str) -> bool:
+    return name == wanted or name.startswith((f"{wanted}.", f"{wanted}:"))
+
+
+@app.command("list")
+def list_changes(names: Names = None, as_json: Json = False) -> None:
+    """List all changes, in the order in which they are drawn."""
+    for change in _chosen(names):
+        fields = {"change": change.name, "line": change.line, "was": change.was, "becomes": change.becomes}
+        print(json.dumps(fields) if as_json else f"{change.name:<60} {change.was[:60]!r} -> {change.becomes[:60]!r}")
+
+
+@app.command(
+    epilog="Examples:  … run --sample 50 --for-s 3600   ·   … run replication.leader   ·   "
+    "… run storage.log:Log.append:bound1 --again   ·   ended by Ctrl-C, it goes on with what it lacks"
+)
+def run(
+    names: Names = None,
+    sample: Annotated[int, typer.Option(min=1, help="Of each package the first so many in the order drawn.")] = 10_000,
+    for_s: Annotated[float | None, typer.Option(min=1, help="Begin no other change after so many seconds.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what has a stored row.")] = False,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of the simulation for one change.")] = 500,
+    simulation_s: Annotated[float, typer.Option(min=1, help="Time for these runs.")] = 240,
+    as_json: Json = False,
+) -> None:
+    """Ask the unit tests and the simulation about changes; rows are stored in results.json as they are found."""
+    from linearizability.mutants.code.judging import Limits, is_current, judge, load, store
+
+    stored, begin, counts = load(), time.monotonic(), Counter[str]()
+    for change in _chosen(names):
+        counts[change.package] += 1
+        if counts[change.package] > sample or (not again and is_current(change, stored.get(change.name))):
+            continue
+        if for_s and time.monotonic() - begin > for_s:
+            break
+        row = judge(change, Limits(runs, simulation_s))
+        before = stored.get(change.name)
+        store([replace(row, read=before.read) if before else row])
+        print(json.dumps(asdict(row)) if as_json else _line(row), flush=True)
+    show()
+
+
+def _line(row) -> str:
+    unit = row.unit.rpartition("/")[2][:60] or "not detected"
+    simulation = f"{row.simulation or 'not detected'} in {row.runs} runs ({row.simulation_s:.0f} s)"
+    return f"{row.change:<60} unit tests: {unit} ({row.unit_s:.0f} s); simulation: {simulation}"
+
+
+@app.command()
+def show(as_json: Json = False) -> None:
+    """Print a table of what is stored: of the changes that unit tests detect, how many does the simulation detect?"""
+    from linearizability.mutants.code.judging import load
+
+    rows = list(load().values())
+    table = {package: [row for row in rows if row.change.startswith(f"{package}.")] for package in PACKAGES}
+    if as_json:
+        print(json.dumps({package: _counts(rows) for package, rows in {**table, "all": rows}.items()}))
+        return
+    print(f"{'package':<14}{'changes':>8}{'unit':>8}{'simulation':>12}{'both':>8}{'both of unit':>14}{'neither':>9}")
+    for package, some in {**table, "all": rows}.items():
+        print(
+            f"{package:<14}"
+            + "{changes:>8}{unit:>8}{simulation:>12}{both:>8}{share:>14}{neither:>9}".format(**_counts(some))
+        )
+
+
+def _counts(rows: list) -> dict[str, int | str]:
+    unit = sum(bool(row.unit) for row in rows)
+    both = sum(bool(row.unit and row.simulation) for row in rows)
+    return {
+        "changes": len(rows), "unit": unit, "simulation": sum(bool(row.simulation) for row in rows), "both": both,
+        "share": f"{100 * both / unit:.0f} %" if unit else "-",
+        "neither": sum(not row.unit and not row.simulation for row in rows),
+    }  # fmt: skip
+
+
+@app.command()
+def read(change: str, text: str) -> None:
+    """Store what a reader of the code says of a change that no judge detected."""
+    from linearizability.mutants.code.judging import load, store
+
+    row = load().get(change)
+    if row is None:
+        raise typer.BadParameter(f"{change} has no stored row")
+    store([replace(row, read=text)])
+
+
+@app.command("with", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def with_change(context: typer.Context, change: str, module: str) -> None:
+    """Run a Python module with the change planted: `with storage.log:Log.append:bound1 pytest tests/storage`."""
+    _plant(change)
+    sys.argv = [module, *context.args]
+    runpy.run_module(module, run_name="__main__")
+
+
+@app.command(hidden=True)
+def simulate(change: str, runs: int) -> None:
+    """Print the broken promise of each run of the simulation with the change, or `-`."""
+    _plant(change)
+    from linearizability.mutants.code.judging import simulate as runs_of
+
+    for rule in runs_of(runs):
+        print(rule, flush=True)
+
+
+def _plant(change: str) -> None:
+    try:
+        plant(change)
+    except UnknownChange as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,180 @@
+"""Asks the unit tests and the simulation about one change of the code, and keeps what they say.
+
+Each judge runs in a process of its own, with the change planted. A judge detects a change when it fails, or when it does not end
+where the unchanged code does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from linearizability.mutants.code.changes import ROOT, Change, all_changes
+
+STORE = Path(__file__).parent / "results.json"
+UNIT_TESTS = {package: f"tests/{package}" for package in ("replication", "storage", "controller", "coordinator")}
+NOT_UNIT = "not slow and not kafka and not java and not spark"
+FAILED, INTERRUPTED = 1, 2
+"""Exit codes of pytest: tests failed; the session did not begin properly, as when an import fails."""
+
+KINDS = (
+    (1, "records"), (3, "records"), (1, "transactions"), (3, "transactions"), (1, "groups"), (3, "groups"),
+    (1, "copy"), (3, "copy"),
+)  # fmt: skip
+"""Nodes and workload of the simulation's runs, in turn: run n has seed n."""
+
+HANGS_AFTER_S = 90
+"""No run of the simulation takes so long on the unchanged code."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is kept of one change."""
+
+    change: str
+    fingerprint: str
+    line: int
+    was: str
+    becomes: str
+    unit: str = ""
+    """The test that failed, `hangs`, or nothing: the unit tests do not detect it."""
+    simulation: str = ""
+    """The broken promise, `hangs`, or nothing."""
+    runs: int = 0
+    """The simulation's runs up to and with the one that detected it, or all of them."""
+    unit_s: float = 0
+    simulation_s: float = 0
+    read: str = ""
+    """Of what no judge detected: what a reader of the code says of it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to look for one change."""
+
+    runs: int = 500
+    simulation_s: float = 240
+    unit_s: float = 300
+
+
+def judge(change: Change, limits: Limits) -> Row:
+    """Ask both judges."""
+    start = time.monotonic()
+    unit = ask_unit_tests(change, limits.unit_s)
+    unit_s = time.monotonic() - start
+    simulation, runs = ask_simulation(change, limits)
+    simulation_s = time.monotonic() - start - unit_s
+    return Row(
+        change.name, change.fingerprint, change.line, change.was[:200], change.becomes[:200],
+        unit, simulation, runs, round(unit_s, 1), round(simulation_s, 1),
+    )  # fmt: skip
+
+
+def ask_unit_tests(change: Change, limit_s: float) -> str:
+    """The test that fails, `hangs` after `limit_s`, or nothing. The files that name the module come first."""
+    stem = change.module.rpartition(".")[2]
+    files = sorted(
+        (ROOT / UNIT_TESTS[change.package]).rglob("test_*.py"), key=lambda path: stem not in path.read_text()
+    )
+    arguments = ["pytest", "-x", "-q", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", NOT_UNIT]
+    with tempfile.TemporaryDirectory() as examples:
+        command = [
+            sys.executable,
+            "-m",
+            "linearizability.mutants.code",
+            "with",
+            change.name,
+            *arguments,
+            *map(str, files),
+        ]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s,
+                env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": examples},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return "hangs"
+    if done.returncode == 0:
+        return ""
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if done.returncode not in (FAILED, INTERRUPTED) or not failed:
+        raise RuntimeError(
+            f"{change.name}: pytest ended with {done.returncode}: {done.stdout[-600:]}{done.stderr[-600:]}"
+        )
+    return failed[0].partition(" ")[2].partition(" - ")[0]
+
+
+def ask_simulation(change: Change, limits: Limits) -> tuple[str, int]:
+    """The promise that breaks, `hangs`, or nothing; and after how many runs."""
+    command = [sys.executable, "-m", "linearizability.mutants.code", "simulate", change.name, str(limits.runs)]
+    runs, deadline = 0, time.monotonic() + limits.simulation_s
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        last = time.monotonic()
+        try:
+            while True:
+                line = process.stdout.readline()
+                now = time.monotonic()
+                if line:
+                    last, rule = now, line.strip()
+                    runs += 1
+                    if rule != "-":
+                        return rule, runs
+                elif process.poll() is not None:
+                    break
+                elif now - last > HANGS_AFTER_S:
+                    return "hangs", runs + 1
+                elif now > deadline:
+                    return "", runs
+                else:
+                    time.sleep(0.02)
+        finally:
+            process.kill()
+        error = process.stderr.read() if process.stderr else ""
+    if process.returncode != 0:
+        return f"cannot run: {error.strip().splitlines()[-1][:120] if error.strip() else process.returncode}", runs + 1
+    return "", runs
+
+
+def simulate(runs: int) -> Iterator[str]:
+    """The broken promise of each run in turn, or `-`."""
+    from linearizability.pipeline.verdict import INVALID
+    from linearizability.simulation.drawing import draw
+    from linearizability.simulation.judging import live
+
+    for seed in range(runs):
+        nodes, workload = KINDS[seed % len(KINDS)]
+        outcome, _ = live(draw(seed, None, nodes, workload))
+        yield (outcome.rule or "invalid") if outcome.verdict == INVALID else "-"
+
+
+def load(path: Path = STORE) -> dict[str, Row]:
+    """The stored rows by change."""
+    return {row["change"]: Row(**row) for row in json.loads(path.read_text())} if path.exists() else {}
+
+
+def store(rows: Iterable[Row], path: Path = STORE) -> None:
+    """Put rows in; several runs may share the file. Rows of code that is no more are left out."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = load(path) | {row.change: row for row in rows}
+        changes = all_changes()
+        current = [kept[name] for name in changes if name in kept and is_current(changes[name], kept[name])]
+        text = ",\n".join(json.dumps({key: value for key, value in asdict(row).items() if value}) for row in current)
+        partial = path.with_suffix(".partial")
+        partial.write_text(f"[\n{text}\n]\n")
+        partial.replace(path)
+
+
+def is_current(change: Change, row: Row | None) -> bool:
+    """Whether the stored row speaks of the present text."""
+    return row is not None and row.fingerprint == change.fingerprint

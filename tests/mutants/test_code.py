@@ -1,0 +1,76 @@
+"""Changes of the code that a tool makes: they are found, planted one at a time, and judged by two judges."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from linearizability.mutants.code import judging
+from linearizability.mutants.code.__main__ import app
+from linearizability.mutants.code.changes import PACKAGES, all_changes, changes_of
+from linearizability.mutants.code.judging import STORE, Row, ask_simulation, load, store
+
+HIGH_WATERMARK = "replication.partition:Partition.restart:bound1"
+
+
+def test_each_package_has_changes_of_each_kind():
+    kinds = {package: {each.kind for each in all_changes().values() if each.package == package} for package in PACKAGES}
+    assert all(found == {"negate", "operand", "bound", "step", "call", "reset"} for found in kinds.values()), kinds
+
+
+@pytest.mark.parametrize("module", ["reference.replication.partition", "reference.storage.log_manager"])
+def test_each_change_differs_from_the_module_in_one_place(module: str):
+    clean = ast.unparse(changes_of(module)[0])
+    for number in range(len(changes_of(module)[1])):
+        tree, changes = changes_of(module)
+        changes[number].apply()
+        changed = ast.unparse(tree)
+        assert changed != clean, changes[number]
+        compile(tree, module, "exec")
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+PLANT = "from linearizability.mutants.code.planting import plant; plant({!r}); "
+
+
+def test_a_planted_change_runs_and_the_file_stays():
+    code = r"from reference.storage.checkpoints import _properties; print(_properties(b'#a=1\nb=2', '='))"
+    change = next(
+        name for name, each in all_changes().items() if each.function == "_properties" and each.becomes == "line"
+    )
+    assert run(code).stdout == "{'b': '2'}\n"
+    assert run(PLANT.format(change) + code).stdout == "{'#a': '1', 'b': '2'}\n"
+
+
+def test_a_change_is_planted_before_its_module_is_imported():
+    done = run("import reference.replication.partition; " + PLANT.format(HIGH_WATERMARK))
+    assert "is imported already" in done.stderr
+
+
+def test_the_simulation_detects_a_change_and_names_the_promise():
+    refuses_new_followers = all_changes()["controller.quorum_leading:Leading._fetch_error:bound2"]
+    limits = judging.Limits(runs=4, simulation_s=600)
+    assert ask_simulation(refuses_new_followers, limits) == ("no-progress", 2)
+
+
+def test_an_unknown_change_is_named():
+    done = CliRunner().invoke(app, ["run", "storage.nonsense"])
+    assert done.exit_code == 2 and "storage.nonsense" in done.output
+
+
+def test_rows_of_changed_code_are_dropped(tmp_path):
+    change = all_changes()[HIGH_WATERMARK]
+    row = Row(change.name, change.fingerprint, change.line, change.was, change.becomes, "t", "", 5)
+    store([row], tmp_path / "results.json")
+    assert load(tmp_path / "results.json") == {change.name: row}
+    store([Row(**(vars(row) | {"fingerprint": "other"}))], tmp_path / "results.json")
+    assert load(tmp_path / "results.json") == {}
+
+
+def test_the_stored_rows_can_be_read():
+    assert all(row.fingerprint and (row.runs or row.simulation) for row in load(STORE).values())

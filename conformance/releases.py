@@ -16,7 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from conformance.plan import Group
 from conformance.requirement import Entry, catalogue, version_key
@@ -83,8 +85,13 @@ class Matrix:
         return cell if cell and cell.fingerprint == fingerprint(entry) else None
 
     def lacking(self, version: str, entries: Iterable[Entry], *, again: bool = False) -> list[Entry]:
-        """What is to be measured on a release."""
-        return [entry for entry in entries if entry.test and (again or not self.current(version, entry))]
+        """What is to be measured on a release: also what says nothing of the requirement itself."""
+
+        def known(entry: Entry) -> bool:
+            cell = self.current(version, entry)
+            return cell is not None and cell.verdict not in (Verdict.BLOCKED, Verdict.ENGINE_ERROR)
+
+        return [entry for entry in entries if entry.test and (again or not known(entry))]
 
     def keep(self, version: str, entry: Entry, judgement: Judgement) -> None:
         """Store what a requirement said."""
@@ -93,11 +100,17 @@ class Matrix:
 
 def fingerprint(entry: Entry) -> str:
     """Of a requirement's test and of what its record asks for."""
-    assert entry.test is not None
-    source = inspect.getsource(entry.test)
     record = entry.requirement
-    text = source[source.index("def ") :] + record.needs.model_dump_json() + record.since + record.until
+    text = _source(entry.test) + record.needs.model_dump_json() + record.since + record.until
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+@cache
+def _source(test: Callable[..., Any] | None) -> str:
+    """Of the test that is loaded: looked up once, because the file may be edited during a long run."""
+    assert test is not None
+    source = inspect.getsource(test)
+    return source[source.index("def ") :]
 
 
 def cell_of(entry: Entry, judgement: Judgement) -> Cell:
@@ -123,6 +136,8 @@ class Keeper:
 
     def judged(self, judgement: Judgement) -> None:
         id = judgement.requirement.id
+        if judgement.unreached:
+            return
         with _locked(self.path.parent):  # several releases may be measured at once
             matrix = Matrix.read(self.path)
             matrix.keep(self.version, catalogue()[id], judgement)

@@ -111,6 +111,7 @@ class Judgement(Form):
     timed_out: bool = Field(
         default=False, exclude=True, description="the failure is that something did not come in time"
     )
+    unreached: bool = Field(default=False, exclude=True, description="the run ended before its turn")
 
 
 class Tally(Form):

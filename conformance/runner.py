@@ -148,7 +148,7 @@ def fill_gaps(chosen: Plan, report: Run, broke: str, add: Callable[[Judgement], 
             add(Judgement(requirement=record, verdict=Verdict.UNTESTABLE, reason=record.untestable))
         else:
             reason = in_one_line(broke or "the run ended before it")
-            add(Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason))
+            add(Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason, unreached=True))
     report.judgements.sort(key=lambda judgement: judgement.requirement.order)
 
 

@@ -75,6 +75,17 @@ def test_only_what_is_lacking_or_has_changed_is_measured(runs, tmp_path):
     assert matrix.lacking("2.4.1", [changed, *ENTRIES[1:]]) == [changed]
 
 
+def test_what_was_not_reached_blocked_or_an_engine_error_is_measured_again(tmp_path):
+    keeper, path = releases.Keeper("2.4.1", tmp_path / "releases.json", lambda _: None), tmp_path / "releases.json"
+    verdicts = (Verdict.NOT_JUDGED, True), (Verdict.BLOCKED, False), (Verdict.ENGINE_ERROR, False)
+    for entry, (verdict, unreached) in zip(ENTRIES, verdicts, strict=True):
+        keeper.judged(Judgement(requirement=entry.requirement, verdict=verdict, unreached=unreached))
+    assert Matrix.read(path).lacking("2.4.1", ENTRIES) == ENTRIES
+    assert Matrix.read(path).current("2.4.1", ENTRIES[0]) is None
+    keeper.judged(Judgement(requirement=ENTRIES[0].requirement, verdict=Verdict.NOT_JUDGED))
+    assert Matrix.read(path).lacking("2.4.1", ENTRIES) == ENTRIES[1:]
+
+
 def test_the_command_shows_failures_and_exits_by_them(runs, tmp_path, monkeypatch):
     path = tmp_path / "releases.json"
     measure("2.4.1", ENTRIES, tmp_path, path=path)

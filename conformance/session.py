@@ -348,13 +348,22 @@ class Session:
             self._fail_by_death(entry, judgement, self.host.how_it_ended())
             self._bring_back(group, [entry], {}, how)
             break
-        for entry in suspects:
-            if entry in hurting and entry.requirement.id in seen:
-                self._settle(entry, seen[entry.requirement.id])
-        if cause is None and not hurting:
+        for entry in hurting:
+            if judgement := seen.get(entry.requirement.id):
+                self._settle(entry, self._judged_whole(entry, judgement, group, how))
+        if cause is None and not any(self.verdicts[entry.requirement.id].verdict is Verdict.FAIL for entry in hurting):
             names = ", ".join(entry.requirement.id for entry in suspects)
             self.unexplained.append(f"after {names}; none of them ends it alone. {how}")
         self._one_by_one([entry for entry in suspects if entry.requirement.id not in self.verdicts], group)
+
+    def _judged_whole(self, entry: Entry, seen: Judgement, group: Group, how: str) -> Judgement:
+        """A failure of one that hurts the target counts if it is seen again: it may have met a target that was dead before."""
+        if seen.verdict is not Verdict.FAIL:
+            return seen
+        again = self._alone(entry)
+        if not self.host.answers():
+            self._bring_back(group, [entry], {entry.requirement.id: again}, how)
+        return again
 
     def _still_answers(self) -> bool:
         """A moment later: some deaths take time."""

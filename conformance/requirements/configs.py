@@ -96,8 +96,13 @@ def described(broker: Broker, topic: Topic, keys: Collection[str] | None = None,
 
 
 def set_on(broker: Broker, topic: Topic) -> dict[str, str | None]:
-    """What is set on the topic itself."""
-    return {name: one.value for name, one in described(broker, topic).items() if one.config_source == DYNAMIC_TOPIC}
+    """What is set on the topic itself; before 1.1 (KIP-226) the answer has no source, but says what is a default."""
+    named = broker.version_for(DescribeConfigsRequest) >= 1
+    return {
+        name: one.value
+        for name, one in described(broker, topic).items()
+        if (one.config_source == DYNAMIC_TOPIC if named else not one.is_default)
+    }
 
 
 def alter(broker: Broker, *resources: tuple[int, str, Sequence[Change]], validate_only: bool = False) -> list[Any]:

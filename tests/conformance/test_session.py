@@ -16,7 +16,7 @@ from conformance import host, runner, session
 from conformance.broker import Broker, Subject
 from conformance.judging import judge
 from conformance.levels import MAY, MUST
-from conformance.requirement import Entry, Requirement
+from conformance.requirement import Entry, Needs, Requirement
 from conformance.results import Judgement, Run, RunVerdict, Verdict
 from conformance.runner import Plan, run
 from linearizability.targets import TargetError
@@ -152,6 +152,22 @@ def test_a_death_that_no_requirement_brings_about_alone_leaves_the_run_unknown(t
     assert verdicts(report) == {"API-01": Verdict.PASS, DEADLY: Verdict.PASS}
     assert report.verdict is RunVerdict.UNKNOWN
     assert "without a known cause" in report.reason
+
+
+def test_one_that_hurts_the_target_is_not_blamed_for_a_death_before_it(tmp_path: Path) -> None:
+    target = Mortal(restartable=True)
+
+    def hurting(broker: Broker) -> None:
+        if not target.restarts:
+            target.die()
+        broker.expect_served()
+
+    report = judged_on(
+        target, tmp_path, entry("API-01", asks), entry("TXV-24", hurting, needs=Needs(hooks=("restart",)))
+    )
+    assert verdicts(report) == {"API-01": Verdict.PASS, "TXV-24": Verdict.PASS}
+    assert report.verdict is RunVerdict.UNKNOWN
+    assert "none of them ends it alone" in report.unexplained_deaths[0]
 
 
 def test_without_a_way_back_the_rest_is_not_judged(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
+FIRST_WITH_RECORD_ERRORS = 8
 HOUR_MS = 3_600_000
 DAMAGED = (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
 """What a broker may say of bytes that are no records: Kafka itself says all three."""
@@ -320,24 +321,29 @@ def two_without_a_key() -> bytes:
 @requirement(
     "PRD-14",
     notices="operator: one record of the year 3000 keeps its segment for ever, and shifts every search by time",
-    source="LogValidator.validateTimestamp; KIP-937",
+    source="LogValidator.validateTimestamp; KIP-32; KIP-937",
     sentence="A create time outside of the topic's window around now is refused with INVALID_TIMESTAMP, from v8 on with the "
     "index of the bad record; by default the window ends one hour from now and has no beginning.",
-    accepted="INVALID_TIMESTAMP(32) before and after a window of a minute, and beyond an hour by default; index 1 is named",
-    since="4.0",
+    accepted="INVALID_TIMESTAMP(32) before and after a window of a minute, and beyond an hour by default; index 1 is named; "
+    "before 4.0 (KIP-1030) the default window has no end, before 3.6 (KIP-937) one configuration gives both bounds",
 )
 def timestamp_window(broker: Broker) -> None:
     now = int(time.time() * 1000)
-    minute = {"message.timestamp.before.max.ms": "60000", "message.timestamp.after.max.ms": "60000"}
-    narrow, usual = broker.topic(2, configs=minute), broker.topic(2)
-    for topic, stamp, what in (
-        (narrow, now - 120_000, "two minutes ago"),
-        (narrow, now + 120_000, "in two minutes"),
-        (usual, now + 2 * HOUR_MS, "in two hours, by default"),
-    ):
-        data = batch(Record(b"now", timestamp=now), Record(b"then", timestamp=stamp))
+    bounds = ("before", "after") if broker.is_kafka("3.6") else ("difference",)
+    narrow = broker.topic(2, configs={f"message.timestamp.{bound}.max.ms": "60000" for bound in bounds})
+    usual, in_two_hours = broker.topic(2), batch(Record(b"now", timestamp=now), Record(b"then", timestamp=now + 2 * HOUR_MS))
+    named = [1] if broker.version_for(ProduceRequest) >= FIRST_WITH_RECORD_ERRORS else []
+    cases = [
+        (narrow, batch(Record(b"now", timestamp=now), Record(b"then", timestamp=now - 120_000)), "two minutes ago"),
+        (narrow, batch(Record(b"now", timestamp=now), Record(b"then", timestamp=now + 120_000)), "in two minutes"),
+    ]
+    if broker.is_kafka("4.0"):
+        cases.append((usual, in_two_hours, "in two hours, by default"))
+    else:
+        broker.append(usual, in_two_hours)
+    for topic, data, what in cases:
         bad = expect_refused(broker, topic, data, ErrorCode.INVALID_TIMESTAMP, what=what)
-        broker.expect_equal("the indexes of bad records", [error.batch_index for error in bad.record_errors], [1])
+        broker.expect_equal("the indexes of bad records", [error.batch_index for error in bad.record_errors], named)
     broker.append(narrow, batch(Record(b"x", timestamp=now - 30_000)))
     broker.append(usual, batch(Record(b"x", timestamp=1)))
     broker.saw("half a minute ago and, by default, 1970 are stored")

@@ -331,7 +331,10 @@ def timestamp_window(broker: Broker) -> None:
     now = int(time.time() * 1000)
     bounds = ("before", "after") if broker.is_kafka("3.6") else ("difference",)
     narrow = broker.topic(2, configs={f"message.timestamp.{bound}.max.ms": "60000" for bound in bounds})
-    usual, in_two_hours = broker.topic(2), batch(Record(b"now", timestamp=now), Record(b"then", timestamp=now + 2 * HOUR_MS))
+    usual, in_two_hours = (
+        broker.topic(2),
+        batch(Record(b"now", timestamp=now), Record(b"then", timestamp=now + 2 * HOUR_MS)),
+    )
     named = [1] if broker.version_for(ProduceRequest) >= FIRST_WITH_RECORD_ERRORS else []
     cases = [
         (narrow, batch(Record(b"now", timestamp=now), Record(b"then", timestamp=now - 120_000)), "two minutes ago"),

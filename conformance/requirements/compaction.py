@@ -160,9 +160,8 @@ def young_records_stay(broker: Broker) -> None:
     source="KIP-534; delete.retention.ms; Cleaner.shouldRetainRecord",
     sentence="A record without a value removes the earlier ones of its key, and stays itself for delete.retention.ms from the "
     "first compaction that meets it on; a later compaction removes it.",
-    accepted="with delete.retention.ms of a day the tombstone is there after three compactions; with 100 it goes (since 3.1, "
-    "KIP-534; "
-    "KIP-534, KAFKA-8522: it could stay for ever)",
+    accepted="with delete.retention.ms of a day the tombstone is there after three compactions; with 100 it goes (since 3.1; "
+    "before KIP-534 it could stay for ever, KAFKA-8522)",
     configs=CLEANS_OFTEN,
     deadline_s=90,
 )

@@ -14,8 +14,8 @@ from linearizability.targets.cluster import INTERPOSED, Cluster
 from linearizability.targets.docker import open_image
 from linearizability.targets.hosts import Host
 from linearizability.targets.interposer.building import obstacle
-from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster
-from linearizability.workload.profile import promised_copies
+from linearizability.targets.zookeeper_kafka import FIRST_WITH_CREATION, ZooKeeperKafkaCluster, version_of
+from linearizability.workload.profile import promised_copies, standard_profile
 
 Listener = Callable[[str], None]
 """Is told how far a hunt has come."""
@@ -25,7 +25,20 @@ def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None
     """The target, not yet started, in the configuration that hunts use. Errors: WrongTarget."""
     config = FAST_FAILOVER | plan.config if plan.target.startswith(("kafka", "reference")) else plan.config
     addresses = AddressMap.parse(plan.mapped)
-    return open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, addresses=addresses)
+    target = open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, addresses=addresses)
+    if isinstance(target, ZooKeeperKafkaCluster) and version_of(target.version, 3) < FIRST_WITH_CREATION:
+        target.given = _topics_that_are_asked_for(target.size) | target.given
+    return target
+
+
+def _topics_that_are_asked_for(nodes: int) -> dict[str, str]:
+    """What a hunt's topic is like where no client can say it."""
+    profile = standard_profile(nodes)
+    return {
+        "num.partitions": str(profile.partitions),
+        "default.replication.factor": str(profile.replication_factor),
+        **profile.topic_configs(),
+    }
 
 
 def open_on_backend(

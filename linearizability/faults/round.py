@@ -18,11 +18,13 @@ from linearizability.faults.schedule import Schedule, draw
 from linearizability.history.recorder import Recorder, RecordingError
 from linearizability.targets import Target
 from linearizability.workload.clients import Clients
-from linearizability.workload.cluster import Coordinated, create_topic, knows_idempotence
+from linearizability.workload.cluster import Coordinated, create_topic, served_apis
 from linearizability.workload.drain import Unread, drain_topic
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, standard_profile
 from linearizability.workload.replicas import record_replicas
 from linearizability.workload.states import inspecting
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.join_group import JoinGroupRequest
 
 AT_WORK_WITHIN_S = 10.0
 """How long the first blow waits for the clients, unless said: what was never at work shows nothing when it is hurt."""
@@ -92,10 +94,12 @@ class Round:
         self.robbed = max((FAULTS[name].robs(nodes) for name in struck), default=0)
         """How many nodes one fault robs at once of what they had not fsynced."""
         self.schedule.save(folder / "schedule.json")
+        served = served_apis(target.nodes)
         self.profile: Profile = standard_profile(
             nodes,
             acks=plan.acks,
-            idempotence=knows_idempotence(target.nodes),
+            idempotence=InitProducerIdRequest.KEY in served,
+            groups=JoinGroupRequest.KEY in served,
             unclean_election=plan.unclean_election,
             rate_per_s=plan.rate_per_s,
             transactions=plan.transactions,

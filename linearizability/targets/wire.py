@@ -25,8 +25,16 @@ CLIENT_ID = "tidegauge"
 MAX_RESPONSE_BYTES = 256 << 20
 
 
+BEFORE_VERSIONS = {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0), 8: (0, 1), 9: (0, 1), 10: (0, 0)}
+"""What Kafka serves that closes the connection when it is asked for its versions (0.8.2; KIP-35 came with 0.10)."""
+
+
 class WireError(Exception):
     """No connection, no answer in time, or an answer that cannot be read."""
+
+
+class WireClosed(WireError):
+    """The other side closed the connection."""
 
 
 class Wire:
@@ -34,9 +42,12 @@ class Wire:
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._socket = connection
+        self._peer = connection.getpeername()[:2]
         self._timeout_s = timeout_s
         self._numbers = itertools.count(1)
         self._versions: dict[int, tuple[int, int]] | None = None
+        self.tells_versions = True
+        """False once the broker has been found to be older than ApiVersions."""
 
     @classmethod
     def connect(cls, host: str, port: int, *, timeout_s: float = 10.0) -> Self:
@@ -65,7 +76,8 @@ class Wire:
                 raise WireError(f"{APIS[key].name}: an answer of {size} bytes")
             correlation, answer = decode_response(key, chosen, self._take(size, until))
         except (OSError, CodecError) as error:
-            raise WireError(f"{APIS[key].name}: {error or type(error).__name__}") from error
+            kind = WireClosed if isinstance(error, ConnectionResetError) else WireError
+            raise kind(f"{APIS[key].name}: {error or type(error).__name__}") from error
         if correlation != number:
             raise WireError(f"{APIS[key].name}: the answer belongs to request {correlation}, not {number}")
         return answer
@@ -83,11 +95,24 @@ class Wire:
     def versions(self) -> dict[int, tuple[int, int]]:
         """What the broker advertises: API key -> lowest and highest version. Errors: WireError."""
         if self._versions is None:
-            answer = self.call(ApiVersionsRequest(), 0)
+            try:
+                answer = self.call(ApiVersionsRequest(), 0)
+            except WireClosed:
+                self._versions = self._versions_of_old()
+                return self._versions
             if answer.error_code != ErrorCode.NONE:
                 raise WireError(f"ApiVersions: error {answer.error_code}")
             self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
         return self._versions
+
+    def _versions_of_old(self) -> dict[int, tuple[int, int]]:
+        """The same of a broker that closes at ApiVersions, but answers Metadata v0 on a new connection. Errors: WireError."""
+        host, port = self._peer
+        with self._socket:
+            self._socket = Wire.connect(host, port, timeout_s=self._timeout_s)._socket
+        self.call(MetadataRequest(topics=[]), 0)
+        self.tells_versions = False
+        return BEFORE_VERSIONS
 
     def close(self) -> None:
         self._socket.close()
@@ -115,7 +140,7 @@ class Wire:
 
 
 def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:
-    """Whether something at the address answers ApiVersions."""
+    """Whether a broker at the address says which versions it serves, or is known to be older than that question."""
     try:
         with Wire.connect(host, port, timeout_s=timeout_s) as wire:
             return bool(wire.versions())
@@ -138,7 +163,7 @@ def listed_brokers(host: str, port: int, *, timeout_s: float = 10.0) -> list[Any
     """
     with Wire.connect(host, port, timeout_s=timeout_s) as wire:
         lowest, highest = wire.versions().get(MetadataRequest.KEY, (0, -1))
-        version = max(lowest, 1)
+        version = max(lowest, min(highest, 1))
         if version > min(highest, MetadataRequest.VERSIONS.highest):
             raise ValueError(f"the broker serves Metadata {lowest} to {highest}: none that is known here")
         return wire.call(MetadataRequest(topics=[]), version).brokers

@@ -17,14 +17,23 @@ from linearizability.targets.target import TargetError
 
 FIRST_WITHOUT = (3, 3)
 """From this release on a node is started in KRaft mode: the first that Kafka calls fit for use (KIP-833)."""
+FIRST_WITH_LISTENERS = (0, 9)
+"""Before this release a broker is given a host and a port."""
+FIRST_WITH_CREATION = (0, 10, 1)
+"""Before this release no client can make a topic (KIP-4)."""
 TICK_MS = 500
 """ZooKeeper's unit: sessions may last from 2 to 20 of it."""
 SESSION_TIMEOUT_MS = 3_000
 
 
+def version_of(release: str, numbers: int = 2) -> tuple[int, ...]:
+    """The first numbers of a release."""
+    return tuple(int(part) for part in release.split(".")[:numbers])
+
+
 def needs_zookeeper(version: str) -> bool:
     """Whether a release is started with a ZooKeeper."""
-    return tuple(int(part) for part in version.split(".")[:2]) < FIRST_WITHOUT
+    return version_of(version) < FIRST_WITHOUT
 
 
 class ZooKeeperKafkaCluster(KafkaCluster):
@@ -51,10 +60,13 @@ class ZooKeeperKafkaCluster(KafkaCluster):
     def properties(self, member: Member) -> dict[str, str]:
         """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""
         host, port = member.host.address, member.node.port
+        if version_of(self.version) < FIRST_WITH_LISTENERS:
+            place = {"host.name": host, "port": str(port)}
+        else:
+            place = dict.fromkeys(("listeners", "advertised.listeners"), f"PLAINTEXT://{host}:{port}")
         return {
             "broker.id": str(member.node.id),
-            "listeners": f"PLAINTEXT://{host}:{port}",
-            "advertised.listeners": f"PLAINTEXT://{host}:{port}",
+            **place,
             "zookeeper.connect": f"{self.zookeeper_host.address}:{self.zookeeper_port}",
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
             "unclean.leader.election.enable": "false",
@@ -101,6 +113,11 @@ class ZooKeeperKafkaCluster(KafkaCluster):
                 raise TargetError(f"{self.zookeeper.name} does not listen; its log ends:\n{self.zookeeper.tail()}")
             time.sleep(POLL_S)
         super().start_all()
+
+    def _await_acquaintance(self) -> None:
+        """Before 0.9 brokers name each other only once there is a topic."""
+        if version_of(self.version) >= FIRST_WITH_LISTENERS:
+            super()._await_acquaintance()
 
     def kill(self, node: int) -> None:
         super().kill(node)

@@ -18,7 +18,6 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId
 
@@ -142,15 +141,15 @@ def find_controller(nodes: Sequence[Node], named: int) -> int:
     return named
 
 
-def knows_idempotence(nodes: Sequence[Node]) -> bool:
-    """Whether the brokers know idempotent producers (0.11 and later). Errors: TargetError when nobody answers."""
+def served_apis(nodes: Sequence[Node]) -> set[int]:
+    """The keys of the APIs that the first node to answer serves. Errors: TargetError where none does."""
     for node in nodes:
         try:
             with Wire.connect(node.host, node.port, timeout_s=5) as wire:
-                return InitProducerIdRequest.KEY in wire.versions()
+                return {*wire.versions()}
         except WireError:
             continue
-    raise TargetError("no node answers ApiVersions")
+    raise TargetError("no node says what it serves")
 
 
 def create_topic(
@@ -160,6 +159,7 @@ def create_topic(
     """Make the topic and wait until its replicas are all in sync. Errors: TargetError.
 
     `replicas` hold every partition, the preferred leader first; when none are named, the cluster chooses for each.
+    Before CreateTopics (0.10.1) a topic comes to be when it is asked for, as the brokers' configuration says.
     """
     request = _creation(topic, partitions, replication_factor, configs, replicas)
     until = time.monotonic() + within_s
@@ -172,8 +172,12 @@ def create_topic(
                 if not last:
                     made = True
                     break
-        if made and look(nodes, topic).complete(partitions):
-            return
+        if made:
+            view = look(nodes, topic)
+            copies = {len(each.replicas) for each in view.partitions.values()}
+            if view.complete(partitions) and copies == {len(replicas) or replication_factor}:
+                return
+            last = f"it has {len(view.partitions)} partitions with {sorted(copies)} replicas"
         time.sleep(0.2)
     raise TargetError(f"the topic {topic} could not be made within {within_s:.0f} s: {last or 'replicas out of sync'}")
 
@@ -199,6 +203,10 @@ def _create(node: Node, request: CreateTopicsRequest) -> str:
     """Ask one node. Gives what went wrong, empty when the topic is there. Errors: TargetError when it is refused."""
     try:
         with Wire.connect(node.host, node.port, timeout_s=15) as wire:
+            if request.KEY not in wire.versions():
+                asked = MetadataRequest.MetadataRequestTopic(name=request.topics[0].name)
+                wire.call(MetadataRequest(topics=[asked]), 0)
+                return ""
             result = wire.call(request).topics[0]
     except (WireError, ValueError) as error:
         return str(error)

@@ -4,7 +4,15 @@ Its own patience is made for outages of minutes; a hunt's faults last for second
 """
 
 import os
+from contextlib import suppress
+from functools import cache
 from typing import Any
+
+from linearizability.targets.address import parse_address
+from linearizability.targets.wire import Wire, WireError
+
+OLD = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
+"""For brokers that are older than ApiVersions."""
 
 
 def connection_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
@@ -17,8 +25,19 @@ def connection_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 500,
         "topic.metadata.refresh.interval.ms": 1_000,
+        **({} if tells_versions(bootstrap) else OLD),
         **log_settings(),
     }
+
+
+@cache
+def tells_versions(bootstrap: str) -> bool:
+    """Whether the brokers know ApiVersions; so it is assumed where none answers."""
+    for host, port in map(parse_address, bootstrap.split(",")):
+        with suppress(WireError), Wire.connect(host, port, timeout_s=2) as wire:
+            wire.versions()
+            return wire.tells_versions
+    return True
 
 
 def producer_settings(bootstrap: str, client_id: str) -> dict[str, Any]:

@@ -134,10 +134,12 @@ def standard_profile(
     unclean_election: bool = False,
     rate_per_s: float = 400,
     transactions: bool = False,
+    groups: bool = True,
 ) -> Profile:
     """The mix that hunts run with: three producers, one consumer that reads everything, two that share a group.
 
-    `idempotence` is whether the broker knows it (0.11 and later); it needs acks=all. With `transactions` a fourth producer
+    `idempotence` is whether the broker knows it (0.11 and later); it needs acks=all. Without `groups`, which came with 0.9,
+    all consumers read everything. With `transactions` a fourth producer
     commits and aborts them. The rate is of all producers together.
     acks=0 has no answers, which is for librdkafka alone.
     """
@@ -163,9 +165,5 @@ def standard_profile(
             ),
             *([Transacting(rate_per_s=share)] if transactions else []),
         ],
-        consumers=[
-            Consuming(),
-            Consuming(how="subscribe", group="hunters"),
-            Consuming(how="subscribe", group="hunters"),
-        ],
+        consumers=[Consuming(), *[Consuming(how="subscribe", group="hunters") if groups else Consuming()] * 2],
     )

@@ -19,7 +19,7 @@ def test_a_disk_that_fills_up_leaves_the_verdict_unknown(tmp_path: Path, monkeyp
     """What was recorded is judged; that the rest is missing is said, with the files that have no end."""
     all_faults()
     monkeypatch.setattr(round, "create_topic", lambda *_, **__: None)
-    monkeypatch.setattr(round, "knows_idempotence", lambda nodes: True)
+    monkeypatch.setattr(round, "served_apis", lambda nodes: {11, 22})
     monkeypatch.setattr(round, "inspecting", lambda *_, **__: nullcontext())
 
     def until_full(this: Round, clients: Any, nemesis: Any, say: Any) -> list[str]:

@@ -56,18 +56,19 @@ def fenced_epochs(broker: Broker) -> None:
     topic = broker.topic(4)
     group = unused_group(broker)
     (consumer,) = joined(broker, group, 1, [topic])
-    epochs = [consumer.epoch]
-    newcomer = Consumer(broker, group, [topic])
-    newcomer.join()
+    epochs, newcomers = [consumer.epoch], [Consumer(broker, group, [topic]) for _ in range(2)]
 
     def moved() -> bool:
         consumer.beat()
         if consumer.epoch != epochs[-1]:
             epochs.append(consumer.epoch)
-        return len(epochs) > 1
+            return True
+        return False
 
-    broker.eventually(moved, "the member is told a later epoch")
-    before, now = epochs
+    for newcomer in newcomers:  # two, so that no epoch below is 0, with which a member joins
+        newcomer.join()
+        broker.eventually(moved, "the member is told a later epoch")
+    before, now = epochs[-2:]
     own, others = listed(consumer.assigned), listed(partitions_of(topic))
     fenced = ErrorCode.FENCED_MEMBER_EPOCH
     for told, epoch, owned in (
@@ -82,7 +83,7 @@ def fenced_epochs(broker: Broker) -> None:
     broker.expect_equal(
         "the epoch and assignment that it is told", (answer.member_epoch, told_in(answer)), (now, consumer.assigned)
     )
-    settle(consumer, newcomer, topics=[topic])
+    settle(consumer, *newcomers, topics=[topic])
 
 
 @requirement(

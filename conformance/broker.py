@@ -55,6 +55,8 @@ P = ParamSpec("P")
 CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
 READY_WITHIN_S = 15.0
+RESTARTED_WITHIN_S = 60.0
+"""How long a node that was started again may take to lead its partitions: it may have a thousand of them to look through."""
 """How long a state that must come may take, unless the requirement says otherwise."""
 FIRST_WITH_BATCHES = 3
 """The first version of Produce that carries record batches."""
@@ -382,7 +384,7 @@ class Broker:
         self.subject.topics.append(name)
         return only(self.call(request, version).topics, f"result for topic {name}")
 
-    def await_topic(self, name: str, partitions: int = 1) -> Topic:
+    def await_topic(self, name: str, partitions: int = 1, *, within_s: float = READY_WITHIN_S) -> Topic:
         """Wait until each partition of the topic has a leader that answers for it."""
 
         def led() -> Topic | None:
@@ -392,7 +394,7 @@ class Broker:
                 return Topic(name, found.topic_id, len(found.partitions))
             return None
 
-        topic = self.eventually(led, f"topic {name} has leaders for its {partitions} partitions")
+        topic = self.eventually(led, f"topic {name} has leaders for its {partitions} partitions", within_s=within_s)
         if ListOffsetsRequest.KEY not in self.subject.api_versions:
             return topic
         for partition in range(topic.partitions):  # the metadata is ahead of the leader's own log for a moment
@@ -401,6 +403,7 @@ class Broker:
                     self.offset_of(topic, EARLIEST, partition=partition).error_code not in RETRIABLE
                 ),
                 f"the leader of {name}-{partition} serves it",
+                within_s=within_s,
             )
         return topic
 
@@ -460,7 +463,7 @@ class Broker:
             epoch = self.leader_epoch(topic, partition)
             return epoch if epoch > before.leader_epoch else None
 
-        self.await_topic(topic.name, topic.partitions)
+        self.await_topic(topic.name, topic.partitions, within_s=RESTARTED_WITHIN_S)
         try:
             return self.eventually(led, f"{topic.name}-{partition} is led in an epoch above {before.leader_epoch}")
         except NoAnswer:
@@ -482,7 +485,7 @@ class Broker:
         self.target.kill(leader)
         time.sleep(dead_s)
         self.target.restart(leader)
-        self.await_topic(topic.name, topic.partitions)
+        self.await_topic(topic.name, topic.partitions, within_s=RESTARTED_WITHIN_S)
 
     @built_on("BAS-06")
     def coordinator(self, key: str, key_type: int = GROUP) -> tuple[str, int]:

@@ -472,7 +472,7 @@ def byte_for_byte(broker: Broker) -> None:
     sentence="The partition leader epoch of a batch is that in which its leader appended it, whatever the client wrote there.",
     accepted="the epoch of Metadata at the time of each append, before and after restarts of the leader",
     hooks=("restart",),
-    deadline_s=90,
+    deadline_s=240,
 )
 def epoch_of_the_append(broker: Broker) -> None:
     topic, epochs = broker.topic(), []

@@ -84,7 +84,7 @@ def expect_everywhere(broker: Broker, topic: Topic, current: int, error: ErrorCo
     "FENCED_LEADER_EPOCH.",
     accepted="FENCED_LEADER_EPOCH(74) and no offsets, in every version that has the field, for each epoch before the leader's",
     hooks=("restart",),
-    deadline_s=60,
+    deadline_s=150,
 )
 def epoch_of_the_past(broker: Broker) -> None:
     topic = broker.topic()
@@ -159,7 +159,7 @@ def end_of_the_current_epoch(broker: Broker) -> None:
     accepted="over two restarts of the leader: (epoch, end offset) of each epoch with records, and for epochs in between that of "
     "the one before",
     hooks=("restart",),
-    deadline_s=90,
+    deadline_s=240,
 )
 def end_of_an_older_epoch(broker: Broker) -> None:
     topic, written = broker.topic(), []

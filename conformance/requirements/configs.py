@@ -178,6 +178,7 @@ def refusals_of_configs(broker: Broker, error: ErrorCode) -> tuple[ErrorCode, ..
         ErrorCode.INVALID_CONFIG: (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
         ErrorCode.INVALID_REQUEST: (ErrorCode.UNKNOWN_SERVER_ERROR,),
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (ErrorCode.UNKNOWN_SERVER_ERROR,),  # before 2.7, KAFKA-10033
+        ErrorCode.INVALID_TOPIC_EXCEPTION: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),  # from 2.7 on
     }
     return (error,) if broker.is_kafka(WITHOUT_ZOOKEEPER) else (error, *zookeepers.get(error, ()))
 

@@ -366,7 +366,7 @@ def producers_expire(broker: Broker) -> None:
     sentence="DescribeProducers gives each producer that the partition knows, with its epoch and last sequence; an unknown "
     "partition is UNKNOWN_TOPIC_OR_PARTITION, and of a name that no topic can have INVALID_TOPIC_EXCEPTION.",
     accepted="exactly the producers that wrote, with epochs and last sequences, and -1 where no transaction is open; "
-    "UNKNOWN_TOPIC_OR_PARTITION(3), INVALID_TOPIC_EXCEPTION(17)",
+    "UNKNOWN_TOPIC_OR_PARTITION(3), INVALID_TOPIC_EXCEPTION(17) since 3.0 (KAFKA-12434)",
     since="2.8",
     apis={"DescribeProducers": 0},
 )
@@ -386,10 +386,11 @@ def describe_producers(broker: Broker) -> None:
     broker.expect_equal("epoch, last sequence, start of transaction, has a timestamp", seen, wanted)
     broker.expect_equal("the producers of the other partition", sorted(active_producers(broker, topic, 1)), [])
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    invalid = ErrorCode.INVALID_TOPIC_EXCEPTION if broker.is_kafka("3.0") else unknown
     for what, name, partition, error in (
         ("an unknown partition", topic.name, 2, unknown),
         ("an unknown topic", broker.unused_name(), 0, unknown),
-        ("a name that no topic can have", "no topic!", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a name that no topic can have", "no topic!", 0, invalid),
     ):
         asked = DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[partition])
         answer = broker.call(DescribeProducersRequest(topics=[asked]), to=broker.leader(topic))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.plan import Group
-from conformance.requirement import Entry, catalogue, version_key
+from conformance.requirement import Entry, catalogue, owed_by, version_key
 from conformance.results import Judgement, Verdict
 
 STORE = Path(__file__).parent / "requirements" / "releases.json"
@@ -32,6 +32,7 @@ RELEASES = (
 """The releases of the matrix: one of each line in which the protocol or its behaviour changed."""
 OWN_BUG = "Kafka's own bug"
 """How the reason of a failure begins that `known_bugs` has; its verdict in the matrix."""
+NOT_MEASURED = "not measured"
 LONGEST_REASON = 160
 
 
@@ -172,13 +173,16 @@ def measure(
     return len(wanted)
 
 
-def counts(matrix: Matrix, version: str) -> dict[str, int]:
-    """How many requirements of a release have each verdict; `not measured` are those of which nothing current is stored."""
+def counts(matrix: Matrix, version: str, level: str = "") -> dict[str, int]:
+    """How many requirements (of a level) have each verdict on a release. Of `not measured` ones nothing current is stored;
+    `not owed` are those that came with a later release, or ended with an earlier one."""
     found: dict[str, int] = {}
     for entry in catalogue().values():
-        if entry.test:
+        if entry.test and level in ("", entry.requirement.level):
             cell = matrix.current(version, entry)
-            verdict = cell.verdict if cell else "not measured"
+            verdict = cell.verdict if cell else NOT_MEASURED
+            if cell and not owed_by(entry.requirement, version):
+                verdict = "not owed"
             found[verdict] = found.get(verdict, 0) + 1
     return found
 

@@ -27,22 +27,24 @@ def root() -> None:
 
 @app.command(epilog="Examples:  tidegauge releases show   ·   tidegauge releases show 1.1.0 2.4.1 --json")
 def show(versions: Versions = None, as_json: Json = False) -> None:
-    """Show the stored matrix: verdicts by release, and each failure with its reason."""
+    """Show the stored matrix: whether a release is measured as a whole, its verdicts, and each failure with its reason."""
     from conformance.levels import MUST
-    from conformance.releases import RELEASES, Matrix, counts, failures
+    from conformance.releases import NOT_MEASURED, RELEASES, Matrix, counts, failures
 
     matrix, failed = Matrix.read(), False
     for version in versions or sorted({*RELEASES, *matrix.versions()}, key=_key):
-        found = counts(matrix, version)
+        found, musts = counts(matrix, version), counts(matrix, version, MUST)
         bad: list[dict[str, Any]] = []
         for entry, cell in failures(matrix, version):
             record = entry.requirement
             failed |= cell.verdict == "fail" and record.level == MUST
             bad.append({"id": record.id, "level": record.level, "verdict": cell.verdict, "reason": cell.reason})
         if as_json:
-            print(json.dumps({"version": version, "verdicts": found, "failures": bad}))
+            print(json.dumps({"version": version, "verdicts": found, "musts": musts, "failures": bad}))
             continue
-        print(f"kafka:{version:<10} " + ", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items())))
+        lacking = found.get(NOT_MEASURED, 0)
+        print(f"kafka:{version}: {f'{lacking} requirements are not measured' if lacking else 'measured as a whole'}")
+        print(f"    musts: {_in_words(musts)}; all: {_in_words(found)}")
         for one in bad:
             print(f"    {one['id']} ({one['level']}) {one['verdict']}: {one['reason']}")
     raise typer.Exit(FAIL if failed else 0)
@@ -97,6 +99,10 @@ def store(
             matrix.keep(rest, catalogue()[judgement.requirement.id], judgement)
         _told(f"kafka:{rest}: {len(kept)} verdicts of {path}")
     matrix.write()
+
+
+def _in_words(found: dict[str, int]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items()))
 
 
 def _told(text: str) -> None:

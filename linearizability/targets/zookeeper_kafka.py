@@ -60,10 +60,10 @@ class ZooKeeperKafkaCluster(KafkaCluster):
     def properties(self, member: Member) -> dict[str, str]:
         """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""
         host, port = member.host.address, member.node.port
+        address = f"PLAINTEXT://{host}:{port}"
+        place: dict[str, str] = {"listeners": address, "advertised.listeners": address}
         if version_of(self.version) < FIRST_WITH_LISTENERS:
             place = {"host.name": host, "port": str(port)}
-        else:
-            place = dict.fromkeys(("listeners", "advertised.listeners"), f"PLAINTEXT://{host}:{port}")
         return {
             "broker.id": str(member.node.id),
             **place,

@@ -2,7 +2,8 @@
 
 A line of the file is a requirement: by the fingerprint of its test, the releases of each verdict. What is stored under another
 fingerprint than the test has now is out of date, and measured again by `tidegauge releases measure`. The fingerprint covers
-the test and what the record asks for, not the helpers: after a change of these, `--again` measures all.
+the test and what the record asks for, not the helpers: after a change of these, `--again` measures all. What a release does
+not owe, by `since` and `until`, is not measured on it.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class Matrix:
             cell = self.current(version, entry)
             return cell is not None and cell.verdict not in (Verdict.BLOCKED, Verdict.ENGINE_ERROR)
 
-        return [entry for entry in entries if entry.test and (again or not known(entry))]
+        owed = [entry for entry in entries if entry.test and owed_by(entry.requirement, version)]
+        return [entry for entry in owed if again or not known(entry)]
 
     def keep(self, version: str, entry: Entry, judgement: Judgement) -> None:
         """Store what a requirement said."""
@@ -101,8 +103,7 @@ class Matrix:
 
 def fingerprint(entry: Entry) -> str:
     """Of a requirement's test and of what its record asks for."""
-    record = entry.requirement
-    text = _source(entry.test) + record.needs.model_dump_json() + record.since + record.until
+    text = _source(entry.test) + entry.requirement.needs.model_dump_json()
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -181,7 +182,7 @@ def counts(matrix: Matrix, version: str, level: str = "") -> dict[str, int]:
         if entry.test and level in ("", entry.requirement.level):
             cell = matrix.current(version, entry)
             verdict = cell.verdict if cell else NOT_MEASURED
-            if cell and not owed_by(entry.requirement, version):
+            if not owed_by(entry.requirement, version):
                 verdict = "not owed"
             found[verdict] = found.get(verdict, 0) + 1
     return found
@@ -190,6 +191,7 @@ def counts(matrix: Matrix, version: str, level: str = "") -> dict[str, int]:
 def failures(matrix: Matrix, version: str) -> Iterator[tuple[Entry, Cell]]:
     """The requirements that did not pass on a release, tolerance and what was not judged left aside."""
     for entry in catalogue().values():
-        cell = matrix.current(version, entry) if entry.test else None
+        owed = entry.test and owed_by(entry.requirement, version)
+        cell = matrix.current(version, entry) if owed else None
         if cell and cell.verdict in (OWN_BUG, Verdict.FAIL, Verdict.ENGINE_ERROR):
             yield entry, cell

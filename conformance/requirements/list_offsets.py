@@ -227,7 +227,8 @@ def named_twice(broker: Broker) -> None:
 @requirement(
     "LOF-10",
     notices="client: Java begins to fetch with this epoch; without it lost records go unnoticed until the next batch",
-    source="KIP-320; ListOffsetsResponse schema (LeaderEpoch, v4+)",
+    source="KIP-320; KAFKA-7568; ListOffsetsResponse schema (LeaderEpoch, v4+)",
+    since="2.2",
     sentence="From v4 on the answer has the leader epoch of the offset: the current one at the end of the log, the batch's for a "
     "record, -1 where nothing was found.",
     accepted="the epoch that Metadata gives for -1, -2 and a record; -1 for a timestamp beyond the last",

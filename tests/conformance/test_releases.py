@@ -70,9 +70,13 @@ def test_only_what_is_lacking_or_has_changed_is_measured(runs, tmp_path):
     assert runs == [["PRD-05", "PRD-06"], ["TOP-20"], ["PRD-05"], ["PRD-05"]]
     matrix = Matrix.read(path)
     assert matrix.current("2.4.1", ENTRIES[1]) == Cell(fingerprint(ENTRIES[1]), "fail", "topic … is there")
-    changed = ENTRIES[0].model_copy(update={"requirement": ENTRIES[0].requirement.model_copy(update={"since": "2.0"})})
+    needs = ENTRIES[0].requirement.needs.model_copy(update={"nodes": 2})
+    changed = ENTRIES[0].model_copy(update={"requirement": ENTRIES[0].requirement.model_copy(update={"needs": needs})})
     assert matrix.current("2.4.1", changed) is None
     assert matrix.lacking("2.4.1", [changed, *ENTRIES[1:]]) == [changed]
+    later = ENTRIES[0].model_copy(update={"requirement": ENTRIES[0].requirement.model_copy(update={"since": "2.5"})})
+    assert matrix.lacking("2.4.1", [later]) == matrix.lacking("2.8.2", [later]) == []
+    assert matrix.lacking("3.0.2", [later]) == [later]
 
 
 def test_what_was_not_reached_blocked_or_an_engine_error_is_measured_again(tmp_path):

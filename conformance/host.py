@@ -119,7 +119,9 @@ class Host:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             open_target = self.open_target or default_open_target()
-            return self.stack.enter_context(open_target(self.spec, folder=folder, config=config))
+            target = open_target(self.spec, folder=folder, config=config)
+            interpose(target, group)
+            return self.stack.enter_context(target)
         except Exception as error:
             raise TargetBroke(f"the target {self.spec} did not start: {error}") from error
 
@@ -194,6 +196,16 @@ class Host:
             with suppress(Exception):
                 delete_all(self.subject)
         self.leave()
+
+
+def interpose(target: Any, group: Group) -> None:
+    """Give the nodes disks that can lose power, where a requirement asks for it, and this machine can."""
+    from linearizability.targets.cluster import INTERPOSED, Cluster
+    from linearizability.targets.interposer.building import obstacle
+
+    wanted = {hook for entry in group.entries for hook in entry.requirement.needs.hooks}
+    if wanted & {*INTERPOSED} and isinstance(target, Cluster) and not obstacle():
+        target.interpose()
 
 
 def default_open_target() -> Callable[..., Any]:

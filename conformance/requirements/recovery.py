@@ -18,7 +18,7 @@ DEADLINE_S = 240
     accepted="once it is in sync again it serves the same bytes as the leader, and every CRC holds; it can lead then, and "
     "nothing "
     "that was acknowledged is missing",
-    nodes=3, hooks=("power-loss", "restart"), configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
+    nodes=3, hooks=("power-loss", "restart"), configs=QUICK, alone=True, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def torn_tail(broker: Broker) -> None:
     with cluster(broker) as nodes:

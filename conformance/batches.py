@@ -15,6 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import cramjam
 from crc32c import crc32c
@@ -331,6 +332,14 @@ def next_offset(data: bytes) -> int:
     elif whole := batches(data):
         return whole[-1].next_offset
     raise Failed(f"{len(data)} fetched bytes hold no whole batch")
+
+
+def in_order(data: bytes) -> bool:
+    """Whether the whole batches in fetched bytes follow one another by their offsets."""
+    if is_message_set(data):
+        return True
+    found = batches(data)
+    return all(after.base_offset >= before.next_offset for before, after in pairwise(found))
 
 
 def stored_as(sent: bytes, stored: Batch) -> bytes:

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 from conformance import batches as stored
-from conformance.batches import MAGIC_AT, next_offset
+from conformance.batches import MAGIC_AT, in_order, next_offset
 from conformance.requirement import Requirement, version_key
 from conformance.results import Case, Verdict
 from conformance.target_profile import BY_TOPIC_ID, NEWEST_FORMAT, TargetProfile
@@ -65,6 +65,8 @@ CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders
 """APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 """Special timestamps of ListOffsets."""
+LONGEST_LOG_BYTES = 64 << 20
+"""More than the suite writes into a partition."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 GROUP, TRANSACTION = 0, 1
 """Key types of FindCoordinator."""
@@ -140,6 +142,8 @@ class Subject:
     """Whether the suite started the target with the configurations that requirements need."""
     topics: list[str] = field(default_factory=list[str])
     """All that was made, to be cleaned away."""
+    topic_ids: dict[UUID, str] = field(default_factory=dict[UUID, str])
+    """Whose each id is."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Guards what requirements that run side by side share."""
     views: list[Broker] = field(default_factory=list)
@@ -336,7 +340,9 @@ class Broker:
         )
         if made.error_code != ErrorCode.NONE:
             raise Failed(f"a topic could not be made: {error_name(made.error_code)} {_message(made)}")
-        return self.await_topic(topic_name, partitions)
+        if partitions == 1:
+            return self.await_topic(topic_name)
+        return built_on("TOP-13")(self.await_topic)(topic_name, partitions)
 
     def _found_topic(self, partitions: int, configs: Mapping[str, str], replication_factor: int, name: str) -> Topic:
         """A topic of a target without CreateTopics: made by asking for it, or one of those that were given."""
@@ -395,6 +401,7 @@ class Broker:
             return None
 
         topic = self.eventually(led, f"topic {name} has leaders for its {partitions} partitions", within_s=within_s)
+        self._expect_own_id(topic)
         if ListOffsetsRequest.KEY not in self.subject.api_versions:
             return topic
         for partition in range(topic.partitions):  # the metadata is ahead of the leader's own log for a moment
@@ -407,7 +414,17 @@ class Broker:
             )
         return topic
 
-    @built_on("BAS-01")
+    @built_on("MET-09")
+    def _expect_own_id(self, topic: Topic) -> None:
+        """No other topic of this run has the id; targets may have none."""
+        if topic.id == NO_UUID:
+            return
+        with self.subject.lock:
+            owner = self.subject.topic_ids.setdefault(topic.id, topic.name)
+        if owner != topic.name:
+            raise Failed(f"topics {owner} and {topic.name} have the same id {topic.id}")
+
+    @built_on("BAS-02")
     def describe_topic(self, name: str) -> Any:
         """The topic's entry of Metadata; auto-creation is off."""
         version = self.version_for(MetadataRequest)
@@ -559,17 +576,21 @@ class Broker:
 
     @built_on("BAS-04")
     def log(self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED) -> bytes:
-        """All bytes of the partition from an offset to its end, as fetched."""
+        """All bytes of the partition from an offset to its end, as fetched. Errors: Failed also where batches are out of order,
+        or go on without an end."""
         collected = bytearray()
-        while True:
+        while len(collected) <= LONGEST_LOG_BYTES:
             part = self.fetch(topic, offset, partition=partition, isolation=isolation)
             if part.error_code != ErrorCode.NONE:
                 raise Failed(f"a fetch at offset {offset} was answered with {error_name(part.error_code)}")
             data = bytes(part.records or b"")
             if not data:
                 return bytes(collected)
+            if not in_order(data) or next_offset(data) <= offset:
+                raise Failed(f"the batches of a fetch at offset {offset} are not in the order of their offsets")
             collected += data
             offset = next_offset(data)
+        raise Failed(f"fetches of one partition give more than {LONGEST_LOG_BYTES} bytes, and the suite wrote no such")
 
     @built_on("BAS-05")
     def offset_of(

@@ -189,8 +189,15 @@ class TransactionalClient:
         if answer.error_code == ErrorCode.NONE:
             self._added.clear()
             if version >= IMPLICIT.end:
+                self._expect_identity(answer)
                 self.become(answer.producer_id, answer.producer_epoch)
         return answer
+
+    @built_on("TXN-14")
+    def _expect_identity(self, answer: Any) -> None:
+        """An answer without one would fail all that the client does from now on."""
+        if answer.producer_id < 0 or answer.producer_epoch < 0:
+            raise Failed(f"EndTxn gives producer id {answer.producer_id} and epoch {answer.producer_epoch}")
 
     @built_on("TXN-22")
     def described(self) -> Any:

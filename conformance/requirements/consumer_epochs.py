@@ -190,6 +190,7 @@ def liars(broker: Broker) -> None:
     since="4.3",
     apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS},
     deadline_s=60,
+    requires=("BAS-08",),
 )
 def late_commits(broker: Broker) -> None:
     topic = broker.topic(4)

@@ -77,6 +77,7 @@ def somebody_waits(broker: Broker) -> Iterator[Connection]:
     "at its end nothing, for both isolation levels.",
     accepted="in every version: all records below the high watermark, none at it; without transactions the last stable offset "
     "is the high watermark (for read_uncommitted it is in the answer since 2.2)",
+    requires=("BAS-03",),
 )
 def below_the_high_watermark(broker: Broker) -> None:
     topic = broker.topic()
@@ -215,6 +216,7 @@ def woken_by_an_append(broker: Broker) -> None:
     accepted="at once while an older fetch still waits: for an offset out of range, an unknown leader epoch (since 2.1), and "
     "where no partition is known",
     draft="an unknown partition was thought to end the wait of the others too: Kafka 4.3.1 answers it after max_wait_ms",
+    requires=("FET-11",),
 )
 def errors_do_not_wait(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -374,8 +376,9 @@ def recreated(broker: Broker) -> Topic:
         return found.error_code == ErrorCode.NONE
 
     broker.eventually(made_again, "a deleted topic can be made again")
-    latter = broker.await_topic(former.name)
-    broker.expect(latter.id != former.id, "the topic made again has another id")
+    broker.eventually(
+        lambda: broker.await_topic(former.name).id != former.id, "Metadata has another id for the topic made again"
+    )
     return former
 
 
@@ -558,6 +561,7 @@ def below_the_last_stable_offset(broker: Broker) -> None:
     sentence="A read_committed fetch that waits at the last stable offset is answered when the transaction ends.",
     accepted="the transaction's records, long before max_wait_ms; an append in between does not answer it",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
+    requires=("FET-06",),
 )
 def woken_by_a_commit(broker: Broker) -> None:
     topic = broker.topic()

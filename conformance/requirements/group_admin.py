@@ -140,6 +140,7 @@ def expect_without_metadata(broker: Broker, group: Group, state: str, members: i
     "on its type; it can be asked for some states and types, in whatever case (since 3.8, KAFKA-16095), and an unknown one is "
     "that of no group.",
     accepted="a stable, an empty and a rebalancing group, each once, and those of the filters only",
+    requires=("BAS-08",),
 )
 def listed_groups(broker: Broker) -> None:
     stable, joining = Group(broker), Group(broker, protocol_type="connect")

@@ -284,6 +284,7 @@ def groups_apart(broker: Broker) -> None:
     source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset",
     sentence="The offset is whatever the client says: nobody compares it with the log.",
     accepted="offsets beyond the log's end, of 2^62 and of 0, are told as committed, with null metadata too",
+    requires=("BAS-08",),
 )
 def whatever_the_client_says(broker: Broker) -> None:
     topic = broker.topic()
@@ -323,6 +324,7 @@ def many_partitions(broker: Broker) -> None:
     sentence="The empty group id, under which nobody can join, still has offsets, as old clients without a group use it.",
     accepted="NONE(0) for OffsetCommit and OffsetFetch, and the offset is told",
     tolerated="INVALID_GROUP_ID(24) for the commit",
+    requires=("BAS-08",),
 )
 def the_empty_group(broker: Broker) -> None:
     topic = broker.topic()

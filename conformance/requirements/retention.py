@@ -70,6 +70,7 @@ class Watch:
     "records beside a young one stay",
     configs=LOOKS_OFTEN,
     deadline_s=90,
+    requires=("FET-02",),
 )
 def old_segments_go(broker: Broker) -> None:
     hour = {"retention.ms": str(HOUR_MS)}

@@ -149,6 +149,7 @@ def somebody_else(broker: Broker) -> None:
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3) or TOPIC_AUTHORIZATION_FAILED(29), and OPERATION_NOT_ATTEMPTED(55) in v0 to v3; no "
     "transaction is open afterwards",
     apis=TRANSACTIONS,
+    requires=("BAS-10",),
 )
 def all_or_none(broker: Broker) -> None:
     topic, nowhere = broker.topic(2), broker.unused_name()
@@ -349,6 +350,7 @@ def without_records(broker: Broker) -> None:
     "AddPartitionsToTxn v3 and Produce v12 write into one transaction",
     since="4.0",
     apis=TRANSACTIONS | {"EndTxn": 5, "Produce": 12},
+    requires=("BAS-10",),
 )
 def both_protocols(broker: Broker) -> None:
     topic = broker.topic(2)

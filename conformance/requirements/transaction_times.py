@@ -75,6 +75,7 @@ def the_timeouts_bounds(broker: Broker) -> None:
     configs=ABORTS_SOON,
     apis=TRANSACTIONS,
     deadline_s=60.0,
+    requires=("TXN-28",),
 )
 def open_for_too_long(broker: Broker) -> None:
     def judge(protocol: Protocol) -> None:

@@ -22,6 +22,7 @@ from linearizability.mutants.wire.rewriting import (
     last_missing,
     lists,
     put,
+    replied,
     shared,
     silent,
     structures,
@@ -30,6 +31,7 @@ from linearizability.mutants.wire.rewriting import (
     when,
 )  # fmt: skip
 from reference.protocol.errors import ErrorCode as E
+from reference.protocol.messages.metadata import MetadataResponse
 from reference.protocol.primitives import NO_UUID
 
 METADATA, CLUSTER, PAGES, COORDINATOR, VERSIONS = (
@@ -97,6 +99,12 @@ def out_of_range(connection: Connection) -> bool:
     return known_api(connection) and connection.last.version not in APIS[connection.last.key].request.VERSIONS  # type: ignore[union-attr]
 
 
+def all_found(exchange: Exchange, request: Any) -> MetadataResponse:
+    """The topics that are asked for, without an error and without partitions."""
+    entry = MetadataResponse.MetadataResponseTopic
+    return MetadataResponse(topics=[entry(name=each.name or "", topic_id=each.topic_id) for each in request.topics])
+
+
 # fmt: off
 LIES = [
     Lie("correlation-id-unsigned", "", "negative correlation ids lose their sign", "FRM-01", raw=correlation(lambda id: id & 0x7FFFFFFF)),
@@ -126,7 +134,7 @@ LIES = [
     Lie("versions-too-new-without-error", VERSIONS, "the refusal of a version bears no error", "API-02", raw=lambda x, frame: frame[:4] + bytes(2) + frame[6:], versions="6+"),
     Lie("versions-upside-down", VERSIONS, "a range has its lowest version above its highest", "API-04", answer=for_api(16, "min_version", 9)),
     Lie("versions-twice", VERSIONS, "an API is listed twice", "API-04", answer=doubled("api_keys")),
-    Lie("versions-above-served", VERSIONS, "ListGroups is advertised one version too high", "API-05 API-06", answer=for_api(16, "max_version", lambda version: version + 1)),
+    Lie("versions-above-served", VERSIONS, "DeleteGroups is advertised one version too high", "API-05", answer=for_api(42, "max_version", lambda version: version + 1)),
     Lie("versions-below-served", VERSIONS, "Fetch is advertised one version too low", "API-05 API-06", answer=for_api(1, "min_version", lambda version: version - 1)),
     Lie("versions-hidden-high", VERSIONS, "the highest version of DescribeGroups is not advertised", "API-06 API-11", answer=for_api(15, "max_version", lambda version: version - 1)),
     Lie("versions-hidden-low", VERSIONS, "the lowest version of Heartbeat is not advertised", "API-06 API-11", answer=for_api(12, "min_version", 1)),
@@ -158,13 +166,13 @@ LIES = [
     Lie("replicas-empty", METADATA, "a partition has no replicas", "MET-07", answer=put("topics.partitions.replica_nodes", [])),
     Lie("leader-epoch-unknown", METADATA, "the leader epoch is -1", "MET-07", answer=put("topics.partitions.leader_epoch", -1), versions="7+"),
     Lie("partitions-from-one", METADATA, "partitions are numbered from 1 on", "MET-07", answer=put("topics.partitions.partition_index", lambda index: index + 1)),
-    Lie("partition-missing", METADATA, "the last of several partitions is not told", "MET-07 MET-15 TOP-18", answer=last_missing("topics.partitions")),
+    Lie("partition-missing", METADATA, "the last of several partitions is not told", "MET-07 MET-15 TOP-13 TOP-18", answer=last_missing("topics.partitions")),
     Lie("partition-twice", METADATA, "the first partition is told twice", "MET-07 MET-15", answer=doubled("topics.partitions")),
     Lie("topic-id-zero", METADATA, "the topic id is zero", "MET-09 TOP-11", answer=put("topics.topic_id", NO_UUID), versions="10+"),
     Lie("topic-id-of-name", METADATA, "a topic that is made again has the same id", "MET-09 TOP-16 TOP-11", answer=put("topics.topic_id", lambda id: UUID(int=7) if id.int else id), versions="10+"),
     Lie("unknown-id-is-unknown-name", METADATA, "an unknown topic id is UNKNOWN_TOPIC_OR_PARTITION", "MET-10 TOP-16", answer=errors(E.UNKNOWN_TOPIC_ID, E.UNKNOWN_TOPIC_OR_PARTITION)),
     Lie("asked-by-id-without-name", METADATA, "asked for by id, a topic has no name", "MET-10", answer=asks(lambda r: any(t.topic_id.int for t in r.topics or ()), put("topics.name", None)), versions="12+"),
-    Lie("id-too-early-answered", METADATA, "a topic id in v10 and v11 bears no error", "MET-11", answer=asks(lambda r: any(t.topic_id.int or t.name is None for t in r.topics or ()), put("topics.error_code", 0)), versions="10-11"),
+    Lie("id-too-early-answered", METADATA, "a topic id in v10 and v11 bears no error", "MET-11", ask=when(lambda x, m: any(t.topic_id.int or t.name is None for t in m.topics or ()), replied(all_found)), versions="10-11"),
     Lie("nothing-is-internal", METADATA, "no topic is internal", "MET-12", answer=put("topics.is_internal", False)),
     Lie("all-is-internal", METADATA, "every topic is internal", "MET-12", answer=put("topics.is_internal", True)),
     Lie("operations-always-told", METADATA, "the authorized operations are told to everybody", "MET-13", answer=put("topics.topic_authorized_operations", 3576), versions="8+"),

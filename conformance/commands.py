@@ -109,7 +109,7 @@ def run(
         typer.Option(
             min=1,
             max=16,
-            help="So many starts of a target at the same time, where the suite starts it and it has one node.",
+            help="So many starts of the target at the same time, of reference:1.",
         ),
     ] = 3,
     topics: Annotated[

@@ -23,7 +23,7 @@ from conformance.session import Interrupted, Session
 JOBS = 6
 """How many requirements are judged side by side: most of them wait, for a judge of time must."""
 STARTS = 3
-"""How many starts of a target of one node, that the suite starts, are judged at the same time: most of what they do is wait."""
+"""How many starts of a target are judged at the same time, where it is light (`Target.several`): most of what they do is wait."""
 STREAM_NAME = "verdicts.jsonl"
 """The judgements in the order in which they were reached, without their exchanges; where an id comes twice the last counts."""
 

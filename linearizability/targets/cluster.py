@@ -88,7 +88,6 @@ class Cluster(Target):
         self.folder = folder
         self.given = dict(config or {})
         self.hosts = list(hosts or plain_hosts(nodes))
-        self.several = nodes == 1 and not hosts
         if len(self.hosts) < nodes:
             raise TargetError(f"{spec} needs {nodes} hosts and was given {len(self.hosts)}")
         self.cluster_id = new_cluster_id()

@@ -13,6 +13,11 @@ FORMAT_TIMEOUT_S = 60
 class ReferenceCluster(Cluster):
     """`reference[:NODES]`."""
 
+    @property
+    def several(self) -> bool:
+        """One node is light. Of clusters, and of Java's brokers, several at once would make each other late."""
+        return self.size == 1 and self.links is None
+
     def properties(self, member: Member) -> dict[str, str]:
         return self.kraft_properties(member)
 

@@ -72,10 +72,15 @@ class Target(ABC):
     """Where advertised addresses are reached from here; `nodes` are reachable ones already."""
     unreachable: Mapping[int, str] = {}
     """Nodes that cannot be reached from here, each with one line that says what was tried and what to do."""
-    several: bool = False
-    """Whether it can be opened again, in another folder, while it is open: nothing on this machine is its own alone."""
+
     keep_data: bool = False
     """Whether the nodes' data stays in the run's folder when it is closed; their logs and properties always do."""
+
+    @property
+    def several(self) -> bool:
+        """Whether it may be opened again, in another folder, while it is open: nothing on this machine is its own alone, and
+        it is light enough not to be late beside others."""
+        return False
 
     @abstractmethod
     def open(self) -> None:

@@ -1,8 +1,6 @@
 """The scalar rules of replication, searched by Hypothesis and confirmed over all paths by CrossHair."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from reference.protocol.errors import ErrorCode
 from reference.replication.fencing import check_leader_epoch
 from reference.replication.high_watermark import follower_high_watermark, next_high_watermark
 from reference.replication.isr import caught_up_at, effective_min_isr, is_admissible, is_lagging, may_join
+from tests.kept import crosshair
 
 ROOT = Path(__file__).parent.parent.parent
 RULES = {
@@ -94,30 +93,26 @@ def test_no_more_replicas_are_needed_than_there_are() -> None:
     assert (effective_min_isr(2, 3), effective_min_isr(3, 1)) == (2, 1)
 
 
-def crosshair(*arguments: str, timeout_s: int = 60) -> list[str]:
-    command = [sys.executable, "-m", "crosshair", "check", "--report_all", "--analysis_kind=PEP316"]
-    done = subprocess.run(
-        [*command, f"--per_condition_timeout={timeout_s}", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    return (done.stdout + done.stderr).splitlines()
-
-
-@pytest.mark.parametrize("rule", ["high_watermark.follower_high_watermark", "fencing.check_leader_epoch"])
-def test_crosshair_confirms(rule: str) -> None:
-    lines = crosshair(f"reference.replication.{rule}")
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("file", "rule"), [("high_watermark", "follower_high_watermark"), ("fencing", "check_leader_epoch")]
+)
+def test_crosshair_confirms(file: str, rule: str) -> None:
+    lines = crosshair(ROOT / f"reference/replication/{file}.py", rule)
     assert lines and all("Confirmed over all paths" in line for line in lines), lines
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("file", RULES)
 def test_crosshair_confirms_all_of(file: str) -> None:
     text = (ROOT / file).read_text()
     assert len(re.findall(r"^\s+post:", text, re.MULTILINE)) == RULES[file]
-    lines = crosshair(file)
+    lines = crosshair(ROOT / file)
     assert len(lines) == RULES[file], lines
     assert all(line.endswith("Confirmed over all paths.") for line in lines), lines
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("rule", "bug"),
     [
@@ -131,4 +126,4 @@ def test_a_broken_rule_is_refuted(rule: str, bug: str, tmp_path: Path) -> None:
     at = text.rindex(rule)
     broken = tmp_path / "broken_isr.py"
     broken.write_text(text[:at] + bug + text[at + len(rule) :])
-    assert any("error" in line for line in crosshair(str(broken)))
+    assert any("error" in line for line in crosshair(broken))

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from spec.catalogue import MODELS, all_cases
-from spec.checker import SHORT_RUN, Verdict, check
+from spec.checker import SHORT_RUN, Verdict
 from spec.models import checked, only_property
+from tests.kept import check
 
 pytestmark = pytest.mark.java
 

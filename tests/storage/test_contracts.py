@@ -1,11 +1,13 @@
 """The pure rules keep their contracts on all inputs: CrossHair confirms it, it does not sample."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.kept import crosshair
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parent.parent.parent
 RULES = {
@@ -16,20 +18,11 @@ RULES = {
 """Files, and how many postconditions each has."""
 
 
-def check(*files: Path) -> list[str]:
-    command = [sys.executable, "-m", "crosshair", "check", "--report_all", "--analysis_kind=PEP316"]
-    done = subprocess.run(
-        [*command, "--per_condition_timeout=60", *(str(file) for file in files)],
-        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    return (done.stdout + done.stderr).splitlines()
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_confirmed_over_all_paths(rule: str) -> None:
     text = (ROOT / rule).read_text()
     assert len(re.findall(r"^\s+post:", text, re.MULTILINE)) == RULES[rule]
-    lines = check(ROOT / rule)
+    lines = crosshair(ROOT / rule)
     assert len(lines) == RULES[rule], lines
     assert all(line.endswith("Confirmed over all paths.") for line in lines), lines
 
@@ -39,4 +32,4 @@ def test_a_broken_rule_is_refuted(tmp_path: Path) -> None:
     broken = tmp_path / "broken_check.py"
     broken.write_text(text.replace("0 if last_sequence == MAX_SEQUENCE else last_sequence + 1", "last_sequence + 1"))
     assert broken.read_text() != text
-    assert any("error" in line for line in check(broken))
+    assert any("error" in line for line in crosshair(broken))

@@ -1,0 +1,91 @@
+"""Results of CrossHair and TLC, kept by the hash of what was judged: an unchanged rule or model is not judged again.
+
+Only on a developer's machine: where `CI` is set everything is judged. `make clean` removes what is kept.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from modulefinder import ModuleFinder
+from pathlib import Path
+
+from linearizability.targets.artifacts import ArtifactError, cache_folder, tlc_jar
+from spec import checker
+from spec.checker import Job, Outcome, Verdict
+
+ROOT = Path(__file__).parents[1]
+FOLDER = cache_folder().parent / "results"
+CROSSHAIR = ["check", "--report_all", "--analysis_kind=PEP316", "--per_condition_timeout=60"]
+FINAL = (Verdict.HOLDS, Verdict.SEARCHED, Verdict.VIOLATED, Verdict.DEADLOCK)
+"""Verdicts on the model, and not on the machine of that moment."""
+
+
+def kept(
+    judged: Iterable[str | bytes], run: Callable[[], list[str | int]], is_final: Callable[[list[str | int]], bool]
+) -> list[str | int]:
+    """What `run` gave for these inputs, now or before; a result that is not final is not kept."""
+    digest = hashlib.sha256()
+    for each in judged:
+        data = each.encode() if isinstance(each, str) else each
+        digest.update(len(data).to_bytes(8) + data)
+    place = FOLDER / f"{digest.hexdigest()}.json"
+    if "CI" not in os.environ and place.is_file():
+        return json.loads(place.read_text())
+    result = run()
+    if is_final(result):
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=FOLDER, delete=False) as file:
+            json.dump(result, file)
+        Path(file.name).replace(place)
+    return result
+
+
+def crosshair(file: Path, function: str = "") -> list[str]:
+    """What CrossHair says of each postcondition of a file, or of one of its functions."""
+    target = f"{'.'.join(file.relative_to(ROOT).with_suffix('').parts)}.{function}" if function else str(file)
+
+    def run() -> list[str | int]:
+        done = subprocess.run(
+            [sys.executable, "-m", "crosshair", *CROSSHAIR, target],
+            cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+        return [*(done.stdout + done.stderr).splitlines()]
+
+    judged = [sys.version, version("crosshair-tool"), *CROSSHAIR, function, *_sources(file)]
+    said = kept(judged, run, lambda lines: bool(lines) and all(_is_final(str(line)) for line in lines))
+    return [str(line) for line in said]
+
+
+def _is_final(line: str) -> bool:
+    return line.endswith("Confirmed over all paths.") or ": error:" in line
+
+
+def _sources(file: Path) -> list[str]:
+    """A file, and each module of this repository that it imports, by one or more steps."""
+    finder = ModuleFinder(path=[str(ROOT)])
+    finder.run_script(str(file))
+    imported = sorted(Path(module.__file__) for module in finder.modules.values() if module.__file__)
+    return [path.read_text() for path in {file: 0, **dict.fromkeys(imported)}]
+
+
+def check(job: Job) -> Outcome:
+    """`spec.checker.check`, without trace, coverage and output."""
+    try:
+        jar = tlc_jar().read_bytes()
+    except ArtifactError:
+        return checker.check(job)
+    judged = [jar, job.module, job.configuration, *job.options]
+    judged += [part for name, text in sorted(job.modules.items()) for part in (name, text)]
+    judged += [part for path in sorted(job.folder.glob("*.tla")) for part in (path.name, path.read_text())]
+
+    def run() -> list[str | int]:
+        outcome = checker.check(job)
+        return [outcome.verdict, outcome.violated, outcome.reason, outcome.distinct, outcome.loop_to]
+
+    verdict, violated, reason, distinct, loop_to = kept(judged, run, lambda result: result[0] in FINAL)
+    return Outcome(Verdict(verdict), str(violated), str(reason), distinct=int(distinct), loop_to=int(loop_to))

@@ -13,6 +13,7 @@ from linearizability.faults.round import Round
 from linearizability.faults.schedule import Schedule
 from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder, RecordingError
+from linearizability.targets.addresses import AddressMap
 
 
 def test_a_disk_that_fills_up_leaves_the_verdict_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +31,7 @@ def test_a_disk_that_fills_up_leaves_the_verdict_unknown(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Round, "_attack", until_full)
     monkeypatch.setattr(round, "select", lambda *_: [])
-    target: Any = SimpleNamespace(nodes=[1, 2, 3], bootstrap="127.0.0.1:1")
+    target: Any = SimpleNamespace(nodes=[1, 2, 3], bootstrap="127.0.0.1:1", addresses=AddressMap())
     plan = Plan(target="addr:127.0.0.1:1", minutes=1, seed=1)
     schedule = Schedule(seed=1, seconds=1, waves=[])
     result = Round(plan, target, None, tmp_path, 1, "t", schedule).run(lambda text: None)

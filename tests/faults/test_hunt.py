@@ -15,7 +15,7 @@ from linearizability.faults.replay import StoredHunt
 REPOSITORY = Path(__file__).parents[2]
 
 
-def tidegauge(*arguments: str, results: Path, timeout_s: float = 240) -> tuple[int, dict]:
+def tidegauge(*arguments: str, results: Path, timeout_s: float = 600) -> tuple[int, dict]:
     done = subprocess.run(
         [sys.executable, "-m", "tidegauge", *arguments, "--results", str(results), "--json"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout_s, check=False,

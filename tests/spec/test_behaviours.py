@@ -92,17 +92,3 @@ def test_the_schedule_of_a_switch_leaves_the_specification() -> None:
     done = check_traces([read_trace([json.dumps(event) for event in row["events"]], "counterexample")])
     (rejected,) = done.rejected
     assert 0 < rejected.place < len(row["events"])
-
-
-@pytest.mark.java
-def test_the_smallest_model_is_covered_edge_by_edge(tmp_path: Path) -> None:
-    out = tmp_path / "schedules.jsonl"
-    done = CliRunner().invoke(app, ["spec", "behaviours", "MCFailover", "--cover", "--out", str(out), "--json"])
-    assert done.exit_code == 0, done.output
-    summary = json.loads(done.stdout.splitlines()[-1])
-    assert summary["edges"] == summary["edges covered"] > 5_000
-    lines = out.read_text().splitlines()
-    sample = [json.loads(line) for line in lines[:: len(lines) // 60]]
-    traces = [read_trace([json.dumps(event) for event in row["events"]], str(n)) for n, row in enumerate(sample)]
-    found = check_traces(traces)
-    assert (found.outcome.verdict, found.rejected) == (Verdict.HOLDS, ())

@@ -4,6 +4,7 @@ rejected where they leave the specification.
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from spec import trace
 from spec.behaviours import simulate, trace_events
 from spec.catalogue import all_cases
-from spec.checker import Verdict, check
+from spec.checker import SHORT_RUN, Verdict, check
 from spec.commands import app
 from spec.trace import Trace, TraceError, check_traces, read_trace
 from tests.spec.simulated import Rows, simulated_traces, write
@@ -108,7 +109,7 @@ def test_a_corrupted_trace_is_rejected_at_the_event(
     ["TruncateToHighWatermark", "IgnoreProposedIsr", "RollBackCommittedIsr", "IgnoreMinIsr", "KeepDroppedEligible"],
 )
 def test_the_trace_of_a_bug_is_rejected(switch: str) -> None:
-    outcome = check(all_cases()[switch].job())
+    outcome = check(replace(all_cases()[switch].job(), jvm=SHORT_RUN))
     assert outcome.verdict == Verdict.VIOLATED
     done = check_traces([as_trace(trace_events(outcome.trace), switch)])
     assert [verdict.name for verdict in done.rejected] == [switch]
@@ -120,7 +121,7 @@ def of_another_life(row: dict) -> None:
 
 def test_a_fetch_of_a_former_life_is_rejected() -> None:
     """It names an earlier broker epoch than the leader knows of; a committed record is lost if it counts."""
-    outcome = check(all_cases()["FetchOfAFormerLife"].job())
+    outcome = check(replace(all_cases()["FetchOfAFormerLife"].job(), jvm=SHORT_RUN))
     rows = trace_events(outcome.trace)
     fetches = [(place, row["args"]["brokerEpoch"]) for place, row in enumerate(rows) if row["action"] == "AnswerFetch"]
     first, late = fetches[0], fetches[-1]

@@ -6,7 +6,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: run test test-slow setup check table image lock clean
+.PHONY: run test test-fast test-slow setup check table image lock clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc
@@ -16,6 +16,9 @@ test: setup check ## set up, then formatting, lint, types, import rules and ever
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1
 	@command -v kcat >/dev/null || { test "$$(id -u)" = 0 && apt-get install -q -y kcat >/dev/null 2>&1; } || echo "kcat is missing: its tests are skipped"
 	$(BIN)/python -m pytest -q
+
+test-fast: setup ## the pure core: no process, no Java; under a minute, for the inner loop
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m core $(foreach folder,protocol storage replication coordinator controller node,tests/$(folder))
 
 test-slow: setup ## the tests that CI leaves out
 	$(BIN)/python -m pytest -q -m slow --timeout 3600

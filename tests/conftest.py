@@ -4,11 +4,18 @@ A run of CI judges a change, not the luck of the day. `make test` by hand and `m
 find becomes a test of its own.
 
 A test that is marked with a step of the specification (`spec/TRACEABILITY.md`) fails if it does not call the step's method.
+
+The tests of the pure core (marker `core`, `make test-fast`) start no process, in any run; one that has to is marked `process`,
+`java` or `kafka`.
+
+Test files run in the order of `tests/longest.txt` (longest first), then as collected: with workers side by side, a long file
+that starts last would keep one worker busy alone.
 """
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -18,6 +25,60 @@ from hypothesis import settings
 settings.register_profile("anew", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "anew")
+
+
+LONGEST = Path(__file__).with_name("longest.txt")
+"""Lines `seconds file`, the longest file first."""
+CORE = ("protocol", "storage", "replication", "coordinator", "controller", "node")
+NOT_CORE = ("java", "kafka", "spark", "slow", "process")
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the core that are not long; sort by file, the longest first, where workers run side by side."""
+    rank = {line.split()[1]: number for number, line in enumerate(LONGEST.read_text().splitlines())}
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        in_core = file.startswith(tuple(f"tests/{folder}/" for folder in CORE)) and file not in rank
+        if in_core and not any(item.get_closest_marker(name) for name in NOT_CORE):
+            item.add_marker("core")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+
+
+_in_core = False
+
+
+def refuse_processes(event: str, _: tuple[object, ...]) -> None:
+    """An audit hook: a test of the core that starts a process fails."""
+    if _in_core and event in STARTS:
+        raise AssertionError(f"a test of the pure core starts a process ({event}); mark it `process`")
+
+
+sys.addaudithook(refuse_processes)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    global _in_core
+    _in_core = item.get_closest_marker("core") is not None
+    try:
+        return (yield)
+    finally:
+        _in_core = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file on one worker, for they share fixtures; and the files of an `xdist_group`, for theirs."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFileOrGroup(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return super()._split_scope(nodeid).partition("::")[0]
+
+    return ByFileOrGroup(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

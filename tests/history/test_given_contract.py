@@ -24,6 +24,7 @@ from tests.history.test_commands import run
 from tests.history.test_importers import acked, consumed, events_of_tool
 from tests.pipeline.test_engines import MASTER, told
 
+pytestmark = pytest.mark.xdist_group("spark")
 LOST = """{:type :invoke, :f :send, :value [[:send 3 10]], :process 0, :time 1, :index 0}
 {:type :ok, :f :send, :value [[:send 3 [0 10]]], :process 0, :time 2, :index 1}
 {:type :invoke, :f :send, :value [[:send 3 11]], :process 0, :time 3, :index 2}

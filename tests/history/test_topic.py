@@ -16,6 +16,8 @@ from tests.history.test_bad_input import record as record_good
 from tests.history.test_commands import run
 from tests.history.test_excerpt import record as record_bad
 
+pytestmark = pytest.mark.xdist_group("spark")
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory) -> Iterator[Target]:

@@ -16,6 +16,7 @@ from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.schema import Message
 
+pytestmark = pytest.mark.process
 METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", UUID(int=1)
 FIRST_WITH_ERROR, FIRST_BY_ID = 7, 13
 NOT_EMPTY: dict[int, Message] = {ProduceRequest.KEY: ProduceRequest(acks=1, timeout_ms=1000)}

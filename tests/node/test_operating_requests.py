@@ -24,6 +24,7 @@ from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
+pytestmark = pytest.mark.process
 WITHIN_S = 30
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -39,6 +39,7 @@ from tests.rules.test_excuses import excuse
 from tests.rules.test_labelled import LABELLED
 from tests.rules.test_progress import HEALED
 
+pytestmark = pytest.mark.xdist_group("spark")
 MASTER = "local[2]"
 
 

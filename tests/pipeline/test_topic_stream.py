@@ -32,6 +32,7 @@ from linearizability.targets import Target, open_target
 from linearizability.workload.cluster import create_topic
 from tests.tools.jvm import shared_tools
 
+pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 3
 PATIENCE_S = 300
 NONE_KEPT = -1

@@ -1,5 +1,7 @@
 """The tools that keep the tree's habits: each refuses what it is there to refuse."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -68,3 +70,10 @@ def test_a_command_is_run_again_when_a_source_changed_or_it_failed(tmp_path: Pat
     assert runs("bad", 1) == (1, 2)
     assert runs("bad", 1) == (2, 3)
     assert runs("1", 0) == (3, 3)
+
+
+@pytest.mark.core
+def test_a_test_of_the_core_starts_no_process() -> None:
+    for start in (lambda: subprocess.run(["true"], check=False), os.fork, lambda: os.system("true")):
+        with pytest.raises(AssertionError, match="starts a process"):
+            start()

@@ -15,6 +15,7 @@ from linearizability.pipeline.engine import check, judge_history
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES, transactions
 
+pytestmark = pytest.mark.xdist_group("spark")
 ENDS = """
     0 send t-0:1@0
     0 begin txn=a

@@ -9,6 +9,7 @@ from linearizability.history.operations import drain, poll, send
 from linearizability.history.recorder import Recorder
 from linearizability.pipeline.engine import check
 
+pytestmark = pytest.mark.xdist_group("spark")
 UNDECIDED = [send("t-0", 1), send("t-1", 2)]
 
 

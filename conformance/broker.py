@@ -27,9 +27,9 @@ from uuid import UUID
 from conformance import batches as stored
 from conformance.batches import MAGIC_AT, in_order, next_offset
 from conformance.requirement import Requirement, version_key
-from conformance.results import Case, Verdict
+from conformance.results import Case, Lack, Verdict
 from conformance.target_profile import BY_TOPIC_ID, NEWEST_FORMAT, TargetProfile
-from conformance.wire import CLIENT_ID, Connection, Deadline, Failed, Misbehaved, NoAnswer, Recorder
+from conformance.wire import CLIENT_ID, Connection, Deadline, DeadlinePassed, Failed, Misbehaved, NoAnswer, Recorder
 from linearizability.targets.addresses import AddressMap
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
@@ -54,6 +54,8 @@ P = ParamSpec("P")
 
 CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
+PLACEMENTS = 25
+"""So many topics are made until all partitions of one have the leader that was asked for."""
 READY_WITHIN_S = 15.0
 RESTARTED_WITHIN_S = 60.0
 """How long a node that was started again may take to lead its partitions: it may have a thousand of them to look through."""
@@ -93,9 +95,18 @@ LEAST_WAIT_MS = 1
 class Skipped(Exception):
     """The requirement cannot be judged on this target. The text says why."""
 
+    def __init__(self, reason: str, lacks: Lack = Lack.OTHER) -> None:
+        super().__init__(reason)
+        self.lacks = lacks
+
+
+STEPS: set[str] = set()
+"""The requirements that speak of helpers' steps: they are judged before all others."""
+
 
 def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """A helper whose failure is the business of a basic requirement: the first such helper that is met names it."""
+    STEPS.add(id)
 
     def decorate(helper: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(helper)
@@ -153,11 +164,17 @@ class Subject:
     hunt: Any = None
     """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
 
-    def abandon(self, id: str = "") -> None:
-        """Break off a requirement that is under way, or all of them."""
+    def abandon(self) -> None:
+        """Break off all requirements under way."""
         with self.lock:
             for view in list(self.views):
-                if id in ("", view.requirement.id):
+                view.abandon()
+
+    def abandon_overdue(self, overrun_s: float) -> None:
+        """Break off the requirements whose deadline passed so long ago."""
+        with self.lock:
+            for view in list(self.views):
+                if time.monotonic() > view.ends_s + overrun_s:
                     view.abandon()
 
 
@@ -173,11 +190,17 @@ class Broker:
         self.patience = patience
         """By how much waits are longer than for a target that answers at once."""
         self.deadline = Deadline.after(record.deadline_s * patience)
+        self.ends_s = self.deadline.at_s
+        """When the whole requirement should be over, by the monotonic clock; a case may have less."""
         self.entrance: tuple[str, int] | None = None
         """Where requests go that any broker can answer; None: to the first bootstrap address."""
         self.seen: list[str] = []
         self.tolerances: list[str] = []
         self.cases: list[Case] = []
+        self.lacks: list[Lack] = []
+        """What the target lacks for the cases that are not judged."""
+        self.scattered: set[str] = set()
+        """Topics whose partitions have several leaders, although one was asked for."""
         self.built_on: list[str] = []
         """What the failures of cases name as their step's requirement."""
         self.late: list[bool] = []
@@ -202,6 +225,14 @@ class Broker:
         self.deadline.at_s = 0.0
         for connection in list(self._connections):
             connection.interrupt()
+
+    def be_patient(self, patience: float) -> None:
+        """Waits and the deadline grow to so many times those for a target that answers at once."""
+        if patience > self.patience:
+            more_s = self.requirement.deadline_s * (patience - self.patience)
+            self.patience = patience
+            self.deadline.at_s += more_s
+            self.ends_s += more_s
 
     # ---- saying
 
@@ -267,6 +298,7 @@ class Broker:
         self, request: Message, version: int | None, to: Connection | tuple[str, int] | None, timeout_s: float | None
     ) -> Any:
         version = self.version_for(request, version)
+        self._expect_one_leader(request)
         least_ms = self.subject.profile.fetch_wait_ms
         if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
             request.max_wait_ms = least_ms
@@ -275,11 +307,20 @@ class Broker:
         connection = to if isinstance(to, Connection) else self.connection(to)
         try:
             return connection.call(request, version, timeout_s=timeout_s)
-        except Misbehaved as failure:
+        except Misbehaved:
             connection.close()
-            if version in self.subject.profile.unserved.get(APIS[type(request).KEY].name, {}):
-                failure.built_on = failure.built_on or "API-05"
             raise
+
+    def _expect_one_leader(self, request: Message) -> None:
+        """Skips where one request would ask one broker about partitions that several lead."""
+        asked: list[Any] = [*request.topic_data] if isinstance(request, ProduceRequest) else []
+        if isinstance(request, FetchRequest | ListOffsetsRequest):
+            asked = [*request.topics]
+        names = [one.topic if hasattr(one, "topic") else one.name for one in asked for _ in _partitions(one)]
+        if any(names.count(name) > 1 for name in self.scattered):
+            self.skip(
+                "needs partitions that one broker leads; the target places them otherwise than it is asked to (TOP-07)"
+            )
 
     def version_for(self, request: Message | type[Message], version: int | None = None) -> int:
         """The version given, if the target advertises it; else the highest that both sides know and the target serves.
@@ -291,23 +332,25 @@ class Broker:
         if version is None:
             lowest, highest = self.subject.profile.served(APIS[table.KEY].name, lowest, highest)
             if lowest > highest:
-                self.skip(f"needs {APIS[table.KEY].name}, which the target advertises and does not serve (API-05)")
+                self.skip(
+                    f"needs {APIS[table.KEY].name}, which the target advertises and does not serve (API-05)", Lack.API
+                )
             return highest
         if not lowest <= version <= highest:
-            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}")
+            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}", Lack.API)
         if not self.subject.profile.topic_ids and version >= BY_TOPIC_ID.get(APIS[table.KEY].name, version + 1):
-            self.skip(f"needs topic ids for {APIS[table.KEY].name} v{version}, and the target reports none")
+            self.skip(f"needs topic ids for {APIS[table.KEY].name} v{version}, and the target reports none", Lack.API)
         return version
 
     def versions_of(self, request: type[Message]) -> tuple[int, int]:
         """The range that the target advertises and this suite knows. Skips when there is none."""
         name = APIS[request.KEY].name
         if request.KEY not in self.subject.api_versions:
-            self.skip(f"the target does not advertise {name}")
+            self.skip(f"the target does not advertise {name}", Lack.API)
         lowest, highest = self.subject.api_versions[request.KEY]
         lowest, highest = max(lowest, request.VERSIONS.lowest), min(highest, request.VERSIONS.highest)
         if lowest > highest:
-            self.skip(f"the target serves no version of {name} that this suite knows")
+            self.skip(f"the target serves no version of {name} that this suite knows", Lack.API)
         return lowest, highest
 
     def is_kafka(self, since: str, until: str = "") -> bool:
@@ -331,26 +374,34 @@ class Broker:
         if profile.topics_by != "CreateTopics":
             return self._found_topic(partitions, configs or {}, replication_factor, name)
         if configs and not profile.topic_configs:
-            self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations")
-        topic_name = name or self.unused_name()
+            self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations", Lack.API)
         given = {"retention.ms": "-1"} | dict(configs or {}) if profile.topic_configs else {}
         placed = self._on_one_broker(partitions) if partitions > 1 and replication_factor == 1 else None
-        made = self.create_topic(
-            topic_name, partitions, configs=given, replication_factor=replication_factor, placed=placed
-        )
-        if made.error_code != ErrorCode.NONE:
-            raise Failed(f"a topic could not be made: {error_name(made.error_code)} {_message(made)}")
-        if partitions == 1:
-            return self.await_topic(topic_name)
-        return built_on("TOP-13")(self.await_topic)(topic_name, partitions)
+        for _ in range(1 if name or not placed else PLACEMENTS):
+            topic_name = name or self.unused_name()
+            made = self.create_topic(
+                topic_name, partitions, configs=given, replication_factor=replication_factor, placed=placed
+            )
+            if made.error_code != ErrorCode.NONE:
+                raise Failed(f"a topic could not be made: {error_name(made.error_code)} {_message(made)}")
+            topic = self.await_topic(topic_name) if partitions == 1 else self._await_partitions(topic_name, partitions)
+            if not placed or len({p.leader_id for p in self.describe_topic(topic_name).partitions}) == 1:
+                break
+        else:
+            self.scattered.add(topic.name)
+        return topic
 
     def _found_topic(self, partitions: int, configs: Mapping[str, str], replication_factor: int, name: str) -> Topic:
         """A topic of a target without CreateTopics: made by asking for it, or one of those that were given."""
         source, most = self.subject.profile.topics_by, self.subject.profile.default_partitions
         if configs or replication_factor > 1 or (name and source == "--topics"):
-            self.skip("needs CreateTopics, for a topic with a configuration, replication factor or name of its own")
+            self.skip(
+                "needs CreateTopics, for a topic with a configuration, replication factor or name of its own", Lack.API
+            )
         if most and partitions > most:
-            self.skip(f"needs a topic of {partitions} partitions; without CreateTopics the target gives it {most}")
+            self.skip(
+                f"needs a topic of {partitions} partitions; without CreateTopics the target gives it {most}", Lack.API
+            )
         if source == "auto-creation":
             made = name or self.unused_name()
             self.metadata([MetadataRequest.MetadataRequestTopic(name=made)], auto_create=True)
@@ -361,7 +412,7 @@ class Broker:
                 topic = self.await_topic(given.pop(0), partitions)
                 if all(self.end_offset(topic, n) == 0 for n in range(topic.partitions)):
                     return topic
-        self.skip("needs CreateTopics, auto-creation, or another empty topic in --topics")
+        self.skip("needs CreateTopics, auto-creation, or another empty topic in --topics", Lack.API)
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
         """Replicas for partitions that one request shall reach; None where there is only one broker."""
@@ -413,6 +464,16 @@ class Broker:
                 within_s=within_s,
             )
         return topic
+
+    def restart_node(self, node: int) -> None:
+        """Restart a node (needs the hook `restart`), after hanging up."""
+        for connection in self._by_address.values():
+            connection.close()
+        self.target.restart(node)
+
+    @built_on("TOP-13")
+    def _await_partitions(self, name: str, partitions: int) -> Topic:
+        return self.await_topic(name, partitions)
 
     @built_on("MET-09")
     def _expect_own_id(self, topic: Topic) -> None:
@@ -466,15 +527,14 @@ class Broker:
         found = self.describe_topic(topic.name)
         return Told({p.partition_index: p.leader_epoch for p in found.partitions})[partition]
 
+    @built_on("ACK-17")
     def restart_leader(self, topic: Topic, partition: int = 0) -> int:
         """Restart the node that leads a partition (needs the hook `restart`), and wait until the partition is led in a
         later epoch; gives that epoch."""
         if not self.is_kafka("3.3"):
             self.skip("with ZooKeeper the restart of a broker that is alone begins no later leader epoch")
         before = Told({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[partition]
-        for connection in self._by_address.values():
-            connection.close()
-        self.target.restart(before.leader_id)
+        self.restart_node(before.leader_id)
 
         def led() -> int | None:
             epoch = self.leader_epoch(topic, partition)
@@ -529,7 +589,7 @@ class Broker:
         """Produce to one partition; gives the partition's result, whatever it is."""
         version = self.version_for(ProduceRequest, version)
         if version < FIRST_WITH_BATCHES and records and records[MAGIC_AT] == NEWEST_FORMAT:
-            self.skip("needs record batches (message format 2), which the target's Produce does not carry")
+            self.skip("needs record batches (message format 2), which the target's Produce does not carry", Lack.API)
         request = produce_request(
             {(topic, partition): records}, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
         )
@@ -553,7 +613,7 @@ class Broker:
         if stored.is_message_set(data):
             return data
         if any(one.producer_id >= 0 for one in stored.batches(data)) or any(r.headers for r in stored.records(data)):
-            self.skip(f"needs record batches (message format 2); the target's newest format is {magic}")
+            self.skip(f"needs record batches (message format 2); the target's newest format is {magic}", Lack.API)
         return stored.as_messages(data, magic)
 
     @built_on("BAS-04")
@@ -669,7 +729,7 @@ class Broker:
     def expect(self, holds: bool, sentence: str) -> None:
         """Write down what was seen; where it does not hold, the requirement has failed."""
         if not holds:
-            raise Failed(sentence)
+            raise Failed(f"does not hold: {sentence}")
         self.saw(sentence)
 
     def expect_equal(self, what: str, seen: object, wanted: object) -> None:
@@ -723,6 +783,8 @@ class Broker:
             if found is not None and found is not False:
                 return found
             if time.monotonic() + pause_s > min(until, self.deadline.at_s):
+                if until > self.deadline.at_s:
+                    raise DeadlinePassed(f"not before the requirement's deadline passed: {what}")
                 raise NoAnswer(f"not within {within_s:g} s: {what}")
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, 0.5)
@@ -740,14 +802,31 @@ class Broker:
         """The requirement has failed; say what was seen."""
         raise Failed(seen)
 
-    def skip(self, reason: str) -> NoReturn:
+    def skip(self, reason: str, lacks: Lack = Lack.OTHER) -> NoReturn:
         """The requirement cannot be judged here; say what the target lacks."""
-        raise Skipped(reason)
+        raise Skipped(reason, lacks)
+
+    def out_of_time(self, failure: Failed) -> str:
+        """Why a requirement is not judged that ran out of time where joins take long; empty for all other failures."""
+        join_s, deadline_s = self.subject.profile.join_s, self.requirement.deadline_s * self.patience
+        if not isinstance(failure, DeadlinePassed) or self.subject.profile.patience > self.patience:
+            return ""
+        if self.subject.profile.patience == 1 or time.monotonic() < self.ends_s:
+            return ""
+        return f"needs more than {deadline_s:g} s, for a join takes {join_s:g} s here: {failure}"
+
+    def step_of(self, failure: Failed) -> str:
+        """The requirement that speaks of the step that failed: API-05 where it found this version not served."""
+        about = failure.about if isinstance(failure, Misbehaved) else None
+        if about and about.api_key in APIS and self.subject.profile.broken(APIS[about.api_key].name, about.version):
+            return "API-05"
+        return failure.built_on
 
     @contextmanager
     def case(self, name: str, *, deadline_s: float | None = None) -> Iterator[None]:
         """One of several cases, judged by itself: a failure in one does not end the others. The worst case counts."""
-        outer_seen, outer_tolerances, outer_deadline = self.seen, self.tolerances, self.deadline.at_s
+        outer_seen, outer_tolerances = self.seen, self.tolerances
+        outer_deadline, outer_end = self.deadline.at_s, self.ends_s
         self.seen, self.tolerances = [], []
         self.recorder.case = name
         if deadline_s is not None:
@@ -758,15 +837,20 @@ class Broker:
             if self.tolerances:
                 case.verdict, case.reason = Verdict.TOLERATED, "; ".join(self.tolerances)
         except Failed as failure:
-            case.verdict, case.reason = Verdict.FAIL, str(failure)
-            self.built_on.append(failure.built_on)
-            self.late.append(isinstance(failure, NoAnswer))
+            if late := self.out_of_time(failure):
+                case.verdict, case.reason = Verdict.NOT_JUDGED, late
+            else:
+                case.verdict, case.reason = Verdict.FAIL, str(failure)
+                self.built_on.append(self.step_of(failure))
+                self.late.append(isinstance(failure, NoAnswer))
         except Skipped as skip:
             case.verdict, case.reason = Verdict.NOT_JUDGED, str(skip)
+            self.lacks.append(skip.lacks)
         finally:
             case.seen = self.seen
             self.cases.append(case)
-            self.seen, self.tolerances, self.deadline.at_s = outer_seen, outer_tolerances, outer_deadline
+            self.seen, self.tolerances = outer_seen, outer_tolerances
+            self.deadline.at_s = outer_deadline + self.ends_s - outer_end
             self.recorder.case = ""
 
 
@@ -907,6 +991,11 @@ def shown(value: object) -> str:
         return f"{len(value)} bytes {bytes(value[:32]).hex(' ')}"
     text = repr(value)
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _partitions(topic: Any) -> Sequence[Any]:
+    """The partitions of one topic in a Produce, Fetch or ListOffsets request."""
+    return topic.partition_data if hasattr(topic, "partition_data") else topic.partitions
 
 
 def _message(result: Any) -> str:

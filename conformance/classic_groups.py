@@ -27,11 +27,8 @@ from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 
-SESSION_MS = 60_000
-"""Longer than any test: nobody is removed for a machine that is busy."""
-REBALANCE_MS = 60_000
 HELD_S = 30.0
-"""How long an answer may be held that comes once other members have spoken."""
+"""How long an answer may be held that comes once other members have spoken, beside what joins take anyway."""
 CONSUMER = "consumer"
 """The protocol type of Kafka's own consumers."""
 FIRST_WITH_IDENTITY = 4
@@ -49,6 +46,8 @@ class Group:
 
     def __init__(self, broker: Broker, name: str = "", *, protocol_type: str = CONSUMER) -> None:
         self.broker = broker
+        broker.be_patient(broker.subject.profile.patience)
+        self.held_s = HELD_S + 2 * broker.subject.profile.join_s
         self.name = name or broker.unused_name("group")
         self.protocol_type = protocol_type
         self.address = broker.coordinator(self.name)
@@ -94,7 +93,7 @@ class Group:
         for _ in range(count):
             members.append(self.member(**options))
             self.admit(members[-1], members[:-1])
-        self.synchronise(members)
+            self.synchronise(members)
         return self.leader_first(members)
 
     @built_on("GRP-03")
@@ -126,9 +125,10 @@ class Group:
 
     def rebalances(self, member: Member) -> bool:
         """Whether the group waits for this member to join again. Before 2.7 (KAFKA-10134) a Heartbeat said so too while the
-        group waited for its leader's assignment: then DescribeGroups tells the two apart."""
+        group waited for its leader's assignment: then DescribeGroups tells the two apart, where it is served."""
         told = member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
-        return told and (self.broker.is_kafka("2.7") or self.state() == "PreparingRebalance")
+        unambiguous = self.broker.is_kafka("2.7") or DescribeGroupsRequest.KEY not in self.broker.subject.api_versions
+        return told and (unambiguous or self.state() == "PreparingRebalance")
 
     def state(self) -> str:
         """The group's state, as DescribeGroups says."""
@@ -179,7 +179,7 @@ class Member:
 
     def __init__(
         self, group: Group, *, id: str = NO_MEMBER, protocols: Mapping[str, bytes] | None = None,
-        instance_id: str | None = None, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS,
+        instance_id: str | None = None, session_timeout_ms: int | None = None, rebalance_timeout_ms: int | None = None,
         protocol_type: str | None = None, version: int | None = None, client_id: str | None = "tidegauge",
     ) -> None:  # fmt: skip
         self.group = group
@@ -187,8 +187,9 @@ class Member:
         self.id = id
         self.protocols = dict(protocols or {"range": subscription()})
         self.instance_id = instance_id
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
+        usual_ms = group.broker.subject.profile.session_ms
+        self.session_timeout_ms = usual_ms if session_timeout_ms is None else session_timeout_ms
+        self.rebalance_timeout_ms = usual_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
         self.protocol_type = group.protocol_type if protocol_type is None else protocol_type
         self.version = version
         """Of JoinGroup; the others are asked in their highest."""
@@ -203,7 +204,7 @@ class Member:
         """The member's own connection: what is held on it delays nobody else."""
         if self._connection is None or self._connection.socket.fileno() < 0:
             self._connection = self.broker.connect(
-                self.group.address, client_id=self.client_id, timeout_s=HELD_S * self.broker.patience
+                self.group.address, client_id=self.client_id, timeout_s=self.group.held_s
             )
         return self._connection
 
@@ -240,7 +241,7 @@ class Member:
 
     def joined(self) -> Any:
         """The answer to JoinGroup, whatever it is; an id that it gives is the member's from now on."""
-        self.answer = self.connection.receive(timeout_s=HELD_S * self.broker.patience)
+        self.answer = self.connection.receive(timeout_s=self.group.held_s)
         if self.answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = self.answer.member_id
         if self.answer.error_code == ErrorCode.NONE:
@@ -301,7 +302,7 @@ class Member:
 
     def synced(self) -> Any:
         """The answer to SyncGroup, whatever it is."""
-        return self.connection.receive(timeout_s=HELD_S * self.broker.patience)
+        return self.connection.receive(timeout_s=self.group.held_s)
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> Any:
         """One SyncGroup and its answer, whatever it is."""

@@ -496,7 +496,7 @@ def _exit_code(found: Run) -> int:
 
 def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
     """The last JSON line: of several runs the worst, with what changed between them."""
-    from conformance.results import profile_tallies, root_causes
+    from conformance.results import coverage, profile_tallies, root_causes
 
     worst = max(runs, key=lambda one: SEVERITY.index(_exit_code(one)))
     summary: dict[str, Any] = {
@@ -508,6 +508,7 @@ def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
         "profiles": [
             tally.model_dump(mode="json") for tally in profile_tallies(worst.judgements, worst.target.kafka_version)
         ],
+        "coverage": coverage(worst.judgements).model_dump(mode="json"),
         "root_causes": {cause.judgement.requirement.id: cause.blocks for cause in root_causes(worst.judgements)},
         "unexplained_deaths": worst.unexplained_deaths,
         "untestable": worst.untestable,

@@ -142,28 +142,40 @@ def _asked(table: Any, partitions: Collection[Partition] | None) -> list[Any] | 
 
 def committed(
     broker: Broker, group: str, partitions: Collection[Partition] | None, *, known: Sequence[Topic] = (),
-    version: int | None = None, to: tuple[str, int] | None = None, **who: Any,
+    version: int | None = None, to: tuple[str, int] | None = None, as_told: bool = False, **who: Any,
 ) -> Found:  # fmt: skip
     """What OffsetFetch tells of a group's partitions, or of all of them; `known` are the topics that may come then."""
+    found = committed_of(broker, {group: partitions}, known=known, version=version, to=to, as_told=as_told, **who)
     return only(
-        list(committed_of(broker, {group: partitions}, known=known, version=version, to=to, **who).values()),
+        list(found.values()),
         "group in the answer to OffsetFetch",
     )
 
 
 def committed_of(
     broker: Broker, groups: Mapping[str, Collection[Partition] | None], *, known: Sequence[Topic] = (),
-    version: int | None = None, to: tuple[str, int] | None = None, **who: Any,
+    version: int | None = None, to: tuple[str, int] | None = None, as_told: bool = False, **who: Any,
 ) -> dict[str, Found]:  # fmt: skip
-    """The same of several groups, which must have one coordinator."""
+    """The same of several groups, which must have one coordinator.
+
+    Unless it is asked for `as_told`, GROUP_ID_NOT_FOUND counts as nothing committed: OFF-02 judges it.
+    """
     version = broker.version_for(OffsetFetchRequest, version)
     request = fetch_request(broker, groups, version, **who)
     answer = broker.call(request, version, to=to or broker.coordinator(next(iter(groups))))
     asked = {topic for partitions in groups.values() for topic, _ in partitions or ()}
     named = Names((*asked, *known), version)
     if version >= SEVERAL_GROUPS:
-        return Told({one.group_id: _found(one, named) for one in answer.groups})
-    return {next(iter(groups)): _found(answer, named)}
+        found = Told({one.group_id: _found(one, named) for one in answer.groups})
+    else:
+        found = Told({next(iter(groups)): _found(answer, named)})
+    for group, one in found.items():
+        if one.error_code == ErrorCode.GROUP_ID_NOT_FOUND and not as_told and "member_id" not in who:
+            asked_of = groups.get(group) or ()
+            found[group] = Found(
+                ErrorCode.NONE, dict.fromkeys(asked_of, Committed(NOTHING)), dict.fromkeys(asked_of, ErrorCode.NONE)
+            )
+    return found
 
 
 def _found(told: Any, named: Names) -> Found:

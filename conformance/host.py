@@ -127,9 +127,10 @@ class Host:
 
     def answers(self) -> bool:
         """Whether the first broker answers; a process that runs is given more time."""
-        return self._answers_within(ANSWERS_WITHIN_S) or (self._runs() and self._answers_within(HANGS_AFTER_S))
+        return self.answers_within(ANSWERS_WITHIN_S) or (self._runs() and self.answers_within(HANGS_AFTER_S))
 
-    def _answers_within(self, within_s: float) -> bool:
+    def answers_within(self, within_s: float) -> bool:
+        """Whether the first broker answers in this time."""
         assert self.subject is not None
         with Broker(self.subject, housekeeping("Does the target answer?", within_s + 5)) as broker:
             try:

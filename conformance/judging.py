@@ -7,36 +7,35 @@ import traceback
 
 from conformance.broker import Broker, Skipped, Subject
 from conformance.requirement import Entry, Requirement, owed_by
-from conformance.results import Judgement, RecordedExchange, Verdict, worst
+from conformance.results import Judgement, Lack, RecordedExchange, Verdict, worst
 from conformance.wire import Exchange, Failed, NoAnswer
 from reference.protocol.apis import APIS
 
-GROUP_AREAS = ("GRP", "OFF", "CGH", "GAD")
-"""Areas whose requirements wait for joins: their deadlines grow where the target delays rebalances."""
 KEPT_OF_A_PASS = 3
 """How many of the last exchanges of a requirement that passes are kept."""
 KEPT_BYTES_OF_A_PASS = 512
 
 
-def missing(record: Requirement, subject: Subject) -> str:
-    """Why the requirement cannot be judged on this target; empty where it can."""
+def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
+    """Why the requirement cannot be judged on this target, and what it lacks; an empty text where it can."""
     if not owed_by(record, subject.kafka_version):
         bounds = [f"since {record.since}" if record.since else "", f"until {record.until}" if record.until else ""]
-        return f"owed {' '.join(filter(None, bounds))}; the target is judged as Kafka {subject.kafka_version}"
+        owed = f"owed {' '.join(filter(None, bounds))}; the target is judged as Kafka {subject.kafka_version}"
+        return owed, Lack.RELEASE
     needs = record.needs
-    if needs.nodes > subject.nodes:
-        return f"needs {needs.nodes} nodes; the target has {subject.nodes}"
-    offered = getattr(subject.target, "hooks", ())
-    lacking = [hook for hook in needs.hooks if hook not in offered]
-    if lacking:
-        return f"needs the fault hook {' and '.join(lacking)}, which the target does not offer"
     for name, version in needs.apis.items():
         key = next(key for key, api in APIS.items() if api.name == name)
         if key not in subject.api_versions:
-            return f"needs {name}, which the target does not advertise"
+            return f"needs {name}, which the target does not advertise", Lack.API
         if subject.api_versions[key][1] < version:
-            return f"needs {name} v{version}; the target serves up to v{subject.api_versions[key][1]}"
-    return missing_configs(record, subject) if needs.configs else ""
+            return f"needs {name} v{version}; the target serves up to v{subject.api_versions[key][1]}", Lack.API
+    if needs.nodes > subject.nodes:
+        return f"needs {needs.nodes} nodes; the target has {subject.nodes}", Lack.NODES
+    offered = getattr(subject.target, "hooks", ())
+    lacking = [hook for hook in needs.hooks if hook not in offered]
+    if lacking:
+        return f"needs the fault hook {' and '.join(lacking)}, which the target does not offer", Lack.HOOK
+    return (missing_configs(record, subject) if needs.configs else ""), Lack.CONFIGURATION
 
 
 def missing_configs(record: Requirement, subject: Subject) -> str:
@@ -62,29 +61,35 @@ def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement
     """Run one requirement's test and say what came of it. Its deadline grows by `patience`."""
     assert entry.test is not None
     record = entry.requirement
-    if record.area in GROUP_AREAS:
-        patience = max(patience, subject.profile.patience)
     started = time.monotonic()
     judgement = Judgement(requirement=record, verdict=Verdict.PASS)
     with Broker(subject, record, patience=patience) as broker:
         try:
             entry.test(broker)
             judgement.verdict, judgement.reason = _sum_up(broker)
+            if judgement.verdict is Verdict.NOT_JUDGED and broker.lacks:
+                judgement.lacks = broker.lacks[0]
             if judgement.verdict is Verdict.FAIL:
                 judgement.built_on = _shared_step(broker.built_on)
                 judgement.timed_out = all(broker.late)
         except Failed as failure:
-            judgement.verdict, judgement.reason = Verdict.FAIL, str(failure)
-            judgement.built_on, judgement.timed_out = failure.built_on, isinstance(failure, NoAnswer)
+            if late := broker.out_of_time(failure):
+                judgement.verdict, judgement.reason = Verdict.NOT_JUDGED, late
+            else:
+                judgement.verdict, judgement.reason = (
+                    Verdict.FAIL,
+                    "; ".join([*_cases(broker, Verdict.FAIL), str(failure)]),
+                )
+                judgement.built_on, judgement.timed_out = broker.step_of(failure), isinstance(failure, NoAnswer)
         except Skipped as skip:
-            judgement.verdict, judgement.reason = Verdict.NOT_JUDGED, str(skip)
+            judgement.verdict, judgement.reason, judgement.lacks = Verdict.NOT_JUDGED, str(skip), skip.lacks
         except Exception as error:
             judgement.verdict, judgement.reason = Verdict.ENGINE_ERROR, f"{type(error).__name__}: {error}"
             judgement.traceback = traceback.format_exc()
     if broker.abandoned:
         judgement.verdict, judgement.built_on, judgement.timed_out = Verdict.ENGINE_ERROR, "", False
         judgement.reason = (
-            f"the requirement did not end within its {record.deadline_s * patience:g} s, and was broken off"
+            f"the requirement did not end within its {record.deadline_s * broker.patience:g} s, and was broken off"
         )
     judgement.seen, judgement.cases = broker.seen, broker.cases
     keep(judgement, [recorded(exchange) for exchange in broker.recorder.exchanges], broker.recorder.dropped)
@@ -100,15 +105,18 @@ def _shared_step(named: list[str]) -> str:
 def _sum_up(broker: Broker) -> tuple[Verdict, str]:
     """The verdict of a test that ran to its end: the worst of its cases, or tolerated, or a pass."""
     verdict = Verdict.TOLERATED if broker.tolerances else Verdict.PASS
-    reasons = list(broker.tolerances)
-    if broker.cases:
-        of_cases = worst(case.verdict for case in broker.cases)
-        bad = [case for case in broker.cases if case.verdict is of_cases and of_cases is not Verdict.PASS]
-        reasons += [f"{case.name}: {case.reason}" for case in bad[:5]]
-        if len(bad) > 5:
-            reasons.append(f"and {len(bad) - 5} more cases")
-        verdict = of_cases if of_cases in (Verdict.FAIL, Verdict.NOT_JUDGED) else worst((verdict, of_cases))
-    return verdict, "; ".join(reasons)
+    if not broker.cases:
+        return verdict, "; ".join(broker.tolerances)
+    of_cases = worst(case.verdict for case in broker.cases)
+    verdict = of_cases if of_cases in (Verdict.FAIL, Verdict.NOT_JUDGED) else worst((verdict, of_cases))
+    return verdict, "; ".join([*broker.tolerances, *_cases(broker, of_cases)])
+
+
+def _cases(broker: Broker, verdict: Verdict) -> list[str]:
+    """The cases of one verdict, the first ones in words."""
+    found = [case for case in broker.cases if case.verdict is verdict is not Verdict.PASS]
+    told = [f"{case.name}: {case.reason}" for case in found[:5]]
+    return told + [f"and {len(found) - 5} more cases"] * (len(found) > 5)
 
 
 def keep(judgement: Judgement, exchanges: list[RecordedExchange], dropped: int) -> None:

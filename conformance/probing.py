@@ -18,7 +18,7 @@ from conformance.classic_groups import Group
 from conformance.levels import MUST
 from conformance.minimal import minimal_request
 from conformance.requirement import Requirement
-from conformance.target_profile import SeenNode, TargetProfile, TopicSource
+from conformance.target_profile import MEMBER_SESSION_MS, SLOW_JOIN_S, SeenNode, TargetProfile, TopicSource
 from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
@@ -46,6 +46,12 @@ WITH_TOPIC = (
 )  # fmt: skip
 """The APIs that helpers use: their highest version that gets a readable answer is found out. API-05 judges all others."""
 PROBED_SESSION_MS = 6_000
+TOLD_WITHIN_S = 3.0
+"""How long a member may wait until it is told of a rebalance, here."""
+SHORT_SESSION_MS = 10_000
+"""The session of members where a join is held the longer, the longer the session is."""
+GROWS = 1.4
+"""A join is held for a share of the session if this session, which is 5/3 of the probed one, makes it so much longer."""
 GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
 """What a classic member asks: found out by being one, since a request of an unknown member is answered by an error alone."""
 GROUP_ATTEMPTS = 30
@@ -237,7 +243,10 @@ class _Prober:
         for _ in range(GROUP_ATTEMPTS):
             with self.broker() as broker:
                 try:
-                    self._one_generation(broker)
+                    self.profile.session_ms = MEMBER_SESSION_MS
+                    waited_s = self._one_generation(broker, PROBED_SESSION_MS)
+                    if waited_s > SLOW_JOIN_S and self._one_generation(broker, SHORT_SESSION_MS) > GROWS * waited_s:
+                        self.profile.session_ms = SHORT_SESSION_MS
                     return
                 except Misbehaved as error:
                     last = broker.recorder.exchanges[-1]
@@ -249,9 +258,12 @@ class _Prober:
             self.revive()
         raise Failed(f"no member got through its first generation in {GROUP_ATTEMPTS} attempts")
 
-    def _one_generation(self, broker: Broker) -> None:
+    def _one_generation(self, broker: Broker, session_ms: int) -> float:
+        """Join, synchronise, beat, meet a second member, and leave; gives how long the slower join was held."""
         group = Group(broker)
-        member = group.member(session_timeout_ms=PROBED_SESSION_MS, rebalance_timeout_ms=PROBED_SESSION_MS)
+        member, newcomer = (
+            group.member(session_timeout_ms=session_ms, rebalance_timeout_ms=session_ms) for _ in range(2)
+        )
         began = time.monotonic()
         answer = member.ask_to_join()
         self.profile.admits_at_once = answer.error_code == ErrorCode.NONE
@@ -264,7 +276,17 @@ class _Prober:
         self.profile.join_s = round(time.monotonic() - began, 2)
         group.synchronise([member])
         member.heartbeat()
+        with suppress(Failed):
+            newcomer.identify()
+            began = time.monotonic()
+            newcomer.begin_join()
+            broker.eventually(lambda: group.rebalances(member), "the first member joins again", within_s=TOLD_WITHIN_S)
+            member.begin_join()
+            newcomer.expect_joined()
+            self.profile.join_s = max(self.profile.join_s, round(time.monotonic() - began, 2))
+            member.expect_joined()
         member.leave()
+        return self.profile.join_s
 
 
 def _api_versions(broker: Broker) -> dict[int, tuple[int, int]] | None:

@@ -54,6 +54,20 @@ class RunVerdict(StrEnum):
     """Nothing but skips, or the suite or the target broke before a verdict."""
 
 
+class Lack(StrEnum):
+    """What a target lacks for a requirement to be judged."""
+
+    RELEASE = "release"
+    """It is judged as a Kafka that does not owe it."""
+    API = "API"
+    """An API, a version of one, or a message format."""
+    NODES = "nodes"
+    HOOK = "hook"
+    CONFIGURATION = "configuration"
+    OTHER = "other"
+    """What it should be able to do with what it has: the suite, or the target, falls short."""
+
+
 class Form(BaseModel):
     """All models of the report refuse what they do not know."""
 
@@ -94,6 +108,7 @@ class Judgement(Form):
     requirement: Requirement
     verdict: Verdict
     reason: str = Field(default="", description="why it is not a plain pass")
+    lacks: Lack | None = Field(default=None, description="of what is not judged: what the target lacks")
     blocked_by: str = Field(default="", description="the failing requirement that this one builds on")
     died: str = Field(
         default="", description="how the target ended during this requirement: exit status, last log lines"
@@ -288,6 +303,43 @@ def profile_tallies(judgements: Iterable[Judgement], kafka_version: str = "") ->
         if own:
             tallies.append(ProfileTally(profile=profile, musts=len(own), judged=len(judged), failed=failed))
     return tallies
+
+
+class Coverage(Form):
+    """How many requirements were judged, of those that this target can be asked."""
+
+    served: int = Field(description="owed and testable ones whose APIs the target serves")
+    equipped: int = Field(description="of these, those whose nodes, fault hooks and configurations it has too")
+    judged: int = Field(description="of these, passed, tolerated or failed")
+    blocked: int = Field(description="of these, those that build on a failing one")
+
+    @property
+    def line(self) -> str:
+        """The line to quote."""
+        return (
+            f"of {self.served} requirements whose APIs the target serves it has the nodes, hooks and configurations for "
+            f"{self.equipped}: {self.judged} judged, {self.blocked} blocked ({self.share:.1%})"
+        )
+
+    @property
+    def share(self) -> float:
+        """The judged and the blocked ones, of those that it is equipped for."""
+        return (self.judged + self.blocked) / self.equipped if self.equipped else 0.0
+
+
+def coverage(judgements: Iterable[Judgement]) -> Coverage:
+    """How much of what the target can be asked was judged."""
+    served = [
+        one for one in judgements
+        if one.verdict is not Verdict.UNTESTABLE and one.lacks not in (Lack.RELEASE, Lack.API)
+    ]  # fmt: skip
+    equipped = [one for one in served if one.lacks not in (Lack.NODES, Lack.HOOK, Lack.CONFIGURATION)]
+    return Coverage(
+        served=len(served),
+        equipped=len(equipped),
+        judged=sum(one.verdict in JUDGED for one in equipped),
+        blocked=sum(one.verdict is Verdict.BLOCKED for one in equipped),
+    )
 
 
 class Cause(Form):

@@ -14,13 +14,12 @@ suspects: the target is brought back and each suspect is judged again alone, unt
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
-from conformance.broker import Subject
+from conformance.broker import STEPS, Subject
 from conformance.host import Host, TargetBroke
 from conformance.judging import judge, missing
 from conformance.plan import Group, plan
@@ -41,6 +40,10 @@ DEATHS = 40
 AGAIN_PATIENCE = 1.5
 """Deadlines of what was not in time beside others grow so much when it is judged again alone."""
 
+WAITING_AREAS = ("GRP", "OFF", "GAD", "TXV")
+"""Areas that mostly wait where a coordinator holds joins for long."""
+WAITING_JOBS = 24
+"""So many of these are judged side by side there, beside the others."""
 OVERRUN_S = 30.0
 """How long after its deadline a requirement is broken off: each wait and each request of it ends there by itself."""
 MOMENT_S = 0.5
@@ -82,14 +85,12 @@ class Session:
     """Whether this is a further start beside the first."""
     deaths: int = 0
     last: deque[Entry] = field(default_factory=lambda: deque[Entry](maxlen=REMEMBERED))
-    _ends_s: dict[str, float] = field(default_factory=dict[str, float])
-    """Deadline of each requirement under way, by the monotonic clock."""
     _asking: defaultdict[str, threading.RLock] = field(default_factory=lambda: defaultdict(threading.RLock))
     """Prerequisite -> held while it is judged before its turn."""
     _companions: list[Future[None]] = field(default_factory=list[Future[None]])
 
     def __post_init__(self) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="judge")
+        self._pool = ThreadPoolExecutor(max_workers=self.jobs + WAITING_JOBS, thread_name_prefix="judge")
 
     def run(self) -> None:
         """Judge all entries. Errors: TargetBroke when the target cannot be opened or is gone for good, Interrupted."""
@@ -135,7 +136,7 @@ class Session:
         for _ in range(min(self.starts - 1, len(self.groups))):
             other = replace(
                 self, host=self.host.another(), starts=1, accompanies=True, deaths=0, last=deque(maxlen=REMEMBERED),
-                _ends_s={}, _companions=[],
+                _companions=[],
             )  # fmt: skip
             self._companions.append(self._start_pool.submit(other._accompany))
 
@@ -150,7 +151,7 @@ class Session:
             self.host.close()
 
     def _judge_group(self, entries: list[Entry], group: Group) -> None:
-        first = [e for e in entries if e.requirement.area == BASICS or e.requirement.id == ROUND_TRIPS]
+        first = [e for e in entries if e.requirement.area == BASICS or e.requirement.id in STEPS | {ROUND_TRIPS}]
         first.sort(key=lambda entry: entry.requirement.area != BASICS)
         last = [e for e in entries if e.requirement.area in DANGEROUS_AREAS and e not in first]
         alone = [e for e in entries if is_exclusive(e) and e not in first + last]
@@ -207,8 +208,8 @@ class Session:
         waiting = deque(entry for entry in entries if entry.requirement.id not in self.verdicts)
         running: dict[Future[Judgement], Entry] = {}
         while waiting or running:
-            while waiting and len(running) < self.jobs and self._ready(waiting[0], running.values()):
-                entry = waiting.popleft()
+            while entry := self._next_ready(waiting, running.values()):
+                waiting.remove(entry)
                 running[self._begin(entry, 1.0)] = entry
             finished = [(running.pop(future), future.result()) for future in self._next_done(running)]
             if all(self._survived(judgement) for _, judgement in finished):
@@ -223,14 +224,22 @@ class Session:
             self._attribute_death(suspects, {e.requirement.id: j for e, j in finished}, group)
         return late
 
-    def _ready(self, entry: Entry, running: Iterable[Entry]) -> bool:
-        """Whether nothing that it requires is under way."""
+    def _next_ready(self, waiting: Iterable[Entry], running: Iterable[Entry]) -> Entry | None:
+        """The next one for which there is room, and of whose prerequisites none is under way."""
         under_way = {one.requirement.id for one in running}
-        return not under_way & set(entry.requirement.prerequisites)
+        slow = sum(self._mostly_waits(one) for one in running)
+        full = {True: slow >= WAITING_JOBS, False: len(under_way) - slow >= self.jobs}
+        for entry in waiting:
+            if not full[self._mostly_waits(entry)] and not under_way & set(entry.requirement.prerequisites):
+                return entry
+        return None
+
+    def _mostly_waits(self, entry: Entry) -> bool:
+        """Whether a requirement spends its time in waits for joins, on this target."""
+        return self._subject.profile.patience > 1 and entry.requirement.area in WAITING_AREAS
 
     def _begin(self, entry: Entry, patience: float) -> Future[Judgement]:
         self._check_stop()
-        self._ends_s[entry.requirement.id] = time.monotonic() + entry.requirement.deadline_s * patience
         return self._pool.submit(self._judge, entry, patience=patience)
 
     def _next_done(self, running: Mapping[Future[Judgement], Entry]) -> set[Future[Judgement]]:
@@ -240,10 +249,7 @@ class Session:
         if self.stop.is_set():
             self._subject.abandon()
             raise Interrupted
-        now = time.monotonic()
-        for entry in running.values():
-            if now > self._ends_s[entry.requirement.id] + OVERRUN_S * self._subject.profile.patience:
-                self._subject.abandon(entry.requirement.id)
+        self._subject.abandon_overdue(OVERRUN_S)
         return done
 
     def _check_stop(self) -> None:
@@ -256,9 +262,9 @@ class Session:
         """One requirement, unless something keeps it from being judged."""
         self.judging(entry)
         record, subject = entry.requirement, self._subject
-        lacking = missing(record, subject)
+        lacking, lack = missing(record, subject)
         if lacking:
-            return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=lacking)
+            return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=lacking, lacks=lack)
         for required in record.prerequisites:
             found = self._verdict_of(required)
             if found is not None and (kept := judged_by_prerequisite(record, found)):
@@ -292,13 +298,17 @@ class Session:
             if not owed_by(entry.requirement, self._subject.kafka_version):
                 return None
             needs = entry.requirement.needs.model_copy(update={"configs": {}})
-            lacking = missing(entry.requirement.model_copy(update={"needs": needs}), self._subject)
+            lacking, lack = missing(entry.requirement.model_copy(update={"needs": needs}), self._subject)
             if lacking:
-                judgement = Judgement(requirement=entry.requirement, verdict=Verdict.NOT_JUDGED, reason=lacking)
+                judgement = Judgement(
+                    requirement=entry.requirement, verdict=Verdict.NOT_JUDGED, reason=lacking, lacks=lack
+                )
             elif entry.test is None or needs.hooks or entry.requirement.needs.configs:
                 return None
             else:
                 judgement = self._judge(entry)
+                if judgement.verdict is Verdict.FAIL and not self.host.answers_within(GRACE_S):
+                    return None  # another one has ended the target
             self._settle(entry, judgement)
             return judgement
 
@@ -314,13 +324,13 @@ class Session:
             self.tell(judgement)
 
     def _learn(self, judgement: Judgement) -> None:
-        """What API-05 finds unserved blocks others that meet it."""
+        """What API-05 finds unserved is avoided, and blocks others that meet it."""
         if judgement.requirement.id != ROUND_TRIPS:
             return
         for case in judgement.cases:
             name, _, version = case.name.rpartition(" v")
             if case.verdict is Verdict.FAIL and version.isdigit():
-                self._subject.profile.unserved.setdefault(name, {})[int(version)] = case.reason
+                self._subject.profile.doubtful.setdefault(name, {})[int(version)] = case.reason
 
     @property
     def _subject(self) -> Subject:
@@ -424,7 +434,7 @@ def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgemen
         return Judgement(requirement=record, verdict=Verdict.BLOCKED, blocked_by=cause, reason=reason)
     if required.verdict is Verdict.NOT_JUDGED:
         reason = f"needs {other}, which was not judged: {required.reason}"
-        return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason)
+        return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason, lacks=required.lacks)
     return None
 
 

@@ -15,7 +15,8 @@ NEWEST_FORMAT = 2
 SLOW_JOIN_S = 1.5
 """A lone member that waits longer for its first generation belongs to a coordinator that delays rebalances."""
 PATIENCE_WITH_SLOW_JOINS = 6.0
-
+MEMBER_SESSION_MS = 60_000
+"""Longer than any test: no member is removed because a machine is busy."""
 
 BY_TOPIC_ID = {"Fetch": 13, "Produce": 13, "OffsetCommit": 10, "OffsetFetch": 10}
 """API -> the first version that names topics by their ids alone."""
@@ -43,6 +44,10 @@ class TargetProfile(BaseModel):
     unserved: dict[str, dict[int, str]] = Field(
         default_factory=dict, description="API -> advertised version -> what came instead of a readable answer"
     )
+    doubtful: dict[str, dict[int, str]] = Field(
+        default_factory=dict,
+        description="API -> advertised version -> why API-05 failed in it; helpers use it where no other is left",
+    )
     formats: list[int] = Field(default=[NEWEST_FORMAT], description="message formats (magic) that Produce accepts")
     topics_by: TopicSource = Field(default="CreateTopics", description="how a topic comes to be")
     topic_configs: bool = Field(default=True, description="whether CreateTopics accepts configurations")
@@ -62,12 +67,19 @@ class TargetProfile(BaseModel):
         default=False,
         description="whether JoinGroup v4+ without a member id is admitted instead of given one (KIP-394)",
     )
-    join_s: float = Field(default=0.0, description="how long a lone member waits for its first generation")
+    join_s: float = Field(
+        default=0.0,
+        description="how long a member with `session_ms` waits: for its first generation alone, or for one with another",
+    )
+    session_ms: int = Field(
+        default=MEMBER_SESSION_MS,
+        description="session and rebalance timeout of members; short where joins are held for a share of it",
+    )
     unknown: dict[str, str] = Field(default_factory=dict, description="capability -> why it could not be probed")
 
     @property
     def patience(self) -> float:
-        """By how much deadlines of requirements on groups grow."""
+        """By how much the deadline of a requirement grows that makes classic groups."""
         return PATIENCE_WITH_SLOW_JOINS if self.join_s > SLOW_JOIN_S else 1.0
 
     @property
@@ -76,13 +88,24 @@ class TargetProfile(BaseModel):
         return max(self.formats, default=NEWEST_FORMAT)
 
     def served(self, api: str, lowest: int, highest: int) -> tuple[int, int]:
-        """The range without its highest versions that get no readable answer; empty (lowest above highest) where none does."""
+        """The range without its highest versions that get no readable answer; empty (lowest above highest) where none does.
+
+        A version that is only doubtful is used if no better one is left.
+        """
         broken = self.unserved.get(api, {})
         if not self.topic_ids and api in BY_TOPIC_ID:
             highest = min(highest, BY_TOPIC_ID[api] - 1)
         while highest >= lowest and highest in broken:
             highest -= 1
-        return lowest, highest
+        doubtful = self.doubtful.get(api, {})
+        best = next(
+            (one for one in range(highest, lowest - 1, -1) if one not in doubtful and one not in broken), highest
+        )
+        return lowest, best
+
+    def broken(self, api: str, version: int) -> bool:
+        """Whether API-05, or a probe, found this advertised version of an API not served as it should be."""
+        return version in self.unserved.get(api, {}) or version in self.doubtful.get(api, {})
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """What a person wants to read of it: label and text."""
@@ -110,6 +133,6 @@ class TargetProfile(BaseModel):
             yield "default partitions", str(self.default_partitions)
         yield "configurations", f"{len(self.configs)} described" if self.configs else "not described"
         if self.join_s:
-            yield "lone member joins", f"after {self.join_s:.1f} s"
+            yield "members join", f"after {self.join_s:.1f} s, with a session of {self.session_ms / 1000:g} s"
         for capability, why in self.unknown.items():
             yield capability, f"unknown: {why}"

@@ -41,6 +41,9 @@ class Failed(Exception):
 class Misbehaved(Failed):
     """The target broke off a conversation that it should have continued."""
 
+    about: Exchange | None = None
+    """The request that was not answered as it should be, where it is known."""
+
 
 class Closed(Misbehaved):
     """The target closed the connection."""
@@ -48,6 +51,10 @@ class Closed(Misbehaved):
 
 class NoAnswer(Misbehaved):
     """The target did not answer in time."""
+
+
+class DeadlinePassed(NoAnswer):
+    """The requirement's own time was over, before the wait at hand was."""
 
 
 class Unreadable(Misbehaved):
@@ -71,11 +78,11 @@ class Deadline:
     def left_s(self, wanted_s: float) -> float:
         """The wanted time, or what is left of it.
 
-        Errors: NoAnswer when nothing is left.
+        Errors: DeadlinePassed when nothing is left.
         """
         left = self.at_s - time.monotonic()
         if left <= 0:
-            raise NoAnswer("the requirement's deadline passed")
+            raise DeadlinePassed("the requirement's deadline passed")
         return min(wanted_s, left)
 
 
@@ -272,8 +279,12 @@ class Connection:
         exchange, correlation_id = self._pending[0]
         if version is not None:
             exchange.response_version = version
-        payload = self.receive_frame(timeout_s=timeout_s)
-        return self._read(exchange, correlation_id, payload)
+        try:
+            payload = self.receive_frame(timeout_s=timeout_s)
+            return self._read(exchange, correlation_id, payload)
+        except Misbehaved as failure:
+            failure.about = exchange
+            raise
 
     def _read(self, exchange: Exchange, correlation_id: int, payload: bytes) -> Any:
         if len(payload) < 4:
@@ -325,7 +336,8 @@ class Connection:
                 data = self.socket.recv(1 << 20)
             except TimeoutError as error:
                 self._abandon("no answer")
-                raise NoAnswer(f"no answer to {waiting} in time") from error
+                late = DeadlinePassed if time.monotonic() >= self.deadline.at_s else NoAnswer
+                raise late(f"no answer to {waiting} in time") from error
             except OSError as error:
                 self._abandon("closed")
                 raise Closed(f"the connection was reset instead of an answer to {waiting}") from error

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from conformance.report import anatomy
 from conformance.report.matrix import Matrix, totals
 from conformance.requirement import AREAS, Requirement
-from conformance.results import Judgement, RecordedExchange, Run, Verdict, profile_tallies, root_causes
+from conformance.results import Judgement, RecordedExchange, Run, Verdict, coverage, profile_tallies, root_causes
 
 HERE = Path(__file__).parent
 SHOWN_BYTES = 1024
@@ -42,7 +42,7 @@ def run_page(run: Run) -> str:
         "run.html.j2", run=run, levels=levels, verdicts=[str(v) for v in Verdict if counts[v]], by_verdict=counts,
         areas=_by_area(run.judgements, lambda judgement: judgement.requirement), exchanges=_embedded(exchanges),
         causes=root_causes(run.judgements), shown=_shown,
-        tallies=profile_tallies(run.judgements, run.target.kafka_version),
+        tallies=profile_tallies(run.judgements, run.target.kafka_version), coverage=coverage(run.judgements).line,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from conformance.plan import BASE_CONFIGS, Group
 from conformance.requirement import AREAS, Entry, Requirement
-from conformance.results import Cause, Judgement, Run, RunVerdict, Verdict, profile_tallies, root_causes
+from conformance.results import Cause, Judgement, Run, RunVerdict, Verdict, coverage, profile_tallies, root_causes
 
 STYLE = {
     Verdict.PASS: "green",
@@ -105,6 +105,7 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
     console.print()
     for tally in profile_tallies(run.judgements, run.target.kafka_version):
         console.print(Text(tally.line, style="bold red" if tally.failed else ""))
+    console.print(Text(coverage(run.judgements).line))
     who = f"{run.target.spec} as Kafka {run.target.kafka_version}" if run.target.kafka_version else run.target.spec
     reason = _first(run.reason, 200)
     console.print(Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {reason}"))

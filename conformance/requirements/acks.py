@@ -1,12 +1,14 @@
 """ACK: what an acknowledgement promises, and what is stored of what was sent: order, timestamps, compression."""
 
 import time
+from contextlib import suppress
 
 from conformance.batches import CODECS, GZIP, LOG_APPEND_TIME, NONE, Record, batch, batches, records, stored_as, values
 from conformance.broker import EARLIEST, Broker, Topic, only, produce_request
 from conformance.changes import codecs
 from conformance.cluster import LAG_MS, QUICK, cluster, in_time
 from conformance.requirement import requirement
+from conformance.wire import Misbehaved, NoAnswer
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.produce import ProduceRequest
@@ -402,3 +404,43 @@ def the_rest_of_acks_0(broker: Broker) -> None:
         broker.expect_closed(connection)
         broker.expect_equal("the other partition's log", values(broker.log(topic, partition=stored)), [b"good"])
         broker.expect_equal("the end of the refused one's", broker.end_offset(topic, refused), 0)
+
+
+@requirement(
+    "ACK-17",
+    apis={"Produce": 3, "Fetch": 4},
+    notices="data: records that were acknowledged are gone, and so is their topic",
+    source="LogManager.loadLogs; documentation, design, message delivery semantics",
+    sentence="A topic, and the records in it that were acknowledged, are there after its only broker was stopped and started "
+    "again.",
+    accepted="the same partitions and, where there are ids, the same id; the same bytes at the same offsets, and the next record "
+    "after them",
+    hooks=("restart",),
+    deadline_s=120,
+)
+def survives_a_restart(broker: Broker) -> None:
+    topic = broker.topic(2)
+    for number in range(10):
+        for partition in range(2):
+            broker.append(topic, batch(b"%d in %d" % (number, partition)), partition=partition)
+    before = [broker.log(topic, partition=partition) for partition in range(2)]
+    broker.restart_node(broker.describe_topic(topic.name).partitions[0].leader_id)
+    with suppress(NoAnswer):
+        broker.eventually(lambda: is_led(broker, topic), "every partition has a leader")
+    found = broker.describe_topic(topic.name)
+    broker.expect_error(found.error_code, ErrorCode.NONE, what=f"Metadata of {topic.name} after the restart")
+    broker.expect_equal("its id and partitions", (found.topic_id, len(found.partitions)), (topic.id, 2))
+    broker.await_topic(topic.name, 2)
+    for partition in range(2):
+        broker.expect_equal(
+            f"the bytes of partition {partition}", broker.log(topic, partition=partition), before[partition]
+        )
+        broker.expect_equal("the next record's offset", broker.append(topic, batch(b"next"), partition=partition), 10)
+
+
+def is_led(broker: Broker, topic: Topic) -> bool:
+    """Whether Metadata lists a topic with leaders for all its partitions."""
+    with suppress(Misbehaved):
+        found = broker.describe_topic(topic.name)
+        return found.error_code == ErrorCode.NONE and all(one.leader_id >= 0 for one in found.partitions)
+    return False

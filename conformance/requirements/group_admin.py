@@ -5,7 +5,7 @@ from typing import Any
 from conformance.broker import Broker, Told, only
 from conformance.classic_groups import CONSUMER, Group, share_of, subscription
 from conformance.cluster import STATE_WITHIN_S, cluster
-from conformance.committed_offsets import NOTHING, await_offset, expect_committed
+from conformance.committed_offsets import NOTHING, await_offset, expect_committed, expect_offset
 from conformance.consumers import DESCRIBE, HEARTBEAT, described, joined, unused_group
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -258,10 +258,14 @@ def not_the_coordinator(broker: Broker) -> None:
     "nothing; INVALID_GROUP_ID(24); the connection stays",
     tolerated="INVALID_GROUP_ID(24) for all of them",
     draft="DeleteGroups was said to refuse it with INVALID_GROUP_ID: Kafka deletes its offsets",
+    exclusive=True,
 )
 def the_empty_group(broker: Broker) -> None:
-    other = Group(broker)
-    other.stable(1)
+    topic, other = broker.topic(), Group(broker)
+    (member,) = other.stable(1)
+    expect_committed(
+        broker, other.name, {(topic, 0): 7}, generation=member.generation, member_id=member.id, to=other.address
+    )
     invalid = {ErrorCode.INVALID_GROUP_ID}
     found = Told({one.group_id: one for one in describe(broker, "", other.name, to=other.address)})
     broker.expect_equal("the groups told", set(found), {"", other.name})
@@ -277,6 +281,7 @@ def the_empty_group(broker: Broker) -> None:
         what="DeleteGroups",
     )  # fmt: skip
     broker.expect_error(codes[other.name], ErrorCode.NON_EMPTY_GROUP, what="DeleteGroups of the other one")
+    expect_offset(broker, other.name, topic, 7, "the other one's offset")
     if broker.is_kafka("4.0") and ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
         answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[""]), to=other.address)
         codes_told = [one.error_code for one in answer.groups]

@@ -176,7 +176,7 @@ def cooperative_rebalance(broker: Broker) -> None:
     broker.expect_equal(
         "what the leader is told that they own", told, {old.id: old.protocols[name], new.id: owning()[name]}
     )
-    group.synchronise([old, new], {old.id: b"orders 0 1", new.id: b""})
+    group.synchronise([old, new], {old.id: b"orders 0 1", new.id: b"nothing yet"})
     old.protocols = owning(0, 1)
     old.begin_join()
     group.await_rebalance(new)

@@ -90,13 +90,13 @@ def nothing_committed(broker: Broker) -> None:
     expect_committed(broker, used, {(topic, 1): 5})
     for version in fetch_versions(broker):
         for group in (used, unused):
-            found = committed(broker, group, [(topic, 0)], version=version)
+            found = committed(broker, group, [(topic, 0)], version=version, as_told=True)
             broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch v{version}")
             told = {partition: (one.offset, one.leader_epoch) for partition, one in found.partitions.items()}
             broker.expect_equal("the offset and leader epoch", told, {(topic, 0): (NOTHING, -1)})
             broker.expect_equal("the partition's error", found.errors, {(topic, 0): ErrorCode.NONE})
         if version >= 2:
-            found = committed(broker, unused, None, version=version)
+            found = committed(broker, unused, None, version=version, as_told=True)
             broker.expect_equal("all of an unused group", (found.error_code, found.partitions), (ErrorCode.NONE, {}))
 
 

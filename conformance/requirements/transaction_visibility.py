@@ -4,7 +4,15 @@ from conformance.batches import batch, values
 from conformance.broker import READ_COMMITTED, READ_UNCOMMITTED, Broker, delete_topics_request, only
 from conformance.read_committed import ABORT, COMMIT, expect_committed, markers
 from conformance.requirement import requirement
-from conformance.transaction_client import TRANSACTIONS, Protocol, TransactionalClient, expect_agreed, in_each_protocol
+from conformance.transaction_client import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    TRANSACTIONS,
+    Protocol,
+    TransactionalClient,
+    expect_agreed,
+    in_each_protocol,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 
@@ -156,9 +164,7 @@ def one_outcome(broker: Broker) -> None:
                 lambda number=number: any(len(markers(broker.log(topic))) > number for topic in topics),
                 "a marker in one of the partitions",
             )
-            broker.eventually(
-                lambda: client.state().startswith("Complete"), f"the transaction of {PARTITIONS} partitions is complete"
-            )
+            client.await_state(COMPLETE_COMMIT if ends_well else COMPLETE_ABORT)
             for topic in topics:
                 kinds = [marker.kind for marker in markers(broker.log(topic, offset=2 * number))]
                 broker.expect_equal(f"the markers in {topic.name}", kinds, [COMMIT if ends_well else ABORT])
@@ -177,7 +183,7 @@ def one_outcome(broker: Broker) -> None:
     "or not the new one has written to the partition.",
     accepted="INVALID_PRODUCER_EPOCH(47) before the new one's first write, while its transaction is open, and after it; the "
     "new one's records alone count",
-    tolerated="PRODUCER_FENCED(90): refused all the same",
+    tolerated="PRODUCER_FENCED(90) and INVALID_TXN_STATE(48): refused all the same",
     apis=TRANSACTIONS,
 )
 def zombies(broker: Broker) -> None:
@@ -197,7 +203,7 @@ def zombies(broker: Broker) -> None:
                     broker.expect_error(
                         result.error_code,
                         ErrorCode.INVALID_PRODUCER_EPOCH,
-                        tolerated={ErrorCode.PRODUCER_FENCED},
+                        tolerated={ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE},
                         what=told,
                     )
 

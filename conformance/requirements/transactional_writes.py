@@ -106,7 +106,8 @@ def partitions_add_themselves(broker: Broker) -> None:
             client.write_offsets(group, {(topic, 0): 7})
             told = {one.topic: sorted(one.partitions) for one in client.described().topics}
             broker.expect_equal("the topic's partitions in the transaction", told.get(topic.name), [0, 1, 2])
-            broker.expect_equal("the other partitions", len(told.get(OFFSETS, [])), 1)
+            if offsets_partitions(broker):  # else the target keeps groups elsewhere
+                broker.expect_equal("the other partitions", len(told.get(OFFSETS, [])), 1)
             client.finish(committed=True)
             ends = [broker.end_offset(topic, partition, isolation=READ_COMMITTED) for partition in range(3)]
             broker.expect_equal("the stable ends", ends, [2, 2, 2])

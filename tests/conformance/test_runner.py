@@ -102,12 +102,12 @@ def test_a_test_cannot_wait_beyond_its_deadline() -> None:
 
 def test_what_the_target_lacks_skips_before_anything_is_said() -> None:
     subject = Subject([("127.0.0.1", 1)], "4.3.1", {1: (4, 11)}, SimpleNamespace(hooks=("kill",)))
-    assert "3 nodes" in missing(record(needs=Needs(nodes=3)), subject)
-    assert "pause" in missing(record(needs=Needs(hooks=("kill", "pause"))), subject)
-    assert "Fetch v12" in missing(record(needs=Needs(apis={"Fetch": 12})), subject)
-    assert "needs Produce" in missing(record(needs=Needs(apis={"Produce": 3})), subject)
-    assert "until 3.9" in missing(record(until="3.9"), subject)
-    assert missing(record(since="4.3", until="4.3", needs=Needs(apis={"Fetch": 11})), subject) == ""
+    assert "3 nodes" in missing(record(needs=Needs(nodes=3)), subject)[0]
+    assert "pause" in missing(record(needs=Needs(hooks=("kill", "pause"))), subject)[0]
+    assert "Fetch v12" in missing(record(needs=Needs(apis={"Fetch": 12})), subject)[0]
+    assert "needs Produce" in missing(record(needs=Needs(apis={"Produce": 3})), subject)[0]
+    assert "until 3.9" in missing(record(until="3.9"), subject)[0]
+    assert missing(record(since="4.3", until="4.3", needs=Needs(apis={"Fetch": 11})), subject)[0] == ""
 
 
 def test_the_version_is_found_out_from_what_is_advertised() -> None:

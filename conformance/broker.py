@@ -394,6 +394,8 @@ class Broker:
     def _found_topic(self, partitions: int, configs: Mapping[str, str], replication_factor: int, name: str) -> Topic:
         """A topic of a target without CreateTopics: made by asking for it, or one of those that were given."""
         source, most = self.subject.profile.topics_by, self.subject.profile.default_partitions
+        if source == "none" and CreateTopicsRequest.KEY in self.subject.api_versions:
+            raise Failed(f"no topic can be made: {self.subject.profile.unknown.get('topics', 'no way works')}")
         if configs or replication_factor > 1 or (name and source == "--topics"):
             self.skip(
                 "needs CreateTopics, for a topic with a configuration, replication factor or name of its own", Lack.API
@@ -490,7 +492,11 @@ class Broker:
         """The topic's entry of Metadata; auto-creation is off."""
         version = self.version_for(MetadataRequest)
         topics = [MetadataRequest.MetadataRequestTopic(name=name)]
-        return only(self.metadata(topics, version=version).topics, f"entry for topic {name}")
+        found = only(self.metadata(topics, version=version).topics, f"entry for topic {name}")
+        numbers = [each.partition_index for each in found.partitions]
+        if len({*numbers}) < len(numbers):
+            raise Failed(f"Metadata lists partitions of {name} twice: {sorted(numbers)}")
+        return found
 
     @built_on("BAS-01")
     def metadata(
@@ -691,6 +697,12 @@ class Broker:
         result = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
         if result.error_code != ErrorCode.NONE:
             raise Failed(f"DeleteRecords was answered with {error_name(result.error_code)}")
+        known = ListOffsetsRequest.KEY in self.subject.api_versions
+        start = self.start_offset(topic, partition) if known else result.low_watermark
+        if start < before or result.low_watermark < before:
+            raise Failed(
+                f"after DeleteRecords up to {before}, answered with {result.low_watermark}, the log starts at {start}"
+            )
         return result.low_watermark
 
     @built_on("BAS-09")

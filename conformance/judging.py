@@ -7,7 +7,7 @@ import traceback
 
 from conformance.broker import Broker, Skipped, Subject
 from conformance.requirement import Entry, Requirement, owed_by
-from conformance.results import Judgement, Lack, RecordedExchange, Verdict, worst
+from conformance.results import Judgement, Lack, RecordedExchange, Verdict, printable, worst
 from conformance.wire import Exchange, Failed, NoAnswer
 from reference.protocol.apis import APIS
 
@@ -91,7 +91,10 @@ def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement
         judgement.reason = (
             f"the requirement did not end within its {record.deadline_s * broker.patience:g} s, and was broken off"
         )
-    judgement.seen, judgement.cases = broker.seen, broker.cases
+    judgement.reason, judgement.traceback = printable(judgement.reason), printable(judgement.traceback)
+    judgement.seen, judgement.cases = [printable(text) for text in broker.seen], broker.cases
+    for case in broker.cases:
+        case.name, case.reason, case.seen = printable(case.name), printable(case.reason), [*map(printable, case.seen)]
     keep(judgement, [recorded(exchange) for exchange in broker.recorder.exchanges], broker.recorder.dropped)
     judgement.seconds = round(time.monotonic() - started, 3)
     return judgement
@@ -141,8 +144,8 @@ def recorded(exchange: Exchange) -> RecordedExchange:
         api_key=exchange.api_key,
         version=exchange.version,
         response_version=exchange.response_version,
-        outcome=exchange.outcome,
-        note=exchange.note,
+        outcome=printable(exchange.outcome),
+        note=printable(exchange.note),
         request_hex=exchange.sent.hex(),
         request_bytes=exchange.sent_bytes,
         response_hex=exchange.received.hex(),

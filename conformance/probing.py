@@ -13,11 +13,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from conformance.batches import batch, message_set, next_offset
-from conformance.broker import Broker, Skipped, Subject, Topic, error_name, errors_in, fetch_request, only
+from conformance.broker import Broker, Skipped, Subject, Told, Topic, error_name, errors_in, fetch_request, only
 from conformance.classic_groups import Group
 from conformance.levels import MUST
 from conformance.minimal import minimal_request
 from conformance.requirement import Requirement
+from conformance.results import printable
 from conformance.target_profile import MEMBER_SESSION_MS, SLOW_JOIN_S, SeenNode, TargetProfile, TopicSource
 from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
 from reference.protocol.apis import APIS
@@ -114,7 +115,7 @@ class _Prober:
                 raise
             self.profile.unknown[capability] = "the target takes no connection any more"
         except (Failed, Skipped) as error:
-            self.profile.unknown[capability] = str(error)
+            self.profile.unknown[capability] = printable(str(error))
         self.revive()
         return None
 
@@ -128,7 +129,7 @@ class _Prober:
             answer = broker.eventually(
                 lambda: _api_versions(broker), "ApiVersions v0 is answered", within_s=SPEAKS_WITHIN_S
             )
-        self.subject.api_versions = answer
+        self.subject.api_versions = Told(answer)
         self.profile.advertised = {
             APIS[key].name if key in APIS else str(key): both for key, both in sorted(answer.items())
         }
@@ -145,7 +146,7 @@ class _Prober:
                 seen = self._unanswered(broker, name, version, topic)
                 if not seen:
                     return
-                self.profile.unserved.setdefault(name, {})[version] = seen
+                self.profile.unserved.setdefault(name, {})[version] = printable(seen)
                 self.revive()
 
     def _unanswered(self, broker: Broker, name: str, version: int, topic: Topic) -> str:
@@ -166,12 +167,15 @@ class _Prober:
         self.profile.controller_id = answer.controller_id
         self.profile.nodes = [
             SeenNode(
-                id=n.node_id, host=n.host, port=n.port, unreachable=_unreachable(broker, n.node_id, (n.host, n.port))
+                id=n.node_id,
+                host=printable(n.host),
+                port=n.port,
+                unreachable=_unreachable(broker, n.node_id, (n.host, n.port)),
             )
             for n in sorted(answer.brokers, key=lambda node: node.node_id)
         ]
         self.subject.nodes = len(self.profile.nodes)
-        self.subject.cluster_id = answer.cluster_id or ""
+        self.subject.cluster_id = printable(answer.cluster_id or "")
 
     def topic(self) -> Topic:
         """A topic, made in the first way that works; each is tried twice, for without topics little is judged.
@@ -251,10 +255,10 @@ class _Prober:
                 except Misbehaved as error:
                     last = broker.recorder.exchanges[-1]
                     name = APIS[last.api_key].name if last.api_key in APIS else ""
-                    if name not in GROUP_APIS:
+                    if name not in GROUP_APIS or last.outcome == "answered":
                         raise
                     seen = last.outcome if isinstance(error, NoAnswer) else str(error)
-                    self.profile.unserved.setdefault(name, {})[last.version] = seen
+                    self.profile.unserved.setdefault(name, {})[last.version] = printable(seen)
             self.revive()
         raise Failed(f"no member got through its first generation in {GROUP_ATTEMPTS} attempts")
 

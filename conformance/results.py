@@ -139,6 +139,11 @@ class Tally(Form):
     not_judged: int = 0
 
 
+def printable(text: str) -> str:
+    """The text of an answer as a report can hold it: bytes that are no UTF-8 are escaped."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 class TargetRecord(Form):
     """Who was judged."""
 

@@ -4,8 +4,9 @@
     python -m conformance.rewritten --first 17 --trials 1       # one again: its seed draws requirement and rewritings
 
 A *trial* is one requirement, judged through a proxy of its own that rewrites answers by the trial's seed
-(`linearizability.mutants.wire.chance`). Its verdict does not matter; an engine error, or a trial that goes on after its
-deadline, does. All trials share one sound broker, and some run side by side: a seed gives the same requirement and the
+(`linearizability.mutants.wire.chance`). Every fourth is a whole run: the target is probed, a few requirements are judged in a
+session, and the run sums up. Verdicts do not matter; an engine error, an exception, or a trial that goes on after its
+deadline, does. All trials share one sound broker, and some run side by side: a seed gives the same requirements and the
 same drawing, and mostly the same rewritings.
 """
 
@@ -22,15 +23,18 @@ import time
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from conformance.broker import Broker, Subject
 from conformance.host import addresses
 from conformance.judging import judge
+from conformance.liars import Behind, Lying
 from conformance.plan import BASE_CONFIGS
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
+from conformance.runner import Plan, run
 from linearizability.bench.suite import STORE, Store
 from linearizability.mutants.wire.chance import Chance
 from linearizability.mutants.wire.proxy import Loop, Proxy
@@ -42,6 +46,10 @@ DEADLINE_S = 6.0
 GRACE_S = 20.0
 """A trial that is still not over so long after its deadline has overrun it; a busy machine takes some seconds."""
 HANGS_S = 120.0
+RUN_HANGS_S = 900.0
+"""A run waits in many places, each with a deadline of its own: for a target that answers nothing readable it takes minutes."""
+EVERY, OF_A_RUN = 4, 3
+"""Each so many-th trial is a run, of so many requirements."""
 QUICK_S = 3.0
 
 
@@ -59,14 +67,20 @@ def candidates() -> list[Entry]:
     ]
 
 
+def hurried(entry: Entry) -> Entry:
+    """With less time: what was rewritten is often waited for until the end."""
+    deadline_s = min(entry.requirement.deadline_s, DEADLINE_S)
+    return Entry(requirement=entry.requirement.model_copy(update={"deadline_s": deadline_s}), test=entry.test)
+
+
 class Trials:
     """Trials on one broker."""
 
     def __init__(self, target: Target, loop: Loop) -> None:
         self.target, self.loop = target, loop
         self.entries = candidates()
-        self.running: dict[int, tuple[str, float, int]] = {}
-        """Seed -> requirement, since when, thread."""
+        self.running: dict[int, tuple[str, float, int, float]] = {}
+        """Seed -> requirements, since when, thread, and after how many seconds it hangs."""
         sketch = Subject(bootstrap=addresses(target.bootstrap), kafka_version="4.3.1")
         with Broker(sketch, self.entries[0].requirement) as broker:
             answer = broker.connect().call(ApiVersionsRequest(), 0)
@@ -74,18 +88,46 @@ class Trials:
 
     def run(self, seed: int) -> dict[str, Any]:
         """One trial, as the line that tells of it."""
+        return self.whole_run(seed) if seed % EVERY == EVERY - 1 else self.judge_one(seed)
+
+    def whole_run(self, seed: int) -> dict[str, Any]:
+        """Probe and judge in a session."""
+        entries = [hurried(entry) for entry in random.Random(f"run {seed}").sample(self.entries, OF_A_RUN)]
+        chance, began, raised = Chance(seed), time.monotonic(), ""
+        ids = " ".join(entry.requirement.id for entry in entries)
+        self.running[seed] = (ids, began, threading.get_ident(), RUN_HANGS_S)
+        with tempfile.TemporaryDirectory() as folder, Proxy(self.loop, self.target.nodes, chance) as proxy:
+            behind = Lying(Behind(self.target), proxy)
+            plan = Plan(
+                f"exec:{seed}", entries, Path(folder), open_target=lambda *_, **__: nullcontext(behind), starts=1
+            )
+            try:
+                report = run(plan)
+                wrong = [j for j in report.judgements if j.verdict is Verdict.ENGINE_ERROR]
+                raised = "\n".join(f"{j.requirement.id}: {j.reason}\n{j.traceback}" for j in wrong)
+                verdict = Verdict.ENGINE_ERROR if wrong else report.verdict
+            except Exception:
+                raised, verdict = traceback.format_exc(), Verdict.ENGINE_ERROR
+        del self.running[seed]
+        line = {"seed": seed, "id": ids, "verdict": verdict, "rewritten": len(chance.done), "run": True}
+        if raised:
+            line |= {"traceback": raised, "done": chance.done}
+        return line | {"seconds": round(time.monotonic() - began, 2), "overran": False}
+
+    def judge_one(self, seed: int) -> dict[str, Any]:
+        """One requirement on a target that is known."""
         entry = random.Random(f"requirement {seed}").choice(self.entries)
-        deadline_s = min(entry.requirement.deadline_s, DEADLINE_S)
-        hurried = Entry(requirement=entry.requirement.model_copy(update={"deadline_s": deadline_s}), test=entry.test)
+        entry = hurried(entry)
+        deadline_s = entry.requirement.deadline_s
         chance = Chance(seed)
         began = time.monotonic()
-        self.running[seed] = (entry.requirement.id, began, threading.get_ident())
+        self.running[seed] = (entry.requirement.id, began, threading.get_ident(), HANGS_S)
         with Proxy(self.loop, self.target.nodes, chance) as proxy:
             subject = Subject(
                 bootstrap=[(node.host, node.port) for node in proxy.nodes], kafka_version="4.3.1",
                 api_versions=dict(self.api_versions), target=self.target,
             )  # fmt: skip
-            judgement = judge(hurried, subject)
+            judgement = judge(entry, subject)
         seconds = time.monotonic() - began
         del self.running[seed]
         line = {"seed": seed, "id": entry.requirement.id, "verdict": judgement.verdict, "rewritten": len(chance.done)}
@@ -97,8 +139,8 @@ class Trials:
         """End the process when a trial hangs, and say where."""
         while True:
             time.sleep(1)
-            for seed, (id, began, thread) in [*self.running.items()]:
-                if time.monotonic() - began > HANGS_S:
+            for seed, (id, began, thread, hangs_s) in [*self.running.items()]:
+                if time.monotonic() - began > hangs_s:
                     stack = traceback.format_stack(sys._current_frames().get(thread))
                     print(
                         json.dumps({"seed": seed, "id": id, "verdict": "hangs", "traceback": "".join(stack)}),
@@ -123,7 +165,7 @@ def main() -> int:
     parser.add_argument("--target", default="reference:1")
     chosen = parser.parse_args()
     verdicts: Counter[str] = Counter()
-    rewritten = errors = overran = 0
+    rewritten = errors = overran = runs = 0
     with (
         tempfile.TemporaryDirectory() as folder,
         open_target(chosen.target, folder=Path(folder), config=BASE_CONFIGS) as target,
@@ -137,9 +179,10 @@ def main() -> int:
                 rewritten += line["rewritten"]
                 errors += line["verdict"] == Verdict.ENGINE_ERROR
                 overran += line["overran"]
+                runs += line.get("run", False)
                 print(json.dumps(line), flush=True)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    told = {"trials": chosen.trials, "rewritten": rewritten, "engine_errors": errors, "overran": overran}
+    told = {"trials": chosen.trials, "runs": runs, "rewritten": rewritten, "engine_errors": errors, "overran": overran}
     print(json.dumps(told | {"peak_mb": peak_mb, "verdicts": dict(verdicts)}))
     return 1 if errors or overran else 0
 

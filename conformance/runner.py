@@ -17,7 +17,7 @@ from conformance.host import Host, TargetBroke
 from conformance.known_bugs import known_bugs
 from conformance.plan import Group
 from conformance.requirement import Entry
-from conformance.results import Judgement, Run, TargetRecord, Verdict
+from conformance.results import Judgement, Run, TargetRecord, Verdict, printable
 from conformance.session import Interrupted, Session
 
 JOBS = 6
@@ -87,7 +87,7 @@ def run(chosen: Plan) -> Run:
             with interruptible(session.stop):
                 session.run()
         except TargetBroke as error:
-            broke = str(error)
+            broke = printable(str(error))
         except Interrupted:
             broke = "the run was interrupted"
         host.close()

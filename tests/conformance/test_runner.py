@@ -139,6 +139,19 @@ def test_requirements_share_a_start_where_their_configurations_agree() -> None:
     assert groups[4].configs == BASE_CONFIGS | {"c": "1"}
 
 
+def test_what_no_report_could_hold_is_escaped() -> None:
+    """Texts of answers may have bytes that are no UTF-8; the codec keeps them as surrogates."""
+
+    def test(broker: Broker) -> None:
+        broker.saw("bytes \udcff")
+        with broker.case("case \udcff"):
+            broker.fail("member \udcad")
+
+    judgement = judge(Entry(requirement=record("PRD-01"), test=test), Subject([("127.0.0.1", 1)], "4.3.1"))
+    assert judgement.verdict is Verdict.FAIL
+    assert "udcad" in judgement.model_dump_json()
+
+
 # ---- whole runs
 
 

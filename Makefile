@@ -5,6 +5,8 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
   $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+# Tests side by side: one more than CI's two cores, because many wait for processes.
+JOBS ?= 3
 
 .PHONY: run test test-fast test-slow setup check table image lock clean
 
@@ -15,7 +17,7 @@ run: setup ## set up, judge the embedded reference, show all four promises at wo
 test: setup check ## set up, then formatting, lint, types, import rules and every test that CI runs
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1
 	@command -v kcat >/dev/null || { test "$$(id -u)" = 0 && apt-get install -q -y kcat >/dev/null 2>&1; } || echo "kcat is missing: its tests are skipped"
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations=40
 
 test-fast: setup ## the pure core: no process, no Java; under a minute, for the inner loop
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m core $(foreach folder,protocol storage replication coordinator controller node,tests/$(folder))

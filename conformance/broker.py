@@ -54,6 +54,8 @@ P = ParamSpec("P")
 
 CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
+BEGUN_S = 2.0
+"""A wait of less, which the end of the requirement's time cuts off, says nothing about the target."""
 PLACEMENTS = 25
 """So many topics are made until all partitions of one have the leader that was asked for."""
 READY_WITHIN_S = 15.0
@@ -819,13 +821,21 @@ class Broker:
         raise Skipped(reason, lacks)
 
     def out_of_time(self, failure: Failed) -> str:
-        """Why a requirement is not judged that ran out of time where joins take long; empty for all other failures."""
-        join_s, deadline_s = self.subject.profile.join_s, self.requirement.deadline_s * self.patience
-        if not isinstance(failure, DeadlinePassed) or self.subject.profile.patience > self.patience:
+        """Why a requirement is not judged that ran out of time although the target answered; empty for other failures.
+
+        So it is where joins take long, and where the last wait had only begun.
+        """
+        profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
+        if not isinstance(failure, DeadlinePassed) or self.abandoned or time.monotonic() < self.ends_s:
             return ""
-        if self.subject.profile.patience == 1 or time.monotonic() < self.ends_s:
-            return ""
-        return f"needs more than {deadline_s:g} s, for a join takes {join_s:g} s here: {failure}"
+        if 1 < profile.patience <= self.patience:
+            return f"needs more than {deadline_s:g} s, for a join takes {profile.join_s:g} s here: {failure}"
+        begun = failure.about is not None and failure.waited_s < BEGUN_S
+        return (
+            f"needs more than {deadline_s:g} s here, in which the target answered all but the last request"
+            if begun
+            else ""
+        )
 
     def step_of(self, failure: Failed) -> str:
         """The requirement that speaks of the step that failed: API-05 where it found this version not served."""

@@ -74,7 +74,8 @@ def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement
                 judgement.timed_out = all(broker.late)
         except Failed as failure:
             if late := broker.out_of_time(failure):
-                judgement.verdict, judgement.reason = Verdict.NOT_JUDGED, late
+                judgement.verdict, judgement.reason, judgement.lacks = Verdict.NOT_JUDGED, late, Lack.OTHER
+                judgement.timed_out = subject.profile.patience == 1
             else:
                 judgement.verdict, judgement.reason = (
                     Verdict.FAIL,

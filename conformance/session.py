@@ -228,7 +228,8 @@ class Session:
         """The next one for which there is room, and of whose prerequisites none is under way."""
         under_way = {one.requirement.id for one in running}
         slow = sum(self._mostly_waits(one) for one in running)
-        full = {True: slow >= WAITING_JOBS, False: len(under_way) - slow >= self.jobs}
+        most_slow = self.jobs if self.deaths else WAITING_JOBS  # each is a suspect of the next death
+        full = {True: slow >= most_slow, False: len(under_way) - slow >= self.jobs}
         for entry in waiting:
             if not full[self._mostly_waits(entry)] and not under_way & set(entry.requirement.prerequisites):
                 return entry

@@ -56,6 +56,9 @@ class NoAnswer(Misbehaved):
 class DeadlinePassed(NoAnswer):
     """The requirement's own time was over, before the wait at hand was."""
 
+    waited_s: float = 0.0
+    """How long the wait at hand had lasted."""
+
 
 class Unreadable(Misbehaved):
     """The target's answer is not what its API and version say."""
@@ -313,8 +316,13 @@ class Connection:
 
         Errors: Closed, NoAnswer, Unreadable (an impossible size).
         """
-        until = time.monotonic() + self.deadline.left_s(timeout_s or self.timeout_s)
-        size_field = self._take(4, until)
+        began = time.monotonic()
+        until = began + self.deadline.left_s(timeout_s or self.timeout_s)
+        try:
+            size_field = self._take(4, until)
+        except DeadlinePassed as failure:
+            failure.waited_s = time.monotonic() - began
+            raise
         size = struct.unpack(">i", size_field)[0]
         if not 0 <= size <= MAX_FRAME_BYTES:
             self._abandon("unreadable")

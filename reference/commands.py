@@ -39,17 +39,17 @@ def format_(
     ] = None,
     ignore_formatted: Annotated[bool, typer.Option(help="A folder of the same cluster is fine as it is.")] = False,
 ) -> None:
-    """Prepare a data folder and give the cluster its id; prints the id."""
+    """Prepare the log directories and give the cluster its id; prints the id."""
     from reference.runtime.configuration import ConfigurationError, load_configuration
-    from reference.runtime.process import format_folder, new_cluster_id, validate_cluster_id
+    from reference.runtime.folders import format_folders, new_cluster_id, validate_cluster_id
 
     try:
         configuration = load_configuration(config)
         wanted = validate_cluster_id(cluster_id) if cluster_id else new_cluster_id()
-        meta = format_folder(configuration, wanted, ignore_formatted=ignore_formatted)
+        format_folders(configuration, wanted, ignore_formatted=ignore_formatted)
     except ConfigurationError as error:
         raise _fail(str(error)) from None
-    typer.echo(meta.cluster_id)
+    typer.echo(wanted)
 
 
 @app.command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -19,6 +19,8 @@ from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.schema import Message
 from reference.storage.checkpoints import MetaProperties, write_meta_properties
 from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 
 HOME = Path("/data")
 NOW = 1_700_000_000_000
@@ -42,17 +44,21 @@ class NoAnswer(Exception):
 class Started:
     """A node that runs, and what it said."""
 
-    def __init__(self, disk: SimulatedDisk, now: int) -> None:
+    def __init__(self, disk: SimulatedDisk, now: int, others: Sequence[LogDirectory] = ()) -> None:
         """Errors: whatever keeps it from starting."""
         self.disk = disk
         self.said: list[tuple[str, str]] = []
         self.now = now
         self._correlation = 0
         endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
-        identity = Identity(1, CLUSTER, uuid.UUID(int=now), endpoints, directory=DIRECTORY)
+
+        def say(level: str, message: str) -> None:
+            self.said.append((level, message))
+
+        logs = LogManager([LogDirectory(cast(Disk, disk), HOME, say, DIRECTORY), *others], say=say)
+        identity = Identity(1, CLUSTER, uuid.UUID(int=now), endpoints)
         self.node = Node(
-            identity, PROPERTIES, cast(Disk, disk), HOME, cast(Any, Random(now)), now,
-            log=lambda level, message: self.said.append((level, message)),
+            identity, PROPERTIES, logs, cast(Any, Random(now)), now, log=say,
         )  # fmt: skip
         self.node.connected(1, "127.0.0.1", "PLAINTEXT")
 

@@ -25,6 +25,8 @@ from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.errors import StorageError
+from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 
 EPOCH_MS = 1_700_000_000_000
 """The wall clock at the beginning of every world."""
@@ -170,8 +172,9 @@ class Machine:
         identity = Identity(self.number, "simulated-cluster-id00", incarnation, endpoints)
         chance = cast(Any, self._world.chance(f"life/{self.number}/{self.lives}"))
         try:
+            directory = LogDirectory(cast(Disk, self.disk), FOLDER, self._log, uuid.UUID(int=(1 << 64) + self.number))
             return Node(
-                identity, self._properties, cast(Disk, self.disk), FOLDER, chance, now, log=self._log,
+                identity, self._properties, LogManager([directory], say=self._log), chance, now, log=self._log,
                 tracer=self._on_action,
             )  # fmt: skip
         except (OSError, StorageError, KafkaError) as error:

@@ -76,7 +76,7 @@ from reference.replication.partition import Trace
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
 from reference.storage.log import Log
-from reference.storage.log_manager import Logger
+from reference.storage.log_directory import Logger
 
 
 class Quorum(Electing, Following):

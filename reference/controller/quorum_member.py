@@ -39,7 +39,7 @@ from reference.replication.partition import Trace
 from reference.storage.disk import Disk
 from reference.storage.errors import StorageError
 from reference.storage.log import Log
-from reference.storage.log_manager import Logger
+from reference.storage.log_directory import Logger
 
 MAX_EPOCH: Epoch = 2**31 - 1
 """No leader can have this epoch: there would be none after it."""

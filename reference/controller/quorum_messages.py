@@ -18,7 +18,7 @@ from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, Fet
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
 from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset
 from reference.protocol.schema import Records
-from reference.storage.log_manager import METADATA_TOPIC, METADATA_TOPIC_ID
+from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 
 PARTITION = 0
 NO_NODE: NodeId = -1

@@ -8,6 +8,7 @@ from reference.controller.configs import Configuration
 from reference.protocol.primitives import Offset, TopicName
 from reference.replication.partition import Partition
 from reference.storage.cleaner import Cleaner, CleanerSettings
+from reference.storage.log_manager import LogManager
 
 PREFIX = "log.cleaner."
 
@@ -30,13 +31,19 @@ def _number(configuration: Configuration, name: str) -> float:
 
 
 def set_up_cleaner(
-    cleaner: Cleaner, configuration: Configuration, partitions: Mapping[tuple[TopicName, int], Partition]
+    cleaner: Cleaner,
+    configuration: Configuration,
+    partitions: Mapping[tuple[TopicName, int], Partition],
+    logs: LogManager,
 ) -> None:
-    """Give the cleaner its settings, and the last stable offsets of the replicas that this node has taken up."""
+    """Give the cleaner its settings, and the last stable offsets of the replicas that this node has taken up.
+
+    A log that moves is not compacted: its copy would keep what a tombstone deletes that is gone before it is copied.
+    """
 
     def stable_end(key: tuple[TopicName, int]) -> Offset:
         partition = partitions.get(key)
-        return partition.last_stable_offset() if partition is not None else 0
+        return 0 if partition is None or logs.future_holder(key) is not None else partition.last_stable_offset()
 
     cleaner.settings = cleaner_settings(configuration)
     cleaner.stable_end = stable_end

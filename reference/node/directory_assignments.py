@@ -1,8 +1,8 @@
-"""Reports to the controller in which directory this broker's replicas lie, where the metadata name another one (KIP-858).
+"""Reports to the controller in which directory this broker's replicas are, where the metadata name another one (KIP-858).
 
-A disk that was replaced has a folder with another directory id. The controller takes the replicas to be in a directory that is
-offline, and does not elect them, until their broker has reported where they are. The directory's id stays for as long as the
-process runs, and the controller places new replicas in it: once nothing is misplaced after the start, nothing is looked at again.
+The metadata name no directory for a new replica of a broker that has several, another one after a disk was replaced, and the
+former one while a replica moves. Until its broker has reported where it is, the controller does not elect a replica whose
+directory it takes to be offline. A replica whose log cannot be opened is in the directory LOST: others lead then.
 Source: org.apache.kafka.server.AssignmentsManager.
 """
 
@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from reference.controller.directory_ids import LOST, is_online
 from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import TimestampMs, TopicName
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -25,53 +26,72 @@ MOST_PARTITIONS = 2_250
 
 
 class DirectoryAssignments:
-    """Asks until the metadata name the right directory."""
+    """Asks until the metadata name the right directories."""
 
-    def __init__(self, node: Node, directory: UUID) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._directory = directory
-        self._seen_offset = -1
-        """The end of the metadata when the replicas were last looked at."""
+        self._seen: object = None
+        """The metadata's end and the moves and offline replicas, when the replicas were last looked at."""
         self._is_settled = False
-        """Nothing was misplaced when this broker had replayed the metadata and was unfenced."""
+        """Nothing was misplaced when this broker had replayed the metadata and was unfenced, and the controller knows the one
+        directory in which it places new replicas."""
         self._retry_at: TimestampMs | None = None
         self._is_asking = False
 
     def advance(self, now: TimestampMs) -> None:
-        """Ask, where the metadata have changed since the last look, or after a while where a request was not granted."""
+        """Ask, where something has changed since the last look, or after a while where a request was not granted."""
         node = self._node
-        if self._is_settled:
+        if self._is_settled and not node.replicas.offline:
             return
         is_due = self._retry_at is not None and now >= self._retry_at
-        if self._is_asking or not (is_due or node.image.end_offset != self._seen_offset):
+        seen = node.image.end_offset, frozenset(node.replicas.offline), frozenset(node.moves.caught_up)
+        if self._is_asking or not (is_due or seen != self._seen):
             return
-        self._seen_offset, self._retry_at = node.image.end_offset, None
-        topics = self._misplaced()
-        self._is_settled = not topics and not node.membership.is_fenced
-        if topics:
+        self._seen, self._retry_at = seen, None
+        misplaced = self._misplaced()
+        self._is_settled = not misplaced and not node.membership.is_fenced and len(node.logs.directories) == 1
+        if misplaced:
             self._is_asking = True
-            directory = AssignReplicasToDirsRequest.DirectoryData(id=self._directory, topics=topics)
             body = AssignReplicasToDirsRequest(
-                broker_id=node.id, broker_epoch=node.broker_epoch, directories=[directory]
+                broker_id=node.id,
+                broker_epoch=node.broker_epoch,
+                directories=[
+                    AssignReplicasToDirsRequest.DirectoryData(id=directory, topics=topics)
+                    for directory, topics in misplaced.items()
+                ],
             )
             node.ask_controller(LANE, body, self._answered, now)
 
     def next_deadline(self) -> TimestampMs | None:
         return self._retry_at
 
-    def _misplaced(self) -> list[AssignReplicasToDirsRequest.TopicData]:
-        node, found, count = self._node, list[AssignReplicasToDirsRequest.TopicData](), 0
+    def _misplaced(self) -> dict[UUID, list[AssignReplicasToDirsRequest.TopicData]]:
+        node, found, count = self._node, dict[UUID, list[AssignReplicasToDirsRequest.TopicData]](), 0
         for topic in node.image.topics.values():
-            indexes = [
-                index
-                for index, partition in topic.partitions.items()
-                if (topic.name, index) in node.partitions and partition.directory_of(node.id) != self._directory
-            ][: MOST_PARTITIONS - count]
-            if indexes:
-                partitions = [AssignReplicasToDirsRequest.PartitionData(partition_index=index) for index in indexes]
-                found.append(AssignReplicasToDirsRequest.TopicData(topic_id=topic.id, partitions=partitions))
-                count += len(indexes)
+            by_directory: dict[UUID, list[AssignReplicasToDirsRequest.PartitionData]] = {}
+            for index, partition in topic.partitions.items():
+                known = partition.directory_of(node.id)
+                if known is None or count >= MOST_PARTITIONS:
+                    continue
+                actual = self._directory_of((topic.name, index), known)
+                if actual not in (None, known):
+                    count += 1
+                    by_directory.setdefault(actual, []).append(
+                        AssignReplicasToDirsRequest.PartitionData(partition_index=index)
+                    )
+            for directory, partitions in by_directory.items():
+                found.setdefault(directory, []).append(
+                    AssignReplicasToDirsRequest.TopicData(topic_id=topic.id, partitions=partitions)
+                )
         return found
+
+    def _directory_of(self, key: tuple[TopicName, int], known: UUID) -> UUID | None:
+        """Where a replica is, or moves to once its copy has caught up; None where it has no log yet."""
+        node = self._node
+        if key in node.replicas.offline:
+            return LOST if is_online(known, [each.id for each in node.logs.live]) else known
+        holder = node.moves.caught_up.get(key) or node.logs.holder(key)
+        return holder.id if holder is not None and key in node.partitions else None
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:
         """What was granted is in the metadata now or soon; what was not is asked for again after a while."""

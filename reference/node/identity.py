@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -20,16 +21,13 @@ class Identity:
     incarnation: UUID
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
-    directory: UUID | None = None
-    """The id of the data folder; without one, one that follows from the node's."""
-
-    @property
-    def directory_id(self) -> UUID:
-        return self.directory or UUID(int=(1 << 64) + self.node)
 
 
-def registration(identity: Identity, last_epoch: int | None) -> BrokerRegistrationRequest:
-    """What a broker says of itself; `last_epoch` is that of the life before, None where that did not end cleanly."""
+def registration(identity: Identity, directories: Sequence[UUID], last_epoch: int | None) -> BrokerRegistrationRequest:
+    """What a broker says of itself; `last_epoch` is that of the run before, None where that did not end cleanly.
+
+    `directories` are those that work; the metadata name others where one is offline or was replaced (KIP-858).
+    """
     return BrokerRegistrationRequest(
         broker_id=identity.node,
         cluster_id=identity.cluster_id,
@@ -43,6 +41,6 @@ def registration(identity: Identity, last_epoch: int | None) -> BrokerRegistrati
             for name, (low, high) in SUPPORTED_FEATURES.items()
         ],
         rack=identity.rack,
-        log_dirs=[identity.directory_id],
+        log_dirs=sorted(directories),
         previous_broker_epoch=-1 if last_epoch is None else last_epoch,
     )

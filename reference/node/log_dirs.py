@@ -5,44 +5,56 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reference.node.requests import Request
-from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import TimestampMs, TopicName
+from reference.storage.errors import CorruptFile, LogError
+from reference.storage.log_directory import LogDirectory, can_move
 
 if TYPE_CHECKING:
     from reference.node.node import Node
+
+Key = tuple[TopicName, int]
+Described = DescribeLogDirsResponse.DescribeLogDirsResult
 
 
 def describe_log_dirs(
     node: Node, request: Request, body: DescribeLogDirsRequest, now: TimestampMs
 ) -> DescribeLogDirsResponse:
-    """The size of each partition in the node's one data folder."""
+    """The size of each partition in each of the node's log directories; of one that is offline, KAFKA_STORAGE_ERROR."""
     wanted = (
         None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     )
+    return DescribeLogDirsResponse(results=[_describe(node, each, wanted) for each in node.logs.directories])
+
+
+def _describe(node: Node, directory: LogDirectory, wanted: set[Key] | None) -> Described:
+    if directory.disk.failure is not None:
+        return Described(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(directory.folder))
     topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
-    for (name, index), partition in sorted(node.partitions.items()):
-        if wanted is None or (name, index) in wanted:
-            topic = topics.setdefault(name, DescribeLogDirsResponse.DescribeLogDirsTopic(name=name))
-            topic.partitions.append(
-                DescribeLogDirsResponse.DescribeLogDirsPartition(
-                    partition_index=index,
-                    partition_size=partition.log.size_bytes,
-                    offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
-                )
+    for (name, index), log in sorted(directory.logs.items(), key=lambda item: item[0]):
+        partition, is_future = node.partitions.get((name, index)), (name, index) in directory.futures
+        if partition is None or (wanted is not None and (name, index) not in wanted):
+            continue
+        topic = topics.setdefault(name, DescribeLogDirsResponse.DescribeLogDirsTopic(name=name))
+        end = partition.log.log_end_offset if is_future else partition.high_watermark
+        topic.partitions.append(
+            DescribeLogDirsResponse.DescribeLogDirsPartition(
+                partition_index=index,
+                partition_size=log.size_bytes,
+                offset_lag=max(0, end - log.log_end_offset),
+                is_future_key=is_future,
             )
-    total, usable = node.disk_space()
-    result = DescribeLogDirsResponse.DescribeLogDirsResult(
-        log_dir=node.folder, topics=[*topics.values()], total_bytes=total, usable_bytes=usable
-    )
-    return DescribeLogDirsResponse(results=[result])
+        )
+    total, usable = directory.disk.space(directory.folder)
+    return Described(log_dir=str(directory.folder), topics=[*topics.values()], total_bytes=total, usable_bytes=usable)
 
 
 def alter_replica_log_dirs(
     node: Node, request: Request, body: AlterReplicaLogDirsRequest, now: TimestampMs
 ) -> AlterReplicaLogDirsResponse:
-    """Move replicas to another data folder. There is one: to it each is moved already, and any other is LOG_DIR_NOT_FOUND."""
+    """Move replicas to another log directory; `Moves` does it by and by. A replica that is not here yet is made there."""
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in body.dirs:
         for topic in directory.topics:
@@ -50,7 +62,7 @@ def alter_replica_log_dirs(
                 topic.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=topic.name)
             )
             for index in topic.partitions:
-                code = _refusal(node, directory.path, topic.name, index)
+                code = _move(node, directory.path, (topic.name, index), now)
                 result.partitions.append(
                     AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
                         partition_index=index, error_code=code
@@ -59,11 +71,23 @@ def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=[*topics.values()])
 
 
-def _refusal(node: Node, path: str, topic: str, index: int) -> ErrorCode:
-    if path != node.folder:
+def _move(node: Node, path: str, key: Key, now: TimestampMs) -> ErrorCode:
+    target, partition = node.logs.find(path), node.partitions.get(key)
+    if not can_move(key):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
+    if target.disk.failure is not None or key in node.replicas.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if partition is None:
+        node.logs.prefer(key, target)
+        is_known = node.image.partition(*key) is not None
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if node.logs.holder(key) is not target and len(node.logs.live) < len(node.logs.directories):
+        return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        node.partition(topic, index)
-    except KafkaError as error:
-        return error.code
+        node.moves.begin(partition, target, now)
+    except (LogError, CorruptFile) as error:
+        node.storage_failed(f"{key[0]}-{key[1]} does not move to {path}", error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Protocol
+from uuid import UUID
 
 from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -60,6 +61,7 @@ class Membership:
         registration: BrokerRegistrationRequest,
         *,
         heartbeat_interval_ms: int,
+        directory_failure_timeout_ms: int,
         applied: Callable[[], Offset],
         ask: Ask,
         log: Callable[[str, str], None],
@@ -81,6 +83,13 @@ class Membership:
         self._asking = False
         self._next: TimestampMs = now
         self._leave_by: TimestampMs | None = None
+        self._offline_directories: list[UUID] = []
+        """Those that have failed in this run; the controller knows as many of them as `_reported_directories`."""
+        self._reported_directories = self._sent_directories = 0
+        self._report_by: TimestampMs | None = None
+        self._directory_failure_timeout_ms = directory_failure_timeout_ms
+        self.failure: str | None = None
+        """Why the broker must end."""
         self._refusal: int = ErrorCode.NONE
         """Why the controller did not register this broker when it was asked last."""
         self._heard_at: TimestampMs = now
@@ -90,6 +99,8 @@ class Membership:
         """Send what is due."""
         if self.state is not State.GONE and self._leave_by is not None and now >= self._leave_by:
             self._go("no leave to stop was given in time")
+        if self._report_by is not None and now >= self._report_by:
+            self.failure = "no controller has taken a heartbeat that names a failed log directory"
         self.metadata_applied(now)
         if self._asking or now < self._next or self.state is State.GONE:
             return
@@ -102,7 +113,7 @@ class Membership:
     def next_deadline(self) -> TimestampMs | None:
         if self.state is State.GONE:
             return None
-        times = [None if self._asking else self._next, self._leave_by]
+        times = [None if self._asking else self._next, self._leave_by, self._report_by]
         return min((time for time in times if time is not None), default=None)
 
     def metadata_applied(self, now: TimestampMs) -> None:
@@ -113,6 +124,12 @@ class Membership:
         if self.state is State.RECOVERING:
             self.state = State.RUNNING
             self._next = now
+
+    def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
+        """A log directory has failed: the next heartbeat, which is due now, names it, as all that follow (KIP-858)."""
+        self._offline_directories.append(directory)
+        self._report_by = self._report_by or now + self._directory_failure_timeout_ms
+        self._next = now
 
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
         """Ask leave to stop (controlled shutdown): leaderships are moved away first."""
@@ -160,12 +177,14 @@ class Membership:
         )
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
+        self._sent_directories = len(self._offline_directories)
         return BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._applied() - 1,
             want_fence=self.state is State.RECOVERING,
             want_shut_down=self.state is State.LEAVING,
+            offline_log_dirs=[*self._offline_directories],
         )
 
     def _heard(self, answer: Message | None, now: TimestampMs) -> None:
@@ -192,5 +211,10 @@ class Membership:
         if answer.should_shut_down and self.state is State.LEAVING:
             self.state = State.GONE
             return
+        self._reported_directories = self._sent_directories
+        if self._reported_directories < len(self._offline_directories):
+            self._next = now
+            return
+        self._report_by = None
         waits = self.is_fenced or self.state is State.LEAVING
         self._next = now + (FIRST_HEARTBEAT_MS if waits else self._heartbeat_interval_ms)

@@ -202,8 +202,14 @@ def _describe_partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=[replica for replica in partition.replicas if not node.is_alive(replica)],
+        offline_replicas=[replica for replica in partition.replicas if not _is_online(node, partition, replica)],
     )
+
+
+def _is_online(node: Node, partition: PartitionImage, replica: NodeId) -> bool:
+    """Whether a replica's broker is alive and its log directory works."""
+    directory, broker = partition.directory_of(replica), node.image.brokers.get(replica)
+    return broker is not None and not broker.fenced and (directory is None or broker.has_online(directory))
 
 
 def describe_topic_partitions(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
-from reference.storage.log_manager import Logger
+from reference.storage.log_directory import Logger
 
 SENTENCES: dict[int, str] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "it belongs to another cluster",

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
@@ -43,6 +42,7 @@ from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.misfit import Misfit
+from reference.node.moves import Moves
 from reference.node.peers import Peers
 from reference.node.produce import ParkedProduce
 from reference.node.producer_ids import ProducerIds
@@ -68,7 +68,6 @@ from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.reign import Peer
-from reference.storage.disk import Disk
 from reference.storage.log_manager import LogManager
 
 STEPS_TO_BE_UNFENCED = 2
@@ -98,21 +97,19 @@ class Node:
         self,
         identity: Identity,
         properties: Mapping[str, str],
-        disk: Disk,
-        folder: Path,
+        logs: LogManager,
         chance: SeededChance,
         now: TimestampMs,
         log: Logger = lambda level, message: None,
         tracer: Trace | None = None,
     ) -> None:
-        """Start on a folder: load the logs, join the quorum; alone in it, register and take up each partition at once.
+        """Start: load the logs, join the quorum; alone in it, register and take up each partition at once.
 
-        Errors: StorageError, CorruptFile, CodecError and RecordsError for a folder that cannot be served; KafkaError
+        Errors: StorageError, CorruptFile, CodecError and RecordsError for a directory that cannot be served; KafkaError
         where the disk refuses what a first start must write.
         """
         self.id = identity.node
         self.cluster_id = identity.cluster_id
-        self.folder = str(folder)
         self.chance = chance
         self.loggers = Loggers()
         self.log: Logger = lambda level, text: log(level, text) if self.loggers.admits(level) else None
@@ -131,7 +128,6 @@ class Node:
         self.apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
         self.controller_listeners = controller_listeners_of(properties)
         self._own_listener = properties.get("inter.broker.listener.name", "").upper()
-        self._disk = disk
         self._effects: list[Effect] = []
         self._reception = Reception(self, self._emit)
         self.producer_ids = ProducerIds(self)
@@ -143,24 +139,24 @@ class Node:
         self.peers = Peers(identity.node, self._emit)
         self.voters = voters_of(properties, identity.node)
         self.is_broker = is_broker(properties)
-        self.logs = LogManager(disk, folder, log)
-        self.logs.producer_expiration_ms = integer("producer.id.expiration.ms")
-        self.logs.expiry_check_ms = integer("producer.id.expiration.check.interval.ms")
-        self.logs.load(now)
+        self.logs = logs
+        logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
+        logs.load(now)
         self.replicas = Replicas(
             identity.node, self.image, self.configuration, self.logs, self, now, brokers=self.peer_of,
             truncation=truncation_of(properties), trace=tracer,
         )  # fmt: skip
         self.partitions = self.replicas.partitions
-        set_up_cleaner(self.logs.cleaner, self.configuration, self.partitions)
+        for each in logs.directories:
+            set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
         self.replication = Replication(
             identity.node, self.partitions, self, FetchSettings.of(integer), integer("replica.lag.time.max.ms"), now
         )
-        metadata_log = self.logs.metadata_log(now)
+        metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         self._replay = Replay(self, metadata_log, now)
         self.quorum = Quorum(
-            identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), disk,
-            metadata_log, chance, now, directory=identity.directory_id, say=log, trace=tracer,
+            identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), logs.metadata.disk,
+            metadata_log, chance, now, directory=logs.metadata.id, say=log, trace=tracer,
         )  # fmt: skip
         self.controller = Controller(
             self.quorum,
@@ -174,10 +170,12 @@ class Node:
         self.active_controller = ActiveController(self)
         self.forwarding = Forwarding(self.active_controller, self.respond, self.respond_raw)
         self._misfit = Misfit(log)
-        self._directories = DirectoryAssignments(self, identity.directory_id)
+        self.moves = Moves(self)
+        self._directories = DirectoryAssignments(self)
         self.membership = Membership(
-            registration(identity, self.logs.last_broker_epoch),
+            registration(identity, [each.id for each in logs.live], logs.last_broker_epoch),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
+            directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
             applied=lambda: self.image.end_offset,
             ask=lambda body, answered, then: self.ask_controller(HEARTBEAT_LANE, body, answered, then),
             log=self.log,
@@ -207,12 +205,12 @@ class Node:
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
-        if self._disk.failure is None and self._reception.receive(connection, frame, now):
+        if not self.is_broken and self._reception.receive(connection, frame, now):
             self._pump(now)
 
     def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
-        if self._disk.failure is not None:
+        if self.is_broken:
             return
         self.stir()
         self.peers.answered(peer, lane, frame, now)
@@ -220,7 +218,7 @@ class Node:
 
     def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
         """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
-        if self._disk.failure is not None:
+        if self.is_broken:
             return
         self.stir()
         self.peers.unreachable(peer, lane, now)
@@ -228,7 +226,7 @@ class Node:
 
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
-        if self._disk.failure is not None:
+        if self.is_broken:
             return
         self.stir()
         self.produces.tick(now)
@@ -245,6 +243,7 @@ class Node:
                 self.verification.tick(now)
                 self.replicas.tick(now)
                 self.replication.tick(now)
+                self.moves.tick(now)
         self.logs.tick(now)
         self._pump(now)
 
@@ -269,7 +268,7 @@ class Node:
                 times += self.replicas.deadlines()
                 times += self.replication.deadlines()
                 times += (self.transactions.next_deadline(), self.verification.next_deadline())
-                times.append(self._directories.next_deadline())
+                times += (self._directories.next_deadline(), self.moves.next_deadline())
         return times
 
     def stir(self) -> None:
@@ -296,20 +295,21 @@ class Node:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the node must end, because nobody knows what its folder holds.
+        """Whether the node must end: the metadata log's directory has failed, or all others.
 
-        So it is from the first input or output error on: of what was written since the last flush nothing is known then, and
-        a flush that succeeds later says nothing about it. Apache Kafka, too, takes a log directory that has failed offline,
-        and halts without another one (LogDirFailureChannel).
+        A directory has failed from its first input or output error on: of what was written since the last flush nothing is
+        known then, and a flush that succeeds later says nothing about it (LogDirFailureChannel).
         """
-        return self._disk.failure is not None or self.quorum.is_broken
+        return self.logs.failure is not None or self.quorum.is_broken or self.membership.failure is not None
 
     @property
     def failure(self) -> str:
         """Why it must end."""
-        if self._disk.failure is not None:
-            return f"log directory {self.folder} has failed: {self._disk.failure}"
-        return "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
+        return (
+            self.logs.failure
+            or self.membership.failure
+            or "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
+        )
 
     @property
     def may_stop(self) -> bool:
@@ -320,17 +320,18 @@ class Node:
         """A clean stop: everything flushed, checkpoints and snapshots written, the clean-shutdown file left."""
         self.quorum.resign(now)
         self._exchange(now)
-        if self.membership.broker_epoch >= 0:
-            self.logs.broker_epoch = self.membership.broker_epoch
+        epoch = self.membership.broker_epoch if self.membership.broker_epoch >= 0 else None
         high_watermarks = self.replicas.high_watermarks()
         for partition in self.partitions.values():
             partition.shut_down()
-        self.logs.shut_down(high_watermarks, now)
+        self.logs.shut_down(high_watermarks, now, epoch)
 
     # ---- the quorum
 
     def _pump(self, now: TimestampMs) -> None:
         """After anything that may have moved the quorum: send what it asks, answer, apply what is committed, decide on."""
+        if self.logs.has_failed:
+            self._lose_directories(now)
         if self._is_pumping or (self._upkeep_deadline is not None and now < self._upkeep_deadline):
             return
         self._is_pumping = True
@@ -347,6 +348,16 @@ class Node:
                 self._exchange(now)
         finally:
             self._is_pumping = False
+
+    def _lose_directories(self, now: TimestampMs) -> None:
+        """Directories have failed in this step: their partitions are offline, and the controller is told (KIP-858)."""
+        for directory in self.logs.take_failed():
+            self.log("error", f"log directory {directory.folder} has failed and is offline: {directory.disk.failure}")
+            if self.logs.failure is None:
+                self.stir()
+                self.replicas.lose_directory(directory, now)
+                self.moves.lose_directory(directory)
+                self.membership.lose_directory(directory.id, now)
 
     def _exchange(self, now: TimestampMs) -> None:
         for peer, body in self.quorum.take_sends():
@@ -520,10 +531,6 @@ class Node:
             "group": 0b0000_1101_0100_1000,
             "cluster": 0b0001_1111_1111_1000_0000 >> 4 & 0xFFFF,
         }[resource]
-
-    def disk_space(self) -> tuple[int, int]:
-        """Bytes of the disk and bytes still free; -1 where the disk does not say."""
-        return self._disk.space(Path(self.folder))
 
     # ---- metadata
 

@@ -18,6 +18,7 @@ from reference.replication.partition import Partition, Reign, Trace
 from reference.replication.reign import Brokers, TruncationRule
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, LogError, StorageError
+from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 
 TAKE_UP_AGAIN_MS = 1000
@@ -62,7 +63,8 @@ class Replicas:
         """`brokers` finds the registrations by which leaders judge followers; `truncation` is followers' rule."""
         self.partitions: dict[Key, Partition] = {}
         self.offline: dict[Key, TopicId] = {}
-        """Replicas whose logs are damaged: they are answered with KAFKA_STORAGE_ERROR, and nothing touches their folders."""
+        """Replicas whose logs are damaged, or in a directory that is offline: they are answered with KAFKA_STORAGE_ERROR, and
+        nothing touches their folders."""
         self._node = node
         self._image = image
         self._configuration = configuration
@@ -80,6 +82,8 @@ class Replicas:
         self._checkpointed: dict[Key, Offset] = {}
         self._log_configs: dict[TopicName, tuple[tuple[Mapping[str, str], ...], LogConfig]] = {}
         """The settings of each topic's logs, and what was set where when they were made."""
+        self._first: set[tuple[TopicId, int]] | None = None
+        """The replicas that this broker had when it caught up: their logs may be in a directory that is offline."""
         self._set_aside: dict[Key, Partition] = {}
         """Replicas whose disk refused what a decision asked of them: they act for nobody, and know all that they knew (their
         high watermark above all) when they are taken up again."""
@@ -92,6 +96,13 @@ class Replicas:
         Many at once are taken up by and by: until then they are not led here.
         """
         self._next_take_up = None
+        if self._first is None:
+            self._first = {
+                (topic.id, index)
+                for topic in self._image.topics.values()
+                for index, each in topic.partitions.items()
+                if self._node in each.replicas
+            }
         wanted: set[Key] = set()
         taken_up = 0
         for topic in [*self._image.topics.values()]:
@@ -117,6 +128,15 @@ class Replicas:
             del self.offline[key]
         for name in [name for name in self._log_configs if name not in self._image.topics]:
             del self._log_configs[name]
+
+    def lose_directory(self, directory: LogDirectory, now: TimestampMs) -> None:
+        """A log directory has failed: its replicas are offline until the next start, and copies in the making are given up."""
+        for key in [key for key in directory.logs if key not in directory.futures]:
+            partition, aside = self.partitions.pop(key, None), self._set_aside.pop(key, None)
+            if partition is not None:
+                self._listener.on_given_up(partition, now)
+            if (lost := partition or aside) is not None:
+                self.offline[key] = lost.topic_id
 
     def _go_offline(self, key: Key, topic_id: TopicId, error: CorruptFile) -> None:
         """A log that cannot be opened, for damage that only its operator can mend, stays as it is until the next start."""
@@ -155,21 +175,29 @@ class Replicas:
         return True
 
     def _make(self, topic: TopicImage, index: int, config: LogConfig, min_isr: int, now: TimestampMs) -> Partition:
-        log = self._logs.get_or_create(topic.name, index, topic.id, config, now)
+        key, image = (topic.name, index), topic.partitions[index]
+        log = self._logs.get_or_create(
+            key,
+            topic.id,
+            config,
+            now,
+            image.directory_of(self._node),
+            is_new=(topic.id, index) not in (self._first or ()),
+        )
         partition = Partition(
             topic.name, topic.id, index, log, self._node,
             trace=self._trace, brokers=self._brokers, truncation=self._truncation, min_isr=min_isr,
             lag_max_ms=self._lag_max_ms,
         )  # fmt: skip
-        if self._logs.had(topic.name, index):
-            partition.restart(self._logs.high_watermark(topic.name, index))
+        if self._logs.had(key):
+            partition.restart(self._logs.high_watermark(key))
         return partition
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:
         """A topic was deleted, or the replica is elsewhere now: its folder goes, who waits for it is told."""
         partition = self.partitions.pop(key, None)
         aside = self._set_aside.pop(key, None)
-        self._logs.delete(*key, now)
+        self._logs.delete(key, now)
         given_up = partition or aside
         if partition is not None:
             self._listener.on_given_up(partition, now)

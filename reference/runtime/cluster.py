@@ -21,7 +21,7 @@ from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.runtime.configuration import ConfigurationError, check_configuration
-from reference.runtime.process import format_folder, new_cluster_id
+from reference.runtime.folders import format_folders, new_cluster_id
 from reference.storage.checkpoints import read_meta_properties
 from reference.storage.disk import PosixDisk
 
@@ -70,7 +70,7 @@ def lay_out(folder: Path, nodes: int, base_port: int, settings: Mapping[str, str
         configuration = check_configuration(properties, str(member.properties_file))
         member.folder.mkdir(parents=True, exist_ok=True)
         member.properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        format_folder(configuration, cluster_id, ignore_formatted=True)
+        format_folders(configuration, cluster_id, ignore_formatted=True)
     return members
 
 

@@ -101,6 +101,7 @@ class ServerConfiguration(BaseModel):
     controller_listener_names: Names = Field(alias="controller.listener.names", default_factory=list[str])
     voters: Voters = Field(alias="controller.quorum.voters", default_factory=list[Voter])
     log_dirs: Names = Field(alias="log.dirs")
+    metadata_log_dir: str | None = Field(alias="metadata.log.dir", default=None)
     metrics_listener: str | None = Field(alias="tidegauge.metrics.listener", default=None)
     log_format: str = Field(alias="tidegauge.log.format", default="text", pattern="^(text|json)$")
     truncation: str = Field(
@@ -126,8 +127,10 @@ class ServerConfiguration(BaseModel):
                 raise ValueError(f"process.roles: '{role}' is neither broker nor controller")
         if not self.process_roles:
             raise ValueError("process.roles is empty: broker, controller or both are needed")
-        if len(self.log_dirs) != 1:
-            raise ValueError(f"log.dirs names {len(self.log_dirs)} folders: exactly one is supported")
+        if not self.log_dirs:
+            raise ValueError("log.dirs is empty: a folder is needed")
+        if len({*self.log_dirs}) != len(self.log_dirs):
+            raise ValueError("log.dirs names a folder twice")
         names = [listener.name for listener in self.listeners]
         for name in names:
             if names.count(name) > 1:
@@ -161,7 +164,18 @@ class ServerConfiguration(BaseModel):
 
     @property
     def folder(self) -> Path:
-        return Path(self.log_dirs[0])
+        """The folder of the metadata log."""
+        return Path(self.metadata_log_dir or self.log_dirs[0]).absolute()
+
+    @property
+    def data_folders(self) -> list[Path]:
+        """Those of log.dirs."""
+        return [Path(each).absolute() for each in self.log_dirs]
+
+    @property
+    def folders(self) -> list[Path]:
+        """All, each once."""
+        return [*dict.fromkeys((self.folder, *self.data_folders))]
 
     def is_controller_listener(self, name: str) -> bool:
         return name in {given.upper() for given in self.controller_listener_names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 
 from reference.runtime.configuration import ConfigurationError
@@ -26,19 +27,19 @@ def raise_file_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def check_limit(limit: int, folder: Path) -> tuple[str, str]:
-    """What to log of the limit and the segments that are in the folder: a level and a sentence.
+def check_limit(limit: int, folders: Sequence[Path]) -> tuple[str, str]:
+    """What to log of the limit and the segments that are in the folders: a level and a sentence.
 
     Errors: ConfigurationError when the segments cannot all be opened: their partitions would fail one by one.
     """
-    segments = sum(1 for _ in folder.glob("*/*.log"))
+    segments = sum(1 for folder in folders for _ in folder.glob("*/*.log"))
     allowed = f"{limit} open files are allowed"
     if limit == resource.RLIM_INFINITY:
         return "info", "any number of open files is allowed"
     if segments * LEAST_A_SEGMENT + SPARE > limit:
         raise ConfigurationError(
-            f"{folder} has {segments} segments, which need {segments * LEAST_A_SEGMENT + SPARE} open files or more, and "
-            f"{allowed}: raise the limit (ulimit -Hn, LimitNOFILE)"
+            f"{', '.join(map(str, folders))}: {segments} segments, which need {segments * LEAST_A_SEGMENT + SPARE} open files or "
+            f"more, and {allowed}: raise the limit (ulimit -Hn, LimitNOFILE)"
         )
     room = max(0, limit - SPARE) // MOST_A_SEGMENT
     told = (

@@ -1,6 +1,6 @@
 """One broker process, from its configuration file to its end.
 
-Start: configuration, data folder (formatted if it is new and the cluster has one voter), lock, listeners, node. End: SIGTERM
+Start: configuration, log directories (`folders`), listeners, node. End: SIGTERM
 and SIGINT stop cleanly; a second one ends the process at once, as SIGKILL would. The end of standard input stops cleanly, too,
 where that was asked for.
 """
@@ -8,9 +8,7 @@ where that was asked for.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import fcntl
 import itertools
 import json
 import logging
@@ -20,7 +18,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,95 +30,10 @@ from reference.protocol.records.errors import RecordsError
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
 from reference.runtime.descriptors import check_limit, raise_file_limit
+from reference.runtime.folders import lock_folders, log_manager, open_folders
 from reference.runtime.metrics import Metrics
 from reference.runtime.server import Server, advertised_endpoints, bind_listeners
-from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
-from reference.storage.disk import PosixDisk
 from reference.storage.errors import CorruptFile, LogError
-
-LOCK_FILE = ".lock"
-
-
-def new_cluster_id() -> str:
-    """16 random bytes in url-safe base64 without padding; never with a leading dash, which tools would take for a flag."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
-
-
-def validate_cluster_id(text: str) -> str:
-    """Errors: ConfigurationError when it is not 16 bytes of url-safe base64."""
-    try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError:
-        raw = b""
-    if len(raw) != 16:
-        raise ConfigurationError(f"cluster id '{text}' is not 16 bytes in url-safe base64 (22 characters)")
-    return text
-
-
-def format_folder(configuration: ServerConfiguration, cluster_id: str, *, ignore_formatted: bool) -> MetaProperties:
-    """Make the data folder this node's.
-
-    Errors: ConfigurationError when it is another's, or formatted already (unless that is ignored).
-    """
-    folder = configuration.folder
-    disk = PosixDisk()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        found = read_meta_properties(disk, folder)
-        if found is not None:
-            if found.cluster_id != cluster_id:
-                raise ConfigurationError(f"{folder} belongs to cluster {found.cluster_id}, not to {cluster_id}")
-            if not ignore_formatted:
-                raise ConfigurationError(f"{folder} is already formatted")
-            return found
-        meta = MetaProperties(cluster_id, configuration.node_id, uuid.uuid4())
-        write_meta_properties(disk, folder, meta)
-        return meta
-    except (OSError, CorruptFile) as error:
-        raise ConfigurationError(f"{folder}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def open_folder(configuration: ServerConfiguration, logger: logging.Logger) -> MetaProperties:
-    """The data folder's owner: it must be this node; a new folder of a one-voter cluster is formatted here."""
-    folder = configuration.folder
-    try:
-        meta = read_meta_properties(PosixDisk(), folder) if folder.is_dir() else None
-    except CorruptFile as error:
-        raise ConfigurationError(f"{folder}: {error}") from error
-    if meta is None:
-        if folder.is_dir() and any(entry.name != LOCK_FILE for entry in folder.iterdir()):
-            raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be somebody's data")
-        if len(configuration.voters) > 1:
-            raise ConfigurationError(
-                f"{folder} is not formatted: run `tidegauge format` with the cluster's id on each node"
-            )
-        meta = format_folder(configuration, new_cluster_id(), ignore_formatted=False)
-        logger.info("formatted %s for a new cluster %s of one voter", folder, meta.cluster_id)
-    if meta.node_id != configuration.node_id:
-        raise ConfigurationError(
-            f"{folder} belongs to node {meta.node_id}, and the configuration says {configuration.node_id}"
-        )
-    return meta
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Hold the folder's lock, so that no second process writes into it. Errors: ConfigurationError when it is held."""
-    try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise ConfigurationError(f"{folder}: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigurationError(f"{folder} is in use by another process") from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = False) -> None:
@@ -131,30 +44,25 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
     logger = make_logger(configuration)
     for remark in remarks(configuration):
         logger.warning("%s", remark)
-    try:
-        configuration.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"{configuration.folder}: {error.strerror}") from error
-    with locked(configuration.folder), contextlib.ExitStack() as open_files:
+    with contextlib.ExitStack() as open_files:
+        folders = lock_folders(configuration, open_files)
         listeners = bind_listeners(configuration)
-        meta = open_folder(configuration, logger)
+        cluster_id, directories = open_folders(configuration, folders, logger)
         say = speaker(logger)
-        say(*check_limit(raise_file_limit(), configuration.folder))
+        say(*check_limit(raise_file_limit(), [*folders]))
         identity = Identity(
             node=configuration.node_id,
-            cluster_id=meta.cluster_id,
+            cluster_id=cluster_id,
             incarnation=uuid.uuid4(),
             endpoints=advertised_endpoints(configuration, listeners),
             rack=configuration.properties.get("broker.rack"),
-            directory=meta.directory_id,
         )
         clock = Clock()
         try:
             node = Node(
                 identity,
                 configuration.properties,
-                PosixDisk(),
-                configuration.folder,
+                log_manager(configuration, directories, say),
                 random.Random(),
                 clock.now(),
                 log=say,

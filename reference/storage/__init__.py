@@ -5,7 +5,9 @@
     segment_row        the log's segments: opened, rolled, flushed, closed
     flushing           closed segments on their way to the disk
     answers            what a log answers
-    log_manager        all partitions of a data folder, checkpoints, clean shutdown
+    log_manager        the log directories of a node, and which of them has a partition
+    log_directory      all partitions of one directory, checkpoints, clean shutdown
+    copying            a copy of a log in another directory
     segment            a log file and its three indexes
     offset_index       `.index`, sparse, searched by halving
     time_index         `.timeindex`

@@ -239,6 +239,12 @@ class Log(Shortening):
         except OSError as error:
             raise storage_error(self.folder, error) from error
 
+    def take_epochs(self, other: Log) -> None:
+        """Know the epochs that began at the end of a log of which this is a copy, and appended nothing. Errors: StorageError."""
+        for epoch, start in other._epochs.entries:
+            if epoch > self.leader_epoch:
+                self.assign_epoch_start(epoch, start)
+
     # ---- reading
 
     def read(

@@ -21,7 +21,7 @@ from reference.protocol.messages.vote import VoteRequest
 from reference.protocol.schema import Message
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
-from reference.storage.log_manager import METADATA_TOPIC, METADATA_TOPIC_ID, LogManager
+from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, LogDirectory
 
 CLUSTER = "a-cluster"
 FOLDER = Path("/data")
@@ -73,7 +73,7 @@ class Members:
     def start(self, *ids: int) -> None:
         """Start members on what their disks have."""
         for id in ids:
-            logs = LogManager(self.disks[id], FOLDER)
+            logs = LogDirectory(self.disks[id], FOLDER)
             logs.load(self.now)
             log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, CONFIG, self.now)
             self.quorums[id] = Quorum(

@@ -29,7 +29,7 @@ from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.schema import Message
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
-from reference.storage.log_manager import METADATA_TOPIC, METADATA_TOPIC_ID, LogManager
+from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, LogDirectory
 
 CLUSTER = "a-cluster"
 FOLDER = Path("/data")
@@ -121,7 +121,7 @@ class Member:
         self._wake_at = -1
         self._forget()
         world = self.world
-        logs = LogManager(self.disk, FOLDER)
+        logs = LogDirectory(self.disk, FOLDER)
         logs.load(world.now)
         log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, world.now)
         self.logs = logs

@@ -11,6 +11,8 @@ from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 from tests.node.test_metadata_snapshots import create
 
 OLD, NEW = uuid.UUID(int=1001), uuid.UUID(int=1002)
@@ -18,8 +20,14 @@ OLD, NEW = uuid.UUID(int=1001), uuid.UUID(int=1002)
 
 def start(disk: SimulatedDisk, directory: uuid.UUID, now: int) -> Node:
     endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
-    identity = Identity(1, own.CLUSTER, uuid.UUID(int=now), endpoints, directory=directory)
-    return Node(identity, own.PROPERTIES, cast(Disk, disk), own.HOME, cast(Any, random.Random(now)), now)
+    identity = Identity(1, own.CLUSTER, uuid.UUID(int=now), endpoints)
+    return Node(
+        identity,
+        own.PROPERTIES,
+        LogManager([LogDirectory(cast(Disk, disk), own.HOME, id=directory)]),
+        cast(Any, random.Random(now)),
+        now,
+    )
 
 
 def test_a_replica_in_a_directory_of_another_id_is_assigned_to_it_and_led_again() -> None:

@@ -20,6 +20,7 @@ class Broker:
         self.member = Membership(
             BrokerRegistrationRequest(broker_id=1),
             heartbeat_interval_ms=INTERVAL_MS,
+            directory_failure_timeout_ms=30_000,
             applied=lambda: self.applied,
             ask=lambda body, answered, now: self.asked.append((body, answered)),
             log=lambda level, message: None,

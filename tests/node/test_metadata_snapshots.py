@@ -13,6 +13,8 @@ from reference.node.node import Node
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 
 FOLDER = Path("/data")
 PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "log.index.size.max.bytes": "2048"}
@@ -21,7 +23,8 @@ NOW = 1_700_000_000_000
 
 def start(disk: SimulatedDisk, now: int) -> Node:
     identity = Identity(1, "simulated-cluster-id00", uuid.UUID(int=now), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
-    return Node(identity, PROPERTIES, cast(Disk, disk), FOLDER, cast(Any, random.Random(now)), now)
+    directory = LogDirectory(cast(Disk, disk), FOLDER, id=uuid.UUID(int=4711))
+    return Node(identity, PROPERTIES, LogManager([directory]), cast(Any, random.Random(now)), now)
 
 
 def create(node: Node, name: str, now: int) -> None:

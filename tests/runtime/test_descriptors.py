@@ -19,23 +19,23 @@ def with_segments(folder: Path, count: int) -> Path:
 
 
 def test_the_limit_is_told_in_partitions(tmp_path: Path) -> None:
-    level, told = check_limit(1064, with_segments(tmp_path, 3))
+    level, told = check_limit(1064, [with_segments(tmp_path, 3)])
     assert (level, told) == (
         "info",
         "1064 open files are allowed: room for 200 partitions of one segment each (5 files a segment, 1 a connection); "
         "3 segments are here",
     )
-    assert check_limit(resource.RLIM_INFINITY, tmp_path)[0] == "info"
+    assert check_limit(resource.RLIM_INFINITY, [tmp_path])[0] == "info"
 
 
 def test_a_limit_that_is_nearly_reached_is_a_warning_and_one_that_is_too_low_an_error(tmp_path: Path) -> None:
     with_segments(tmp_path, 100)
-    assert check_limit(64 + 5 * 120, tmp_path)[0] == "warning"
-    assert check_limit(64 + 300, tmp_path)[0] == "warning"
+    assert check_limit(64 + 5 * 120, [tmp_path])[0] == "warning"
+    assert check_limit(64 + 300, [tmp_path])[0] == "warning"
     with pytest.raises(
         ConfigurationError, match=r"100 segments, which need 364 open files or more, and 363 open files"
     ):
-        check_limit(63 + 300, tmp_path)
+        check_limit(63 + 300, [tmp_path])
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:

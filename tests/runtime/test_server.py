@@ -25,6 +25,8 @@ from reference.runtime.server import (
 )
 from reference.storage.disk import PosixDisk
 from reference.storage.errors import StorageError
+from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 from tests.runtime.test_configuration import GOOD
 
 
@@ -66,7 +68,8 @@ def served(folder: Path) -> tuple[Server, Node, Clock]:
     listeners = bind_listeners(configuration)
     identity = Identity(1, "cluster", uuid4(), advertised_endpoints(configuration, listeners))
     clock = Clock()
-    node = Node(identity, configuration.properties, PosixDisk(), configuration.folder, Random(), clock.now())
+    logs = LogManager([LogDirectory(PosixDisk(), configuration.folder, id=uuid4())])
+    node = Node(identity, configuration.properties, logs, Random(), clock.now())
     return Server(node, listeners, Metrics(), lambda level, message: None, clock), node, clock
 
 

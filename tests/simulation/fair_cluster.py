@@ -26,7 +26,7 @@ from reference.replication.partition import Partition, Reign
 from reference.replication.reign import Peer
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError
-from reference.storage.log_manager import LogManager
+from reference.storage.log_directory import LogDirectory
 
 SESSION_MS = 500
 TICK_MS = 20
@@ -175,7 +175,7 @@ class FairNode:
         self._now = now
         self._applied = -1
         self._properties = properties
-        self.logs = LogManager(disk, folder, log)
+        self.logs = LogDirectory(disk, folder, log)
         self.logs.load(now)
         self.replicas, self.is_broken = SimpleNamespace(offline={}), False
         clean = self.logs.last_broker_epoch is not None
@@ -287,7 +287,7 @@ class FairNode:
                     partition.trace = self._tracer
                     partition.brokers = self._broker
                     partition.min_isr, partition.lag_max_ms = self.controller.min_isr, 300
-                    partition.restart(self.logs.high_watermark(topic.name, index))
+                    partition.restart(self.logs.high_watermark((topic.name, index)))
                     self.partitions[key] = partition
                 self.partitions[key].take_up(reign, now)
 

@@ -13,23 +13,23 @@ from reference.storage.cleaner import MAX_BYTES_PER_TICK, SET_ASIDE_MS, CleanerS
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
-from reference.storage.log_manager import LogManager
+from reference.storage.log_directory import LogDirectory
 from tests.storage.logs import NOW, append, names, offsets
 from tests.storage.test_cleaning import put, rows
-from tests.storage.test_log_manager import ROOT, A, B, manager
+from tests.storage.test_log_directory import ROOT, A, B, manager
 
 COMPACT = LogConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, segment_index_bytes=4096)
 BACKOFF_MS = 1000
 
 
-def cleaning(disk: SimulatedDisk, **settings: object) -> LogManager:
+def cleaning(disk: SimulatedDisk, **settings: object) -> LogDirectory:
     made = manager(disk)
     made.cleaner.settings = CleanerSettings(**{"backoff_ms": BACKOFF_MS} | settings)  # type: ignore[arg-type]
     made.cleaner.stable_end = lambda key: made.logs[key].log_end_offset
     return made
 
 
-def dirty(made: LogManager, topic: str, id: UUID = A, segments: int = 4, config: LogConfig = COMPACT) -> Log:
+def dirty(made: LogDirectory, topic: str, id: UUID = A, segments: int = 4, config: LogConfig = COMPACT) -> Log:
     """A log whose closed segments hold one key."""
     log = made.get_or_create(topic, 0, id, config, NOW)
     for number in range(segments):
@@ -39,7 +39,7 @@ def dirty(made: LogManager, topic: str, id: UUID = A, segments: int = 4, config:
     return log
 
 
-def run(made: LogManager, now: int, ticks: int = 20) -> None:
+def run(made: LogDirectory, now: int, ticks: int = 20) -> None:
     for _ in range(ticks):
         made.cleaner.tick(now)
 
@@ -140,7 +140,7 @@ def test_a_log_that_is_deleted_is_forgotten() -> None:
     made = cleaning(disk)
     dirty(made, "a")
     run(made, NOW)
-    made.delete("a", 0, NOW)
+    made.delete(("a", 0), NOW)
     assert checkpoint(disk) == {}
     log = dirty(made, "a", B, 8)
     made.cleaner._next = NOW
@@ -157,7 +157,7 @@ def test_a_compaction_in_the_middle_ends_with_its_log(end: str, monkeypatch: pyt
     run(made, NOW, 6)
     assert names(log, ".log.cleaned")
     if end == "delete":
-        made.delete("a", 0, NOW)
+        made.delete(("a", 0), NOW)
     elif end == "truncate":
         log.truncate_to(3)
     else:

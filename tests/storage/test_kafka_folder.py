@@ -20,7 +20,7 @@ from reference.storage.checkpoints import read_meta_properties, read_topic_id
 from reference.storage.config import LogConfig
 from reference.storage.disk import PosixDisk
 from reference.storage.log import Log
-from reference.storage.log_manager import METADATA_TOPIC, LogManager
+from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 from tests.protocol.records.random_records import random_records
 from tests.storage.dump import complaints, dump
 from tests.storage.test_cleaning import compact
@@ -144,7 +144,7 @@ def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
     meta = read_meta_properties(disk, data)
     assert meta is not None
     assert meta.node_id == member.node.id
-    manager = LogManager(disk, data)
+    manager = LogDirectory(disk, data)
     manager.load(0)
     assert (manager.last_broker_epoch is not None) == (ending == "stop")
     topic_id = read_topic_id(disk, data / f"{TOPIC}-0")

@@ -1,263 +1,210 @@
-"""All logs of a data folder."""
+"""Several log directories: where a log is made, and what one that is offline, missing or a copy costs."""
 
-import random
+from __future__ import annotations
+
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from reference.storage.checkpoints import (
-    CLEAN_SHUTDOWN,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    PARTITION_METADATA,
-    RECOVERY_POINTS,
-    read_offsets,
-)
 from reference.storage.config import LogConfig
-from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
+from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, StorageError
-from reference.storage.log_manager import METADATA_TOPIC_ID, LogManager, folder_name
-from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
+from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 from tests.storage.logs import NOW, append, offsets
 
-ROOT = Path("/data")
 CONFIG = LogConfig(segment_bytes=500)
-A, B = UUID(int=10), UUID(int=11)
+TOPIC, OTHER = UUID(int=1000), UUID(int=1001)
+IDS = UUID(int=101), UUID(int=102), UUID(int=103)
+KEY = ("t", 0)
 
 
-def manager(disk: Disk, folder: Path = ROOT) -> LogManager:
-    made = LogManager(disk, folder)
-    made.load(NOW)
-    return made
+class World:
+    """Disks that survive the managers."""
+
+    def __init__(self, count: int = 3) -> None:
+        self.disks = [SimulatedDisk() for _ in range(count)]
+
+    def start(self, load: bool = True) -> LogManager:
+        made = LogManager([LogDirectory(disk, Path(f"/{slot}"), id=IDS[slot]) for slot, disk in enumerate(self.disks)])
+        if load:
+            made.load(NOW)
+        return made
 
 
-def test_a_clean_end_and_the_next_start() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    assert first.last_broker_epoch is None
-    first.broker_epoch = 42
-    log = first.get_or_create("a", 0, A, CONFIG, NOW)
-    assert first.get_or_create("a", 0, A, CONFIG, NOW) is log
-    for _ in range(10):
-        append(log, 2)
-    log.advance_log_start_offset(3)
-    first.shut_down({("a", 0): 20}, NOW)
-    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
-    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 20}
-
-    second = manager(disk)
-    assert second.last_broker_epoch == 42
-    assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
-    assert second.high_watermark("a", 0) == 20
-    assert second.high_watermark("other", 0) == 0
-    log = second.get_or_create("a", 0, A, CONFIG, NOW)
-    assert (log.recovered_bytes, log.log_start_offset, log.topic_id) == (0, 3, A)
-    assert offsets(log) == list(range(3, 20))
+def place(logs: LogManager, partition: int = 0, topic_id: UUID = TOPIC, **arguments: object) -> int:
+    """In which directory a log is opened or made."""
+    logs.get_or_create(("t", partition), topic_id, CONFIG, NOW, **arguments)  # type: ignore[arg-type]
+    holder = logs.holder(("t", partition))
+    assert holder is not None
+    return logs.directories.index(holder)
 
 
-def test_a_life_without_an_epoch_hands_on_that_of_the_clean_end_before_and_of_no_crash() -> None:
-    disk = SimulatedDisk()
-    registered = manager(disk)
-    registered.broker_epoch = 42
-    append(registered.get_or_create("a", 0, A, CONFIG, NOW), 2)
-    registered.shut_down({}, NOW)
-    for _ in range(2):
-        unregistered = manager(disk)
-        assert unregistered.last_broker_epoch == 42
-        unregistered.shut_down({}, NOW)
-    manager(disk)
-    manager(disk).shut_down({}, NOW)
-    assert manager(disk).last_broker_epoch == -1
+def test_a_new_log_is_made_in_the_directory_with_the_fewest_whatever_the_metadata_log_adds() -> None:
+    logs = World().start()
+    logs.metadata_log(NOW)
+    assert [place(logs, index) for index in range(7)] == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_damage_after_a_clean_end_is_told_at_each_start_until_somebody_decides() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    for topic in ("a", "b"):
-        log = first.get_or_create(topic, 0, A, CONFIG, NOW)
-        ends = [append(log, 2)[1] for _ in range(3)]
-    first.shut_down({}, NOW)
-    size = disk.size_of(ROOT / "a-0" / f"{0:020d}.log")
-    disk.map_file(ROOT / "a-0" / f"{0:020d}.log").write_at(size * 2 // 3 + 8, bytes(4))
-    for _ in range(2):
-        with pytest.raises(CorruptFile, match=f"a-0/{0:020d}.log .* at byte {size * 2 // 3} of {size}"):
-            manager(disk)
-    disk.remove(ROOT / CLEAN_SHUTDOWN)
-    with pytest.raises(CorruptFile, match=r"a-0: .* is not the file"):
-        manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
-    disk.remove(ROOT / SEGMENT_CHECKSUMS)
-    decided = manager(disk)
-    logs = [decided.get_or_create(topic, 0, A, CONFIG, NOW) for topic in ("a", "b")]
-    assert [log.log_end_offset for log in logs] == [4, ends[-1] + 1]
+def test_a_new_log_is_made_where_the_metadata_assign_it_and_where_an_operator_wants_it() -> None:
+    logs = World().start()
+    assert place(logs, 0, assigned=IDS[2]) == 2
+    assert place(logs, 1, assigned=UUID(int=0)) == 0
+    assert place(logs, 2, assigned=UUID(int=999)) == 1, "a directory that was replaced"
+    logs.prefer(("t", 3), logs.directories[0])
+    assert place(logs, 3, assigned=IDS[1]) == 0
 
 
-def test_after_a_crash_logs_are_recovered() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    log = first.get_or_create("a", 0, A, CONFIG, NOW)
-    append(log, 5)
-    second = manager(disk)
-    assert second.last_broker_epoch is None
-    assert second.get_or_create("a", 0, A, CONFIG, NOW).recovered_bytes > 0
+def test_a_log_is_found_again_where_it_is() -> None:
+    world = World()
+    first = world.start()
+    assert place(first, assigned=IDS[1]) == 1
+    append(first.directories[1].logs[KEY])
+    first.shut_down({KEY: 1}, NOW, 7)
+    again = world.start()
+    assert place(again, assigned=IDS[2]) == 1, "the metadata learn later where it is"
+    assert again.had(KEY) and again.high_watermark(KEY) == 1
+    assert again.last_broker_epoch == 7
 
 
-def test_a_topic_of_the_same_name_is_another_topic() -> None:
-    disk = SimulatedDisk()
-    append(manager(disk).get_or_create("a", 0, A, CONFIG, NOW), 5)
-    second = manager(disk)
-    log = second.get_or_create("a", 0, B, CONFIG, NOW)
-    assert (log.log_end_offset, log.topic_id) == (0, B)
-    assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
-    manager(disk)
-    assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
+def test_a_clean_end_counts_only_where_all_directories_had_the_same() -> None:
+    world = World(2)
+    world.start().shut_down({}, NOW, 7)
+    assert world.start().last_broker_epoch == 7
+    logs = world.start()
+    assert logs.last_broker_epoch is None
+    logs.shut_down({}, NOW, 8)
+    world.disks[1].failure = OSError(5, "broken")
+    assert world.start().last_broker_epoch is None
 
 
-@pytest.mark.parametrize("topic", ["a", "t" * 249])
-def test_deletion_waits_and_survives_a_restart(topic: str, tmp_path: Path) -> None:
-    disk = PosixDisk()
-    first = manager(disk, tmp_path)
-    log = first.get_or_create(topic, 3, A, CONFIG, NOW)
-    append(log, 5)
-    held = log.read(0, 1 << 20).records
-    assert not isinstance(held, bytes)
-    first.delete(topic, 3, NOW)
-    (deleted,) = [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
-    assert len(deleted) <= 255
-    assert first.get_or_create(topic, 3, B, CONFIG, NOW).log_end_offset == 0
-    first.tick(NOW + 59_999)
-    assert disk.exists(tmp_path / deleted)
-    first.tick(NOW + 70_000)
-    assert not disk.exists(tmp_path / deleted)
-    assert len(held.read()) == len(held)
-    first.delete(topic, 3, NOW)
-    manager(disk, tmp_path)
-    assert not [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
+def test_a_partition_in_two_directories_is_refused_by_name() -> None:
+    world = World()
+    for slot in (0, 2):
+        world.disks[slot].make_folder(Path(f"/{slot}/t-0"))
+        world.disks[slot].write_file(Path(f"/{slot}/t-0/00000000000000000000.log"), b"")
+    with pytest.raises(CorruptFile, match=r"t-0 is in both /0 and /2"):
+        world.start()
 
 
-def test_checkpoints_are_written_from_time_to_time() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    log = first.get_or_create("a", 0, A, CONFIG, NOW)
-    append(log, 2)
-    log.flush()
-    append(log, 2)
-    log.advance_log_start_offset(1)
-    first.tick(NOW + 59_000)
-    assert not disk.exists(ROOT / RECOVERY_POINTS)
-    assert first.next_deadline() <= NOW + 60_000
-    first.tick(NOW + 60_000)
-    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
-    assert read_offsets(disk, ROOT / LOG_START_OFFSETS) == {("a", 0): 1}
-    first.checkpoint_high_watermarks({("a", 0): 4})
-    assert read_offsets(disk, ROOT / HIGH_WATERMARKS) == {("a", 0): 4}
-    assert manager(disk).get_or_create("a", 0, A, CONFIG, NOW).log_start_offset == 1
+def test_a_metadata_log_in_another_directory_than_the_configured_one_is_refused() -> None:
+    world = World()
+    world.disks[1].make_folder(Path("/1/__cluster_metadata-0"))
+    with pytest.raises(CorruptFile, match=r"/1/__cluster_metadata-0 is not in /0"):
+        world.start()
 
 
-def test_a_truncation_lowers_the_checkpoint_first() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    log = first.get_or_create("a", 0, A, CONFIG, NOW)
-    append(log, 2)
-    append(log, 2)
-    log.flush()
-    first.tick(NOW + 60_000)
-    log.truncate_to(2)
-    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
+def test_a_missing_metadata_log_is_refused_where_another_directory_has_logs_and_no_voter_a_copy() -> None:
+    world = World(2)
+    first = world.start()
+    append(first.get_or_create(KEY, TOPIC, CONFIG, NOW, IDS[1]))
+    first.shut_down({}, NOW, None)
+    with pytest.raises(CorruptFile, match="/0 has no metadata log, and /1/t-0 is there"):
+        world.start().metadata_log(NOW, is_only_copy=True)
+    world.start().metadata_log(NOW)
 
 
-def test_logs_that_nobody_opened_stay_as_they_are() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    for topic in ("a", "b"):
-        append(first.get_or_create(topic, 0, A, CONFIG, NOW), 3)
-    first.shut_down({("a", 0): 3, ("b", 0): 3}, NOW)
-    second = manager(disk)
-    second.get_or_create("a", 0, A, CONFIG, NOW)
-    second.shut_down({("a", 0): 3}, NOW)
-    third = manager(disk)
-    assert third.high_watermark("b", 0) == 3
-    log = third.get_or_create("b", 0, A, CONFIG, NOW)
-    assert (log.recovered_bytes, log.log_end_offset) == (0, 3)
+def test_while_a_directory_is_offline_a_log_that_may_be_in_it_is_not_made() -> None:
+    world = World()
+    logs = world.start()
+    world.disks[1].failure = OSError(5, "broken")
+    assert logs.has_failed and logs.take_failed() == [logs.directories[1]] and not logs.has_failed
+    assert logs.failure is None
+    with pytest.raises(CorruptFile, match="t-0 may be in /1, which is offline"):
+        place(logs, 0, assigned=IDS[1])
+    with pytest.raises(CorruptFile, match="t-0 may be in /1"):
+        place(logs, 0, is_new=False)
+    assert [place(logs, 1), place(logs, 2, assigned=IDS[2])] == [0, 2]
 
 
-def test_a_clean_end_recovers_what_a_crash_left_and_no_metadata_name() -> None:
-    disk = SimulatedDisk()
-    append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
-    second = manager(disk)
-    second.get_or_create("a", 0, A, CONFIG, NOW)
-    second.shut_down({}, NOW)
-    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
-    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 0, ("b", 0): 3}
-    log = manager(disk).get_or_create("b", 0, B, CONFIG, NOW)
-    assert (log.topic_id, log.recovered_bytes, log.log_end_offset) == (B, 0, 3)
+@pytest.mark.parametrize("failed", [[0], [1, 2, 0]])
+def test_the_end_is_near_when_the_metadata_directory_or_the_last_one_has_failed(failed: list[int]) -> None:
+    world = World()
+    logs = world.start()
+    for slot in failed:
+        assert logs.failure is None
+        world.disks[slot].failure = OSError(5, "broken")
+    assert logs.failure is not None and "broken" in logs.failure
 
 
-@pytest.mark.parametrize("other", ["lost+found", "b-0", "backup"])
-def test_a_folder_without_a_log_does_not_make_an_end_unclean(other: str) -> None:
-    disk = SimulatedDisk()
-    manager(disk)
-    disk.make_folder(ROOT / other)
-    second = manager(disk)
-    second.get_or_create("a", 0, A, CONFIG, NOW)
-    second.shut_down({}, NOW)
-    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
-
-
-@pytest.mark.parametrize("left", [None, b"rubbish"], ids=["missing", "damaged"])
-def test_an_end_is_not_called_clean_while_a_crashed_log_waits(left: bytes | None) -> None:
-    disk = SimulatedDisk()
-    append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
-    if left is None:
-        disk.remove(ROOT / "b-0" / PARTITION_METADATA)
-    else:
-        disk.write_file(ROOT / "b-0" / PARTITION_METADATA, left)
-    second = manager(disk)
-    second.get_or_create("a", 0, A, CONFIG, NOW)
-    second.shut_down({}, NOW)
-    assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
-
-
-def test_an_end_on_a_broken_disk_is_not_called_clean() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
-    disk.read_only = True
+def test_a_directory_that_cannot_be_read_at_the_start_is_offline_unless_it_is_that_of_the_metadata() -> None:
+    world = World()
+    world.disks[2].read_only = True
+    logs = world.start()
+    assert [each.id for each in logs.live] == [*IDS[:2]] and not logs.has_failed
+    world.disks[0].failure = OSError(5, "broken")
     with pytest.raises(StorageError):
-        first.shut_down({}, NOW)
-    disk.read_only = False
-    assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
+        world.start(load=False).load(NOW)
 
 
-def test_damaged_checkpoints_are_taken_for_empty() -> None:
-    disk = SimulatedDisk()
-    first = manager(disk)
-    append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
-    first.shut_down({("a", 0): 3}, NOW)
-    for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
-        disk.write_file(ROOT / name, b"rubbish")
-    said: list[str] = []
-    second = LogManager(disk, ROOT, lambda level, message: said.append(f"{level}: {message}"))
-    second.load(NOW)
-    assert len(said) == 3
-    assert all(RECOVERY_POINTS in line or "checkpoint" in line for line in said)
-    assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 3
+def moving(world: World) -> LogManager:
+    """A log of ten records in the first directory, and its copy with all of them in the second."""
+    logs = world.start()
+    log = logs.get_or_create(KEY, TOPIC, CONFIG, NOW, IDS[0])
+    copy = logs.directories[1].open_future(KEY, TOPIC, CONFIG, NOW)
+    for _ in range(10):
+        append(log)
+    while copy.log_end_offset < 10:
+        found = log.read(copy.log_end_offset, 1 << 20).records
+        assert not isinstance(found, bytes)
+        copy.append_as_follower(found.read(), NOW)
+    return logs
 
 
-def test_a_new_log_survives_a_power_failure_once_it_is_flushed() -> None:
-    for seed in range(20):
-        disk = SimulatedDisk()
-        first = manager(disk)
-        disk.sync_folder(Path("/"))
-        log = first.get_or_create("a", 0, A, CONFIG, NOW)
-        append(log, 3)
-        log.flush()
-        disk.lose_power(random.Random(seed))
-        assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [0, 1, 2]
+def test_a_copy_takes_the_place_of_its_log() -> None:
+    world = World(2)
+    logs = moving(world)
+    assert logs.holder(KEY) is logs.directories[0] and logs.future_holder(KEY) is logs.directories[1]
+    log = logs.replace_with_future(KEY, NOW)
+    assert logs.holder(KEY) is logs.directories[1] and logs.future_holder(KEY) is None
+    append(log)
+    assert offsets(log) == [*range(11)] and log.folder == Path("/1/t-0")
+    logs.tick(NOW + 200_000)
+    assert [name for name in world.disks[0].list_folder(Path("/0")) if name.startswith("t-0")] == []
+    logs.shut_down({KEY: 11}, NOW, 1)
+    again = world.start()
+    assert place(again, assigned=IDS[1]) == 1
+    assert offsets(again.directories[1].logs[KEY]) == [*range(11)] and again.high_watermark(KEY) == 11
 
 
-def test_the_quorums_log() -> None:
-    disk = SimulatedDisk()
-    log = manager(disk).metadata_log(NOW)
-    assert (log.folder.name, log.topic_id) == ("__cluster_metadata-0", METADATA_TOPIC_ID)
-    assert folder_name("x-y", 3) == "x-y-3"
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_copy_survives_a_restart(is_clean: bool) -> None:
+    world = World(2)
+    logs = moving(world)
+    if is_clean:
+        logs.shut_down({}, NOW, 1)
+    again = world.start()
+    assert place(again, assigned=IDS[0]) == 0
+    copy = again.directories[1].open_future(KEY, TOPIC, CONFIG, NOW)
+    assert copy.log_end_offset == 10 and copy.folder.name.endswith("-future")
+
+
+def test_a_crash_between_the_two_renames_leaves_a_copy_that_becomes_the_log() -> None:
+    world = World(2)
+    logs = moving(world)
+    logs.directories[1].logs[KEY].flush(NOW)
+    logs.directories[0].delete(KEY, NOW)
+    again = world.start()
+    assert place(again, assigned=IDS[1]) == 1
+    assert offsets(again.directories[1].logs[KEY]) == [*range(10)] and again.future_holder(KEY) is None
+
+
+def test_a_copy_whose_log_is_gone_is_no_log_until_the_metadata_say_so() -> None:
+    world = World(2)
+    logs = moving(world)
+    logs.directories[0].delete(KEY, NOW)
+    again = world.start()
+    assert place(again, assigned=UUID(int=999)) == 0, "its disk was replaced: an empty one begins, as Kafka's"
+    assert again.directories[0].logs[KEY].log_end_offset == 0
+    again.delete(KEY, NOW)
+    assert again.future_holder(KEY) is not None, "one that is not open stays"
+
+
+def test_a_topic_that_is_deleted_takes_the_copy_along() -> None:
+    world = World(2)
+    logs = moving(world)
+    logs.delete(KEY, NOW)
+    assert logs.holder(KEY) is None and logs.future_holder(KEY) is None
+    assert place(logs, topic_id=OTHER, assigned=IDS[1]) == 1
+    assert logs.directories[1].logs[KEY].log_end_offset == 0

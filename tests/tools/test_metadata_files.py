@@ -17,7 +17,7 @@ from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.schema import Message
 from reference.storage.disk import PosixDisk
-from reference.storage.log_manager import LogManager
+from reference.storage.log_directory import LogDirectory
 from tests.storage.dump import complaints, dump
 
 pytestmark = pytest.mark.java
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of two epochs, and a snapshot of each."""
     data = tmp_path_factory.mktemp("quorum")
     for decisions in (DECISIONS[:2], DECISIONS[2:]):
-        logs = LogManager(PosixDisk(), data)
+        logs = LogDirectory(PosixDisk(), data)
         logs.load(TIME)
         log = logs.metadata_log(TIME)
         quorum = Quorum(1, "a-cluster", QuorumSettings((1,)), PosixDisk(), log, random.Random(1), TIME)

@@ -1,0 +1,88 @@
+"""Replicas that move from one log directory of this node to another (AlterReplicaLogDirs, KIP-113, KIP-858).
+
+    copying --has all--> caught up --the metadata name the new directory--> replaced
+
+A copy grows in the new directory while the replica goes on in the old one. Once it has all, the controller is told of the new
+directory; when the metadata name it, and the copy has all at that moment, the copy takes the log's place. A copy that an
+earlier run left is found in its folder and goes on. What moves is not compacted.
+Source: kafka.server.ReplicaAlterLogDirsThread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference.protocol.primitives import TimestampMs, TopicName
+from reference.replication.partition import Partition
+from reference.storage.copying import copy_step
+from reference.storage.errors import CorruptFile, LogError, RecordsError
+from reference.storage.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from reference.node.node import Node
+
+Key = tuple[TopicName, int]
+
+LOOK_AGAIN_MS = 100
+"""How often a copy that has caught up is brought up to date, while the controller is asked."""
+
+
+class Moves:
+    """The moves of this node's replicas."""
+
+    def __init__(self, node: Node) -> None:
+        self.caught_up: dict[Key, LogDirectory] = {}
+        """Replicas whose copies had all once, and where these are."""
+        self._node = node
+        self._next: TimestampMs | None = None
+
+    def begin(self, partition: Partition, target: LogDirectory, now: TimestampMs) -> None:
+        """Move a replica, or leave it where it is. A move that is under way to another directory ends.
+
+        Errors: StorageError, CorruptFile.
+        """
+        logs, key = self._node.logs, (partition.topic, partition.index)
+        if logs.future_holder(key) not in (None, target):
+            logs.drop_future(key, now)
+            self.caught_up.pop(key, None)
+        holder = logs.holder(key)
+        if holder not in (None, target):
+            holder.cleaner.forget(key)
+            target.open_future(key, partition.topic_id, partition.log.config, now)
+        self._next = now
+        self._node.stir()
+
+    def lose_directory(self, directory: LogDirectory) -> None:
+        """A log directory has failed: what moves into it stays where it is."""
+        self.caught_up = {key: each for key, each in self.caught_up.items() if each is not directory}
+
+    def tick(self, now: TimestampMs) -> None:
+        """Copy what is to be copied, and replace what can be replaced."""
+        if self._next is not None and now < self._next:
+            return
+        moving = [(key, each) for each in self._node.logs.live for key in each.futures]
+        self._next = now + LOOK_AGAIN_MS
+        for key, directory in moving:
+            partition = self._node.partitions.get(key)
+            if partition is not None and not self._advance(key, partition, directory, now):
+                self._next = now
+
+    def next_deadline(self) -> TimestampMs | None:
+        return self._next
+
+    def _advance(self, key: Key, partition: Partition, directory: LogDirectory, now: TimestampMs) -> bool:
+        """One step of a move; whether the next may wait."""
+        node = self._node
+        try:
+            copy = directory.open_future(key, partition.topic_id, partition.log.config, now)
+            if not copy_step(partition.log, copy, now):
+                return False
+            self.caught_up[key] = directory
+            known = node.image.topics_by_id[partition.topic_id].partitions[partition.index].directory_of(node.id)
+            if known == directory.id:
+                partition.log = node.logs.replace_with_future(key, now)
+                del self.caught_up[key]
+                node.log("info", f"{partition.name} has moved to {directory.folder}")
+        except (LogError, RecordsError, CorruptFile, OSError) as error:
+            node.storage_failed(f"{partition.name} does not move to {directory.folder}", error)
+        return True

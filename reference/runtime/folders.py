@@ -1,0 +1,194 @@
+"""The folders of a node's log directories: formatted, checked, locked, and offline where they cannot be read.
+
+Each has `meta.properties` with the same cluster and node and an id of its own. The one of the metadata log must be readable; a
+node starts without others that are not, as Apache Kafka does (MetaPropertiesEnsemble, KafkaRaftServer.initializeLogDirs).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from reference.runtime.configuration import ConfigurationError, ServerConfiguration
+from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
+from reference.storage.disk import PosixDisk
+from reference.storage.errors import CorruptFile
+from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
+
+LOCK_FILE = ".lock"
+
+Unreadable = OSError
+
+
+def new_cluster_id() -> str:
+    """16 random bytes in url-safe base64 without padding; never with a leading dash, which tools would take for a flag."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def validate_cluster_id(text: str) -> str:
+    """Errors: ConfigurationError when it is not 16 bytes of url-safe base64."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        raw = b""
+    if len(raw) != 16:
+        raise ConfigurationError(f"cluster id '{text}' is not 16 bytes in url-safe base64 (22 characters)")
+    return text
+
+
+def format_folders(configuration: ServerConfiguration, cluster_id: str, *, ignore_formatted: bool) -> None:
+    """Make the folders this node's; those that are formatted already stay as they are.
+
+    Errors: ConfigurationError when one is another cluster's, or formatted already (unless that is ignored).
+    """
+    for folder in configuration.folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            found = read_meta_properties(PosixDisk(), folder)
+            if found is not None and found.cluster_id != cluster_id:
+                raise ConfigurationError(f"{folder} belongs to cluster {found.cluster_id}, not to {cluster_id}")
+            if found is not None and not ignore_formatted:
+                raise ConfigurationError(f"{folder} is already formatted")
+        except (OSError, CorruptFile) as error:
+            raise ConfigurationError(f"{folder}: {_reason(error)}") from error
+    for folder in configuration.folders:
+        try:
+            if read_meta_properties(PosixDisk(), folder) is None:
+                meta = MetaProperties(cluster_id, configuration.node_id, uuid.uuid4())
+                write_meta_properties(PosixDisk(), folder, meta)
+        except OSError as error:
+            raise ConfigurationError(f"{folder}: {_reason(error)}") from error
+
+
+def lock_folders(configuration: ServerConfiguration, open_files: contextlib.ExitStack) -> dict[Path, Unreadable | None]:
+    """Make the folders, and hold their locks; of those that cannot be locked, why.
+
+    Errors: ConfigurationError when another process holds one, a folder is named twice, or the metadata log's is unreadable.
+    """
+    found: dict[Path, Unreadable | None] = {}
+    resolved: set[Path] = set()
+    for folder in configuration.folders:
+        found[folder] = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if (path := folder.resolve()) in resolved:
+                raise ConfigurationError(f"log.dirs names {folder} twice")
+            resolved.add(path)
+            _lock(folder, open_files)
+        except OSError as error:
+            if folder == configuration.folder:
+                raise ConfigurationError(f"{folder}: {error.strerror}") from error
+            found[folder] = error
+    return found
+
+
+def _lock(folder: Path, open_files: contextlib.ExitStack) -> None:
+    """Hold a folder's lock, so that no second process writes into it. Errors: OSError, ConfigurationError."""
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    open_files.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigurationError(f"{folder} is in use by another process") from None
+
+
+def open_folders(
+    configuration: ServerConfiguration, locked: Mapping[Path, Unreadable | None], logger: logging.Logger
+) -> tuple[str, dict[Path, MetaProperties | Unreadable]]:
+    """The cluster's id and what each folder is. New folders of a one-voter cluster are formatted here.
+
+    Errors: ConfigurationError for a folder that is not formatted, or is another node's, and for two of the same id.
+    """
+    found = {folder: error or _read(configuration, folder) for folder, error in locked.items()}
+    if all(meta is None for meta in found.values()):
+        _require_empty(found)
+        if len(configuration.voters) > 1:
+            raise ConfigurationError(
+                f"{configuration.folder} is not formatted: run `tidegauge format` with the cluster's id on each node"
+            )
+        cluster_id = new_cluster_id()
+        format_folders(configuration, cluster_id, ignore_formatted=False)
+        logger.info("formatted %s for a new cluster %s of one voter", ", ".join(map(str, found)), cluster_id)
+        found = {folder: _read(configuration, folder) for folder in found}
+    known: dict[Path, MetaProperties | Unreadable] = {}
+    for folder, meta in found.items():
+        if meta is None:
+            _require_empty([folder])
+            raise ConfigurationError(
+                f"{folder} is not formatted: run `tidegauge format --ignore-formatted` with the cluster's id"
+            )
+        if isinstance(meta, Unreadable):
+            logger.error("log directory %s cannot be read and is offline: %s", folder, _reason(meta))
+        else:
+            _check(configuration, folder, meta, known)
+        known[folder] = meta
+    own = known[configuration.folder]
+    assert isinstance(own, MetaProperties)
+    return own.cluster_id, known
+
+
+def _read(configuration: ServerConfiguration, folder: Path) -> MetaProperties | Unreadable | None:
+    """Errors: ConfigurationError for the metadata log's folder where it cannot be read."""
+    try:
+        return read_meta_properties(PosixDisk(), folder)
+    except (OSError, CorruptFile) as error:
+        if folder == configuration.folder:
+            raise ConfigurationError(f"{folder}: {_reason(error)}") from error
+        return error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
+
+
+def _require_empty(folders: Mapping[Path, object] | list[Path]) -> None:
+    for folder in folders:
+        if any(entry.name != LOCK_FILE for entry in folder.iterdir()):
+            raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be somebody's data")
+
+
+def _check(
+    configuration: ServerConfiguration,
+    folder: Path,
+    meta: MetaProperties,
+    others: Mapping[Path, MetaProperties | Unreadable],
+) -> None:
+    if meta.node_id != configuration.node_id:
+        raise ConfigurationError(
+            f"{folder} belongs to node {meta.node_id}, and the configuration says {configuration.node_id}"
+        )
+    for other, its in others.items():
+        if not isinstance(its, Unreadable) and its.cluster_id != meta.cluster_id:
+            raise ConfigurationError(
+                f"{folder} belongs to cluster {meta.cluster_id}, and {other} to cluster {its.cluster_id}"
+            )
+        if not isinstance(its, Unreadable) and its.directory_id == meta.directory_id:
+            raise ConfigurationError(f"{folder} and {other} have the same directory.id: one is a copy")
+
+
+def log_manager(
+    configuration: ServerConfiguration,
+    folders: Mapping[Path, MetaProperties | Unreadable],
+    say: Callable[[str, str], None],
+) -> LogManager:
+    """The log directories, each on a disk of its own."""
+    made: dict[Path, LogDirectory] = {}
+    for folder, meta in folders.items():
+        disk = PosixDisk()
+        if isinstance(meta, Unreadable):
+            disk.failed(meta)
+        made[folder] = LogDirectory(
+            disk, folder, say, uuid.UUID(int=0) if isinstance(meta, Unreadable) else meta.directory_id
+        )
+    return LogManager([made[folder] for folder in configuration.data_folders], made[configuration.folder], say)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)

@@ -1,0 +1,523 @@
+"""One log directory: its partitions' logs are opened, checkpointed, closed, moved and deleted.
+
+    FOLDER/TOPIC-PARTITION/                     a log
+    FOLDER/TOPIC-PARTITION.ID-future/           a copy in the making of a log in another directory (KIP-113)
+    FOLDER/TOPIC-PARTITION.ID-delete/           a log that is being deleted
+    FOLDER/TOPIC-PARTITION.ID-stray/            a log of another topic id than the metadata name; it is kept
+    FOLDER/recovery-point-offset-checkpoint     up to where each log was flushed
+    FOLDER/log-start-offset-checkpoint          where each log starts, if not at its first segment
+    FOLDER/replication-offset-checkpoint        high watermarks
+    FOLDER/cleaner-offset-checkpoint            up to where each compacted log is clean
+    FOLDER/segment-checksums                    what flushed segments were
+    FOLDER/.kafka_cleanshutdown                 the last run ended cleanly
+
+A log is opened when the metadata name it, with its configuration. What is in the folder and in no metadata is left alone, but
+that a clean end recovers what a crash left of it: the note of a clean end speaks for the whole folder.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+    read_topic_id,
+    take_clean_shutdown,
+    was_shut_down_clean,
+    write_clean_shutdown,
+    write_offsets,
+)
+from reference.storage.cleaner import Cleaner
+from reference.storage.config import DAY_MS, LogConfig
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.log import EXPIRY_CHECK_MS, Log, PendingFlush, run_now
+from reference.storage.recovery import check
+from reference.storage.segment import LOG_SUFFIX
+from reference.storage.segment_checksums import (
+    NO_CHECKSUMS,
+    SEGMENT_CHECKSUMS,
+    LogChecksums,
+    SegmentChecksum,
+    read_checksums,
+    write_checksums,
+)
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = UUID(int=1)
+METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, max_message_bytes=8 * 1024 * 1024, segment_index_bytes=256 * 1024)
+"""Kafka's, but for the indexes: it gives them the 10 MiB of any topic. These have room for some 85 MiB of metadata, and where
+they are full the log rolls, as any log does."""
+
+DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"
+MOST_NAME_BYTES = 255
+_FUTURE = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-future")
+CHECKPOINT_INTERVAL_MS = 60_000
+"""log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""
+UPKEEP_INTERVAL_MS = 1000
+"""How often all logs are asked whether something is due."""
+MIN_UPKEEP_INTERVAL_MS = 50
+
+Logger = Callable[[str, str], None]
+"""Takes a level (info, warning, error) and a sentence."""
+
+
+def _say_nothing(level: str, message: str) -> None:
+    pass
+
+
+def folder_name(topic: str, partition: int) -> str:
+    """The name of a partition's folder."""
+    return f"{topic}-{partition}"
+
+
+def _partition_of(name: str) -> TopicPartition | None:
+    topic, _, partition = name.rpartition("-")
+    return (topic, int(partition)) if topic and partition.isdecimal() else None
+
+
+def _suffixed(key: TopicPartition, topic_id: UUID, suffix: str) -> str:
+    """The name of a folder that goes, or makes way. Names may have 255 characters, of which a topic's may be 249."""
+    topic, partition = key
+    ending = f".{topic_id.hex}{suffix}"
+    return f"{topic[: MOST_NAME_BYTES - len(str(partition)) - 1 - len(ending)]}-{partition}{ending}"
+
+
+def can_move(key: TopicPartition) -> bool:
+    """Whether the name of a copy in the making is short enough for a folder's."""
+    return len(_suffixed(("", key[1]), UUID(int=0), FUTURE_SUFFIX)) + len(key[0]) <= MOST_NAME_BYTES
+
+
+class LogDirectory:
+    """The logs of one log directory, on a disk of its own: what fails there fails nowhere else."""
+
+    def __init__(self, disk: Disk, folder: Path, log: Logger = _say_nothing, id: UUID = UUID(int=0)) -> None:
+        """`id` is `directory.id` of its `meta.properties` (KIP-858)."""
+        self.id = id
+        self.disk = disk
+        self.folder = folder
+        self.logs: dict[TopicPartition, Log] = {}
+        """Those that are open, copies in the making among them."""
+        self.futures: dict[TopicPartition, str] = {}
+        """Copies in the making, open or not, and the names of their folders."""
+        self.cleaner = Cleaner(disk, folder, self.logs, log)
+        """Compacts the logs whose topics want it."""
+        self.producer_expiration_ms = DAY_MS
+        """producer.id.expiration.ms, for logs opened from now on."""
+        self.expiry_check_ms = EXPIRY_CHECK_MS
+        """producer.id.expiration.check.interval.ms, likewise."""
+        self.broker_epoch: Epoch = -1
+        """Written with the clean end; at the next start `last_broker_epoch`. Who ends before it has registered has lost
+        nothing since the clean end before, and so hands that one's epoch on."""
+        self.last_broker_epoch: Epoch | None = None
+        """The broker's epoch at its last, clean end; None after a crash."""
+        self.run_flush: Callable[[PendingFlush], None] = run_now
+        """Who waits for the disk when closed segments are flushed; see `PendingFlush`."""
+        self._say = log
+        self._clean = False
+        self._found: frozenset[str] = frozenset()
+        """What was in the folder when it was loaded."""
+        self._recovery_points: dict[TopicPartition, Offset] = {}
+        self._log_starts: dict[TopicPartition, Offset] = {}
+        self._high_watermarks: dict[TopicPartition, Offset] = {}
+        self._checksums: dict[TopicPartition, LogChecksums] = {}
+        self._checksums_are_written = False
+        self._has_stale_lines = False
+        """Whether a checkpoint on the disk tells of a log that is no more: one of its name must not be opened before."""
+        self.offline: dict[TopicPartition, str] = {}
+        """Logs that could not be opened, and why."""
+        self._is_ours = True
+        """Whether the checkpoints were written by this implementation, whose recovery points are never above a log's end."""
+        self._deleted: list[tuple[TimestampMs, Path]] = []
+        self._next_checkpoint: TimestampMs = 0
+        self._next_upkeep: TimestampMs = 0
+
+    def load(self, now: TimestampMs) -> None:
+        """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
+
+        Errors: StorageError; CorruptFile when a log is damaged though the last end was clean, and nothing is changed.
+        """
+        self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
+        self._next_upkeep = now + UPKEEP_INTERVAL_MS
+        try:
+            self.disk.make_folder(self.folder)
+            self._find_futures()
+            self._read_checksums()
+            if was_shut_down_clean(self.disk, self.folder):
+                self._check_all(now)
+            self._recovery_points = self._read(RECOVERY_POINTS)
+            self._log_starts = self._read(LOG_START_OFFSETS)
+            self._high_watermarks = self._read(HIGH_WATERMARKS)
+            self.cleaner.load(now)
+            self.last_broker_epoch = take_clean_shutdown(self.disk, self.folder)
+            self._clean = self.last_broker_epoch is not None
+            if self.last_broker_epoch is not None:
+                self.broker_epoch = self.last_broker_epoch
+            self._found = frozenset(self.disk.list_folder(self.folder))
+            self._remove_deleted([name for name in sorted(self._found) if name.endswith(DELETE_SUFFIX)])
+        except OSError as error:
+            raise self._storage_error(error) from error
+
+    def _find_futures(self) -> None:
+        """Errors: OSError."""
+        for name in self.disk.list_folder(self.folder):
+            if (found := _FUTURE.fullmatch(name)) is not None:
+                key = found[1], int(found[2])
+                if self.disk.exists(self.folder / folder_name(*key)):
+                    self._say("warning", f"{name} is left alone, for {folder_name(*key)} is beside it")
+                else:
+                    self.futures[key] = name
+
+    def _path(self, key: TopicPartition) -> Path:
+        """Where a log is, or is to be."""
+        return self.folder / self.futures.get(key, folder_name(*key))
+
+    def _read(self, name: str) -> dict[TopicPartition, Offset]:
+        try:
+            return read_offsets(self.disk, self.folder / name)
+        except CorruptFile as error:
+            # Without recovery points everything is scanned; high watermarks come again from replication.
+            self._say("warning", f"{error}; it is taken for empty")
+            return {}
+
+    def _remove_deleted(self, names: Sequence[str]) -> None:
+        """Remove what was being deleted, and before that what is written down of it. Errors: OSError."""
+        kept = {
+            key: log for key, log in self._checksums.items() if _suffixed(key, log.topic_id, DELETE_SUFFIX) not in names
+        }
+        if kept != self._checksums:
+            self._checksums = kept
+            write_checksums(self.disk, self.folder, kept)
+        for name in names:
+            self.disk.remove_folder(self.folder / name)
+
+    def _read_checksums(self) -> None:
+        """Errors: OSError."""
+        try:
+            found = read_checksums(self.disk, self.folder)
+        except CorruptFile as error:
+            self._say("warning", f"{error}; it is taken for empty")
+            return
+        self._checksums = found or {}
+        self._is_ours = found is not None or not self.disk.exists(self.folder / RECOVERY_POINTS)
+
+    def _check_all(self, now: TimestampMs) -> None:
+        """After a clean end: everything is there, and whole. Errors: OSError, CorruptFile."""
+        found = dict(self.unopened())
+        for name, key in found.items():
+            check(self.disk, self.folder / name, now, self._checksums_of(key))
+        for key in self._checksums:
+            if self._path(key).name not in found:
+                raise CorruptFile(f"{self._path(key)} is gone, and was flushed: restore it")
+
+    def _checksums_of(self, key: TopicPartition) -> Mapping[Offset, SegmentChecksum]:
+        """Those that were written down for the log whose folder is there. Errors: OSError, CorruptFile."""
+        known = self._checksums.get(key)
+        if known is None or known.topic_id != read_topic_id(self.disk, self._path(key)):
+            return NO_CHECKSUMS
+        return known.segments
+
+    # ---- logs
+
+    def has_metadata_log(self) -> bool:
+        """Whether the quorum's log, or a snapshot of it, is there. Errors: OSError."""
+        names = self._list(self.folder / folder_name(METADATA_TOPIC, 0))
+        return any(name.endswith((LOG_SUFFIX, ".checkpoint")) for name in names)
+
+    def metadata_log(self, now: TimestampMs) -> Log:
+        """The quorum's log, `__cluster_metadata-0`.
+
+        Errors: as for `get_or_create`; CorruptFile where it is missing and the logs are there that only it can have made.
+        """
+        if not self.has_metadata_log() and self.unopened():
+            raise CorruptFile(
+                f"{self.folder / folder_name(METADATA_TOPIC, 0)} has no log, and {self.unopened()[0][0]} is there: "
+                "restore it, or format a new folder"
+            )
+        return self.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now)
+
+    def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
+        """The log of a partition: opened and, after a crash, recovered, or made.
+
+        A folder of another topic of this name makes way, and is kept: nothing proves that its topic was deleted.
+        Errors: StorageError, CorruptFile.
+        """
+        key = (topic, partition)
+        log = self.logs.get(key)
+        if log is None:
+            try:
+                self._make_way(key, topic_id)
+                self._begin_folder(key, topic_id)
+                log = self.logs[key] = self._open(key, topic_id, config, now)
+            except StorageError:
+                raise
+            except OSError as error:
+                raise self._storage_error(error) from error
+            except Exception as error:
+                # Whatever it is: one log must not keep the others from being served.
+                folder, text = folder_name(topic, partition), str(error) or type(error).__name__
+                self.offline[key] = text if folder in text else f"{self.folder / folder}: {text}"
+                raise CorruptFile(self.offline[key]) from error
+            self.offline.pop(key, None)
+        return log
+
+    def _list(self, folder: Path) -> list[str]:
+        return self.disk.list_folder(folder) if self.disk.is_folder(folder) else []
+
+    def _make_way(self, key: TopicPartition, topic_id: UUID) -> None:
+        """Errors: OSError; CorruptFile where it is the metadata log that has another id."""
+        folder = self._path(key)
+        found = read_topic_id(self.disk, folder)
+        if found in (None, topic_id):
+            return
+        if key[0] == METADATA_TOPIC:
+            raise CorruptFile(f"{folder} belongs to topic id {found}, not {topic_id} (InconsistentTopicIdException)")
+        stray = self.folder / _suffixed(key, found, STRAY_SUFFIX)
+        self._say("error", f"{folder.name} belongs to topic id {found}, not {topic_id}: it is kept as {stray.name}")
+        self._forget(key)
+        self.disk.rename(folder, stray)
+        self.disk.sync_folder(self.folder)
+
+    def _begin_folder(self, key: TopicPartition, topic_id: UUID) -> None:
+        """Before a folder is made: what the checkpoints say of an earlier log of this name must not be read as the new one's.
+
+        Errors: CorruptFile where this very log was flushed and its folder is gone; OSError.
+        """
+        folder = self._path(key)
+        if self.disk.exists(folder):
+            return
+        if self.misses(key, topic_id):
+            raise CorruptFile(f"{folder} is gone, and was flushed: restore it, or remove {SEGMENT_CHECKSUMS}")
+        self._forget(key)
+        if self._has_stale_lines:
+            self._checkpoint()
+
+    def has(self, key: TopicPartition) -> bool:
+        """Whether the log of a partition is here, and not as a copy in the making. Errors: StorageError."""
+        folder = self.folder / folder_name(*key)
+        try:
+            return (key in self.logs and key not in self.futures) or bool(self._list(folder))
+        except OSError as error:
+            raise self._storage_error(error) from error
+
+    def misses(self, key: TopicPartition, topic_id: UUID) -> bool:
+        """Whether this very log was flushed here. Where its folder is gone, that is a loss."""
+        known = self._checksums.get(key)
+        return known is not None and known.topic_id == topic_id and bool(known.segments)
+
+    def _open(
+        self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs, is_clean: bool = False
+    ) -> Log:
+        topic, partition = key
+        checksums = self._checksums_of(key)
+        log = Log(
+            self.disk, self._path(key), config, now,
+            topic=topic, partition=partition, topic_id=topic_id, log_start=self._log_starts.get(key, 0),
+            recovery_point=self._recovery_points.get(key, 0), clean=is_clean or self._clean,
+            producer_expiration_ms=self.producer_expiration_ms, expiry_check_ms=self.expiry_check_ms,
+            checkpoint=self._checkpoint, checksums=checksums if self._is_ours else None,
+        )  # fmt: skip
+        self._tell_repairs(log)
+        if log.log_end_offset < self._high_watermarks.get(key, 0):
+            self._say(
+                "warning",
+                f"{log.folder.name} ends at {log.log_end_offset}, and was committed up to {self._high_watermarks[key]}",
+            )
+        log.run_flush = lambda flush: self.run_flush(flush)
+        if log.recovered_bytes or log.lost_bytes:
+            self._say(
+                "warning" if log.lost_bytes else "info",
+                f"{log.folder.name}: recovered {log.recovered_bytes} bytes, cut off {log.lost_bytes}",
+            )
+        return log
+
+    def _tell_repairs(self, log: Log) -> None:
+        for repair in log.repairs:
+            self._say("warning", f"{log.folder.name}: {repair}")
+        log.repairs.clear()
+
+    def had(self, key: TopicPartition) -> bool:
+        """Whether the folder had this log, or one of its name, before this run."""
+        return folder_name(*key) in self._found
+
+    def high_watermark(self, key: TopicPartition) -> Offset:
+        """The checkpointed high watermark; 0 where there is none."""
+        return self._high_watermarks.get(key, 0)
+
+    def delete(self, key: TopicPartition, now: TimestampMs) -> None:
+        """Delete an open log: its folder is renamed now and removed by `tick` after file.delete.delay.ms.
+
+        Who reads a slice of it may go on. Errors: StorageError.
+        """
+        log = self.logs.pop(key)
+        name = _suffixed(key, log.topic_id, DELETE_SUFFIX)
+        try:
+            self._forget(key)
+            self.disk.remove_folder(self.folder / name)
+            self.disk.rename(log.folder, self.folder / name)
+            self.disk.sync_folder(self.folder)
+        except OSError as error:
+            raise self._storage_error(error) from error
+        self.futures.pop(key, None)
+        self._deleted.append((now + log.config.file_delete_delay_ms, self.folder / name))
+
+    # ---- copies in the making
+
+    def open_future(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
+        """The copy in the making of a log that is in another directory, with what an earlier run has copied.
+
+        Errors: StorageError, CorruptFile.
+        """
+        self.futures.setdefault(key, _suffixed(key, topic_id, FUTURE_SUFFIX))
+        return self.get_or_create(*key, topic_id, config, now)
+
+    def promote_future(self, key: TopicPartition, now: TimestampMs) -> Log:
+        """Make the copy, which is open, the partition's log; what is in it is durable before. Errors: StorageError."""
+        future = self.logs.pop(key)
+        try:
+            future.close()
+            self.disk.rename(future.folder, self.folder / folder_name(*key))
+            self.disk.sync_folder(self.folder)
+            del self.futures[key]
+            self._recovery_points[key], self._log_starts[key] = future.recovery_point, future.log_start_offset
+            log = self.logs[key] = self._open(key, future.topic_id, future.config, now, is_clean=True)
+        except OSError as error:
+            raise self._storage_error(error) from error
+        return log
+
+    def _forget(self, key: TopicPartition) -> None:
+        """The log of this name is no more; what the checkpoints say of it is gone with the next ones. Errors: OSError."""
+        for known in (self._recovery_points, self._log_starts, self._high_watermarks, self._checksums):
+            self._has_stale_lines |= known.pop(key, None) is not None
+        self.cleaner.forget(key)
+
+    # ---- upkeep
+
+    def tick(self, now: TimestampMs) -> None:
+        """Upkeep of the logs, compaction, removal of deleted ones, checkpoints. A failing disk is reported, not raised."""
+        self.cleaner.tick(now)
+        if now < self._next_upkeep:
+            return
+        due = now + UPKEEP_INTERVAL_MS
+        for log in self.logs.values():
+            if log.repairs:
+                self._tell_repairs(log)
+            try:
+                log.tick(now)
+            except StorageError as error:
+                self._say("error", str(error))
+            due = min(due, log.next_deadline())
+        self._next_upkeep = max(due, now + MIN_UPKEEP_INTERVAL_MS)
+        try:
+            if self._has_stale_lines and self._deleted and self._deleted[0][0] <= now:
+                self._checkpoint()
+            while self._deleted and self._deleted[0][0] <= now:
+                self.disk.remove_folder(self._deleted[0][1])
+                del self._deleted[0]
+            if now >= self._next_checkpoint:
+                self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
+                self._checkpoint()
+        except OSError as error:
+            self._say("error", str(self._storage_error(error)))
+
+    def next_deadline(self) -> TimestampMs:
+        """When `tick` has something to do next."""
+        cleaning = self.cleaner.next_deadline()
+        return self._next_upkeep if cleaning is None else min(cleaning, self._next_upkeep)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+        """Write high watermarks; those of logs that were not opened stay as they were. Errors: StorageError."""
+        self._high_watermarks.update(high_watermarks)
+        try:
+            write_offsets(self.disk, self.folder / HIGH_WATERMARKS, self._high_watermarks)
+        except OSError as error:
+            raise self._storage_error(error) from error
+
+    def _checkpoint(self, is_closed: bool = False) -> None:
+        """Write what flushed segments are, recovery points and log starts. Errors: OSError.
+
+        The checksums come first: a start that has a recovery point of ours knows by their file that it is ours.
+        """
+        checksums = self._checksums_of_kept() if is_closed else dict(self._checksums)
+        for key, log in self.logs.items():
+            self._recovery_points[key] = log.recovery_point
+            self._log_starts[key] = log.log_start_offset
+            self.cleaner.lower(key, log.recovery_point)
+            segments = {} if self.cleaner.works_on(key) else log.checksums(is_closed)
+            checksums[key] = LogChecksums(log.topic_id, segments)
+        if checksums != self._checksums or not self._checksums_are_written:
+            self._checksums = checksums
+            write_checksums(self.disk, self.folder, checksums)
+            self._checksums_are_written = True
+        write_offsets(self.disk, self.folder / RECOVERY_POINTS, self._recovery_points)
+        write_offsets(self.disk, self.folder / LOG_START_OFFSETS, self._log_starts)
+        self._has_stale_lines = False
+
+    def _checksums_of_kept(self) -> dict[TopicPartition, LogChecksums]:
+        """What a clean end goes on to demand: the logs whose folders are there, and those that are missed."""
+        return {
+            key: log for key, log in self._checksums.items() if key in self.offline or self.disk.exists(self._path(key))
+        }
+
+    def shut_down(self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs) -> None:
+        """A clean end: all logs closed, checkpoints written, and a note that it was clean unless a log failed.
+
+        Errors: StorageError.
+        """
+        failures: list[StorageError] = []
+        if not self._clean:
+            self._recover_what_is_left(now)
+        for log in self.logs.values():
+            try:
+                log.close()
+            except StorageError as error:
+                failures.append(error)
+        self.checkpoint_high_watermarks(high_watermarks)
+        try:
+            self._checkpoint(is_closed=not failures)
+            for _, path in self._deleted:
+                self.disk.remove_folder(path)
+            if not failures and (self._clean or not self.unopened()):
+                write_clean_shutdown(self.disk, self.folder, self.broker_epoch)
+        except OSError as error:
+            raise self._storage_error(error) from error
+        if failures:
+            raise failures[0]
+
+    def _recover_what_is_left(self, now: TimestampMs) -> None:
+        """Open the logs that a crash left and no metadata have named since: those of partitions that are elsewhere by now.
+
+        Apache Kafka recovers them when it starts. Without it no later end of this broker would count as a clean one, and
+        the controller would take it for one that lost its tail. What cannot be opened is told, and stays as it is.
+        """
+        try:
+            for name, key in self.unopened():
+                if (topic_id := read_topic_id(self.disk, self.folder / name)) is not None:
+                    self.logs[key] = self._open(key, topic_id, LogConfig(), now)
+        except (OSError, StorageError, CorruptFile) as error:
+            self._say("warning", f"a log that is in no metadata cannot be recovered: {error}")
+
+    def unopened(self) -> list[tuple[str, TopicPartition]]:
+        """The logs that nobody has opened. Errors: OSError.
+
+        Other folders (`lost+found`, what is being deleted) are none, nor is one that a crash left before anything was in it.
+        """
+        opened = {log.folder.name for log in self.logs.values()}
+        futures = {name: key for key, name in self.futures.items()}
+        found: list[tuple[str, TopicPartition]] = []
+        for name in self.disk.list_folder(self.folder):
+            if name in opened or (key := futures.get(name) or _partition_of(name)) is None:
+                continue
+            folder = self.folder / name
+            if self.disk.is_folder(folder) and self.disk.list_folder(folder):
+                found.append((name, key))
+        return found
+
+    def _storage_error(self, error: OSError) -> StorageError:
+        return StorageError(f"{self.folder}: {error.strerror or error}")

@@ -1,0 +1,263 @@
+"""All logs of a data folder."""
+
+import random
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from reference.storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    read_offsets,
+)
+from reference.storage.config import LogConfig
+from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
+from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.log_directory import METADATA_TOPIC_ID, LogDirectory, folder_name
+from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
+from tests.storage.logs import NOW, append, offsets
+
+ROOT = Path("/data")
+CONFIG = LogConfig(segment_bytes=500)
+A, B = UUID(int=10), UUID(int=11)
+
+
+def manager(disk: Disk, folder: Path = ROOT) -> LogDirectory:
+    made = LogDirectory(disk, folder)
+    made.load(NOW)
+    return made
+
+
+def test_a_clean_end_and_the_next_start() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    assert first.last_broker_epoch is None
+    first.broker_epoch = 42
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    assert first.get_or_create("a", 0, A, CONFIG, NOW) is log
+    for _ in range(10):
+        append(log, 2)
+    log.advance_log_start_offset(3)
+    first.shut_down({("a", 0): 20}, NOW)
+    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
+    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 20}
+
+    second = manager(disk)
+    assert second.last_broker_epoch == 42
+    assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
+    assert second.high_watermark(("a", 0)) == 20
+    assert second.high_watermark(("other", 0)) == 0
+    log = second.get_or_create("a", 0, A, CONFIG, NOW)
+    assert (log.recovered_bytes, log.log_start_offset, log.topic_id) == (0, 3, A)
+    assert offsets(log) == list(range(3, 20))
+
+
+def test_a_life_without_an_epoch_hands_on_that_of_the_clean_end_before_and_of_no_crash() -> None:
+    disk = SimulatedDisk()
+    registered = manager(disk)
+    registered.broker_epoch = 42
+    append(registered.get_or_create("a", 0, A, CONFIG, NOW), 2)
+    registered.shut_down({}, NOW)
+    for _ in range(2):
+        unregistered = manager(disk)
+        assert unregistered.last_broker_epoch == 42
+        unregistered.shut_down({}, NOW)
+    manager(disk)
+    manager(disk).shut_down({}, NOW)
+    assert manager(disk).last_broker_epoch == -1
+
+
+def test_damage_after_a_clean_end_is_told_at_each_start_until_somebody_decides() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    for topic in ("a", "b"):
+        log = first.get_or_create(topic, 0, A, CONFIG, NOW)
+        ends = [append(log, 2)[1] for _ in range(3)]
+    first.shut_down({}, NOW)
+    size = disk.size_of(ROOT / "a-0" / f"{0:020d}.log")
+    disk.map_file(ROOT / "a-0" / f"{0:020d}.log").write_at(size * 2 // 3 + 8, bytes(4))
+    for _ in range(2):
+        with pytest.raises(CorruptFile, match=f"a-0/{0:020d}.log .* at byte {size * 2 // 3} of {size}"):
+            manager(disk)
+    disk.remove(ROOT / CLEAN_SHUTDOWN)
+    with pytest.raises(CorruptFile, match=r"a-0: .* is not the file"):
+        manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
+    disk.remove(ROOT / SEGMENT_CHECKSUMS)
+    decided = manager(disk)
+    logs = [decided.get_or_create(topic, 0, A, CONFIG, NOW) for topic in ("a", "b")]
+    assert [log.log_end_offset for log in logs] == [4, ends[-1] + 1]
+
+
+def test_after_a_crash_logs_are_recovered() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    append(log, 5)
+    second = manager(disk)
+    assert second.last_broker_epoch is None
+    assert second.get_or_create("a", 0, A, CONFIG, NOW).recovered_bytes > 0
+
+
+def test_a_topic_of_the_same_name_is_another_topic() -> None:
+    disk = SimulatedDisk()
+    append(manager(disk).get_or_create("a", 0, A, CONFIG, NOW), 5)
+    second = manager(disk)
+    log = second.get_or_create("a", 0, B, CONFIG, NOW)
+    assert (log.log_end_offset, log.topic_id) == (0, B)
+    assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
+    manager(disk)
+    assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
+
+
+@pytest.mark.parametrize("topic", ["a", "t" * 249])
+def test_deletion_waits_and_survives_a_restart(topic: str, tmp_path: Path) -> None:
+    disk = PosixDisk()
+    first = manager(disk, tmp_path)
+    log = first.get_or_create(topic, 3, A, CONFIG, NOW)
+    append(log, 5)
+    held = log.read(0, 1 << 20).records
+    assert not isinstance(held, bytes)
+    first.delete((topic, 3), NOW)
+    (deleted,) = [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
+    assert len(deleted) <= 255
+    assert first.get_or_create(topic, 3, B, CONFIG, NOW).log_end_offset == 0
+    first.tick(NOW + 59_999)
+    assert disk.exists(tmp_path / deleted)
+    first.tick(NOW + 70_000)
+    assert not disk.exists(tmp_path / deleted)
+    assert len(held.read()) == len(held)
+    first.delete((topic, 3), NOW)
+    manager(disk, tmp_path)
+    assert not [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
+
+
+def test_checkpoints_are_written_from_time_to_time() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    append(log, 2)
+    log.flush()
+    append(log, 2)
+    log.advance_log_start_offset(1)
+    first.tick(NOW + 59_000)
+    assert not disk.exists(ROOT / RECOVERY_POINTS)
+    assert first.next_deadline() <= NOW + 60_000
+    first.tick(NOW + 60_000)
+    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
+    assert read_offsets(disk, ROOT / LOG_START_OFFSETS) == {("a", 0): 1}
+    first.checkpoint_high_watermarks({("a", 0): 4})
+    assert read_offsets(disk, ROOT / HIGH_WATERMARKS) == {("a", 0): 4}
+    assert manager(disk).get_or_create("a", 0, A, CONFIG, NOW).log_start_offset == 1
+
+
+def test_a_truncation_lowers_the_checkpoint_first() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    append(log, 2)
+    append(log, 2)
+    log.flush()
+    first.tick(NOW + 60_000)
+    log.truncate_to(2)
+    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
+
+
+def test_logs_that_nobody_opened_stay_as_they_are() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    for topic in ("a", "b"):
+        append(first.get_or_create(topic, 0, A, CONFIG, NOW), 3)
+    first.shut_down({("a", 0): 3, ("b", 0): 3}, NOW)
+    second = manager(disk)
+    second.get_or_create("a", 0, A, CONFIG, NOW)
+    second.shut_down({("a", 0): 3}, NOW)
+    third = manager(disk)
+    assert third.high_watermark(("b", 0)) == 3
+    log = third.get_or_create("b", 0, A, CONFIG, NOW)
+    assert (log.recovered_bytes, log.log_end_offset) == (0, 3)
+
+
+def test_a_clean_end_recovers_what_a_crash_left_and_no_metadata_name() -> None:
+    disk = SimulatedDisk()
+    append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
+    second = manager(disk)
+    second.get_or_create("a", 0, A, CONFIG, NOW)
+    second.shut_down({}, NOW)
+    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
+    assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 0, ("b", 0): 3}
+    log = manager(disk).get_or_create("b", 0, B, CONFIG, NOW)
+    assert (log.topic_id, log.recovered_bytes, log.log_end_offset) == (B, 0, 3)
+
+
+@pytest.mark.parametrize("other", ["lost+found", "b-0", "backup"])
+def test_a_folder_without_a_log_does_not_make_an_end_unclean(other: str) -> None:
+    disk = SimulatedDisk()
+    manager(disk)
+    disk.make_folder(ROOT / other)
+    second = manager(disk)
+    second.get_or_create("a", 0, A, CONFIG, NOW)
+    second.shut_down({}, NOW)
+    assert disk.exists(ROOT / CLEAN_SHUTDOWN)
+
+
+@pytest.mark.parametrize("left", [None, b"rubbish"], ids=["missing", "damaged"])
+def test_an_end_is_not_called_clean_while_a_crashed_log_waits(left: bytes | None) -> None:
+    disk = SimulatedDisk()
+    append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
+    if left is None:
+        disk.remove(ROOT / "b-0" / PARTITION_METADATA)
+    else:
+        disk.write_file(ROOT / "b-0" / PARTITION_METADATA, left)
+    second = manager(disk)
+    second.get_or_create("a", 0, A, CONFIG, NOW)
+    second.shut_down({}, NOW)
+    assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
+
+
+def test_an_end_on_a_broken_disk_is_not_called_clean() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
+    disk.read_only = True
+    with pytest.raises(StorageError):
+        first.shut_down({}, NOW)
+    disk.read_only = False
+    assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
+
+
+def test_damaged_checkpoints_are_taken_for_empty() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
+    first.shut_down({("a", 0): 3}, NOW)
+    for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
+        disk.write_file(ROOT / name, b"rubbish")
+    said: list[str] = []
+    second = LogDirectory(disk, ROOT, lambda level, message: said.append(f"{level}: {message}"))
+    second.load(NOW)
+    assert len(said) == 3
+    assert all(RECOVERY_POINTS in line or "checkpoint" in line for line in said)
+    assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 3
+
+
+def test_a_new_log_survives_a_power_failure_once_it_is_flushed() -> None:
+    for seed in range(20):
+        disk = SimulatedDisk()
+        first = manager(disk)
+        disk.sync_folder(Path("/"))
+        log = first.get_or_create("a", 0, A, CONFIG, NOW)
+        append(log, 3)
+        log.flush()
+        disk.lose_power(random.Random(seed))
+        assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [0, 1, 2]
+
+
+def test_the_quorums_log() -> None:
+    disk = SimulatedDisk()
+    log = manager(disk).metadata_log(NOW)
+    assert (log.folder.name, log.topic_id) == ("__cluster_metadata-0", METADATA_TOPIC_ID)
+    assert folder_name("x-y", 3) == "x-y-3"

@@ -64,6 +64,14 @@ def _flush_works(cluster: Cluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.flushes_fail = False
 
 
+def _directory_fails(cluster: Cluster, fault: Fault) -> None:
+    cluster.machine(fault.node).lose_directory()
+
+
+def _move(cluster: Cluster, fault: Fault) -> None:
+    cluster.machine(fault.node).move((fault.topic, fault.partition), fault.amount)
+
+
 def _clock_jump(cluster: Cluster, fault: Fault) -> None:
     cluster.machine(fault.node).jump(fault.amount)
 
@@ -203,6 +211,8 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "disk-full": (_disk_full, _room),
     "read-only": (_read_only, _writable),
     "flush-fails": (_flush_fails, _flush_works),
+    "directory-fails": (_directory_fails, None),
+    "move": (_move, None),
     "clock-jump": (_clock_jump, None),
     "reset": (_reset, None),
     "flaky": (_flaky, _sound),
@@ -336,4 +346,6 @@ def heal_all(cluster: Cluster) -> None:
         machine.disk.capacity_bytes = None
         machine.disk.read_only = machine.disk.flushes_fail = False
         machine.resume()
+        if any(disk.failure is not None for disk in machine.disks):
+            machine.crash()
         machine.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,7 +67,8 @@ class Machine:
     ) -> None:  # fmt: skip
         self.number = number
         self.name = f"node {number}"
-        self.disk = SimulatedDisk()
+        self.disks = [SimulatedDisk() for _ in range(schedule.log_directories)]
+        self.disk = self.disks[0]
         self.process: Process | None = None
         self.lives = 0
         self.clock_offset_ms = 0
@@ -89,8 +91,9 @@ class Machine:
         """Connections of an earlier life on which bytes came while nobody was there."""
         self.watch = Watch(self.name, retained, number, self._is_alone)
         self._last_actions: dict[str, str] = {}
-        self.disk.make_folder(FOLDER)
-        self.disk.sync_folder(FOLDER.parent)
+        for disk in self.disks:
+            disk.make_folder(FOLDER)
+            disk.sync_folder(FOLDER.parent)
 
     @property
     def node(self) -> Node | None:
@@ -118,7 +121,9 @@ class Machine:
 
     def look_at_clock(self) -> TimestampMs:
         """The time of the step that begins: the node's, and its disk's."""
-        now = self.disk.now = self._clock.now()
+        now = self._clock.now()
+        for disk in self.disks:
+            disk.now = now
         return now
 
     def jump(self, amount_ms: int) -> None:
@@ -165,16 +170,20 @@ class Machine:
     def _new_node(self) -> Node | None:
         """The process takes up what is on the disk; None where the disk refuses. Errors: Violation."""
         now = self.look_at_clock()
-        self.disk.failure = None
+        for disk in self.disks:
+            disk.failure = None
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
         host = "127.0.0.1" if self._is_alone else host_of(self.number)
         endpoints = (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
         identity = Identity(self.number, "simulated-cluster-id00", incarnation, endpoints)
         chance = cast(Any, self._world.chance(f"life/{self.number}/{self.lives}"))
         try:
-            directory = LogDirectory(cast(Disk, self.disk), FOLDER, self._log, uuid.UUID(int=(1 << 64) + self.number))
+            directories = [
+                LogDirectory(cast(Disk, disk), FOLDER, self._log, uuid.UUID(int=(slot + 1 << 64) + self.number))
+                for slot, disk in enumerate(self.disks)
+            ]
             return Node(
-                identity, self._properties, LogManager([directory], say=self._log), chance, now, log=self._log,
+                identity, self._properties, LogManager(directories, say=self._log), chance, now, log=self._log,
                 tracer=self._on_action,
             )  # fmt: skip
         except (OSError, StorageError, KafkaError) as error:
@@ -233,7 +242,28 @@ class Machine:
         self._tell("loses power")
         if process is not None:
             process.die(silently=True)
-        self.disk.lose_power(chance)
+        for disk in self.disks:
+            disk.lose_power(chance)
+
+    def lose_directory(self) -> None:
+        """The last log directory fails: the node goes on without it, and what it held is compared at the next start."""
+        if self.process is None or len(self.disks) == 1:
+            return
+        self._survival.remember(self.process.node)
+        self.disks[-1].failure = OSError(errno.EIO, "the simulated disk is broken")
+        self._tell("loses its last log directory")
+        self.process.look_at_failure()
+
+    def move(self, key: tuple[str, int], slot: int) -> None:
+        """Move a replica to another log directory, if it is here and both work."""
+        node = self.node
+        partition = node.partitions.get(key) if node is not None else None
+        if node is None or partition is None or len(node.logs.live) < len(self.disks):
+            return
+        self._tell(f"moves {key[0]}-{key[1]} to its log directory {slot}")
+        node.moves.begin(partition, node.logs.directories[slot % len(self.disks)], self.look_at_clock())
+        assert self.process is not None
+        self.process.look_at_timer()
 
     def stop(self) -> None:
         """A clean stop, as by SIGTERM: of several nodes, one asks leave first."""

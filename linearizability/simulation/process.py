@@ -196,6 +196,14 @@ class Process:
             connection.close_by_machine(effect.reason)
             self.call(self.node.disconnected, effect.connection)
 
+    def look_at_failure(self) -> None:
+        """A log directory has failed: the node finds out at its next step, which is now."""
+        self.when_awake(self._tick)
+
+    def _tick(self) -> None:
+        self.call(self.node.tick, self._machine.look_at_clock())
+        self.after_step()
+
     # ---- time
 
     def look_at_timer(self) -> None:

@@ -42,6 +42,8 @@ FAULTS: dict[str, str] = {
     "reassign": "an operator gives the partition the replicas `others`, or calls its reassignment off where none are named",
     "config": "an operator sets `configs` of the topic",
     "elect-preferred": "an operator asks that preferred replicas lead again",
+    "directory-fails": "the last of the node's log directories fails, and is offline until the process starts again",
+    "move": "an operator moves the node's replica of the partition to the log directory `amount` of the node",
     "lead": "an operator reorders the partition's replicas to be `others` and asks that the first of them leads",
 }
 """Kind of fault -> what it does. The first three end a life of the node's process; those from `cut` on need several nodes."""
@@ -210,7 +212,7 @@ class Fault(Value):
     kind: Literal[
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
-        "lead", "uneven", "hold", "lose",
+        "lead", "uneven", "hold", "lose", "directory-fails", "move",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The node that is struck, by its id."""
@@ -247,6 +249,8 @@ class Schedule(Value):
     """The planted bug that the nodes run with; none for the reference as it is."""
     nodes: int = Field(default=1, ge=1, le=MOST_NODES)
     """One node has the id 0; several have 1, 2, and so on, and are brokers and voters all."""
+    log_directories: int = Field(default=1, ge=1, le=4)
+    """Of each node, each on a disk of its own. Faults of disks concern the first, which has the metadata log."""
     duration_ms: int = Field(default=2_000, ge=1, le=3_600_000)
     """How long clients work and faults strike; then everything is healed and read."""
     properties: dict[str, str] = {}

@@ -1,0 +1,74 @@
+"""Nodes with two log directories: one fails, replicas move between them, and no promise is broken."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.faults import strike
+from linearizability.simulation.judging import live
+from linearizability.simulation.life import Cluster
+from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
+
+FLUSHED = {"flush.messages": "1"}
+
+
+def schedule(*faults: Fault, seed: int = 1) -> Schedule:
+    topic = Topic(name="orders", partitions=4, configs=FLUSHED | {"internal.segment.bytes": "2000"})
+    return Schedule(
+        seed=seed, nodes=3, log_directories=2, duration_ms=5_000, topics=(topic,), faults=faults,
+        clients=(Producer(acks="all", batches=150, pause_ms=20),),
+    )  # fmt: skip
+
+
+def drawn(seed: int) -> Schedule:
+    """A schedule of three nodes as any, with moves at any time and now and then a directory that fails."""
+    chance = random.Random(seed)
+    plain = draw(seed, nodes=3, workload="records")
+    faults = [
+        Fault(
+            at_ms=chance.randrange(plain.duration_ms), kind="move", node=chance.randrange(1, 4), topic=topic.name,
+            partition=chance.randrange(topic.partitions), amount=chance.randrange(2),
+        )
+        for topic in plain.topics
+        for _ in range(6)
+    ]  # fmt: skip
+    if chance.random() < 0.5:
+        at_ms, node = chance.randrange(plain.duration_ms), chance.randrange(1, 4)
+        faults += [
+            Fault(at_ms=at_ms, kind="directory-fails", node=node),
+            Fault(at_ms=at_ms + chance.randrange(200, 2_000), kind="crash", node=node, for_ms=200),
+        ]
+    return plain.model_copy(update={"log_directories": 2, "faults": (*plain.faults, *faults)})
+
+
+def test_others_lead_when_a_directory_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[set[int], set[int]]] = []
+
+    def look(cluster: Cluster, fault: Fault, number: int) -> None:
+        strike(cluster, fault, number)
+        node = cluster.machine(1).node
+        if fault.kind == "clock-jump" and node is not None:
+            partitions = node.image.topics["orders"].partitions
+            seen.append(
+                ({each for _, each in node.replicas.offline}, {i for i, p in partitions.items() if p.leader == 1})
+            )
+
+    monkeypatch.setattr("linearizability.simulation.faults.strike", look)
+    outcome, _ = live(
+        schedule(
+            Fault(at_ms=1_000, kind="directory-fails", node=1), Fault(at_ms=2_500, kind="clock-jump", node=3, amount=1)
+        )
+    )
+    assert outcome.verdict == "valid"
+    ((offline, led),) = seen
+    assert len(offline) == 2 and not offline & led, "what is offline here is led elsewhere"
+
+
+@pytest.mark.parametrize("seed", range(1, 2))
+def test_no_promise_is_broken_where_directories_fail_and_replicas_move(seed: int) -> None:
+    outcome, _ = live(drawn(seed))
+    assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
+    assert outcome.counts["fault move"]

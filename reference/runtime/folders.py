@@ -151,7 +151,7 @@ def _read(configuration: ServerConfiguration, folder: Path) -> MetaProperties | 
 def _require_empty(folders: Mapping[Path, object] | list[Path]) -> None:
     for folder in folders:
         if any(entry.name != LOCK_FILE for entry in folder.iterdir()):
-            raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be somebody's data")
+            raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be another program's data")
 
 
 def _check(

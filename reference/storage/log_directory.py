@@ -504,7 +504,7 @@ class LogDirectory:
             self._say("warning", f"a log that is in no metadata cannot be recovered: {error}")
 
     def unopened(self) -> list[tuple[str, TopicPartition]]:
-        """The logs that nobody has opened. Errors: OSError.
+        """The logs that are not open. Errors: OSError.
 
         Other folders (`lost+found`, what is being deleted) are none, nor is one that a crash left before anything was in it.
         """

@@ -139,7 +139,7 @@ class Seen:
         ]
 
     def write(self, index: int) -> None:
-        """Whoever leads it is asked; what fails is none of this test's business. Errors: Refused."""
+        """Write a record by the leader, if there is one. Errors: Refused."""
         leader = self.partitions()[index][0]
         if leader >= 0:
             produce(

@@ -26,7 +26,7 @@ from reference.replication.partition import Partition, Reign
 from reference.replication.reign import Peer
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError
-from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 
 SESSION_MS = 500
 TICK_MS = 20
@@ -163,7 +163,7 @@ class FairNode:
     controller: FairController
 
     def __init__(
-        self, identity: Any, properties: Mapping[str, str], disk: Any, folder: Any, chance: Any, now: int, log: Any,
+        self, identity: Any, properties: Mapping[str, str], logs: LogManager, chance: Any, now: int, log: Any,
         tracer: Any,
     ) -> None:  # fmt: skip
         self.id = identity.node
@@ -175,7 +175,7 @@ class FairNode:
         self._now = now
         self._applied = -1
         self._properties = properties
-        self.logs = LogDirectory(disk, folder, log)
+        self.logs = logs
         self.logs.load(now)
         self.replicas, self.is_broken = SimpleNamespace(offline={}), False
         clean = self.logs.last_broker_epoch is not None
@@ -242,7 +242,7 @@ class FairNode:
         return quorum
 
     def shut_down(self, now: int) -> None:
-        self.logs.shut_down({key: each.high_watermark for key, each in self.partitions.items()}, now)
+        self.logs.shut_down({key: each.high_watermark for key, each in self.partitions.items()}, now, None)
 
     def receive(self, connection: int, frame: bytearray, now: int) -> None:
         self._now = now
@@ -282,12 +282,12 @@ class FairNode:
                             "flush.messages": self._properties.get("flush.messages", str(1 << 60)),
                         }
                     )
-                    log = self.logs.get_or_create(topic.name, index, topic.id, config, now)
+                    log = self.logs.get_or_create(key, topic.id, config, now)
                     partition = Partition(topic.name, topic.id, index, log, self.id)
                     partition.trace = self._tracer
                     partition.brokers = self._broker
                     partition.min_isr, partition.lag_max_ms = self.controller.min_isr, 300
-                    partition.restart(self.logs.high_watermark((topic.name, index)))
+                    partition.restart(self.logs.high_watermark(key))
                     self.partitions[key] = partition
                 self.partitions[key].take_up(reign, now)
 

@@ -64,7 +64,9 @@ class Watch:
         """The replicas that the step has changed, as far as their numbers show. Errors: Violation."""
         changed: list[Partition] = []
         seen = self._seen
-        for key in node.replicas.offline if len(node.logs.live) == len(node.logs.directories) else ():
+        for key in node.replicas.offline:
+            if len(node.logs.live) < len(node.logs.directories):
+                break
             raise Violation("replica-offline", f"{self._name} cannot open it: {node.logs.offline.get(key)}")
         for key, partition in node.partitions.items():
             log, reign = partition.log, partition.reign

@@ -51,6 +51,9 @@ FAULTS: dict[str, str] = {
 HOLDING = frozenset({"hold", "lose"})
 """Faults of messages of one kind, which their `messages` names."""
 
+DIRECTORY_FAULTS = frozenset({"directory-fails", "move"})
+"""Faults of nodes with several log directories, which are not drawn."""
+
 ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
 
 STEPS = (

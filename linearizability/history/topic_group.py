@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -60,17 +61,23 @@ class TopicGroup:
         return place
 
     def committed(self) -> Offsets:
-        """What the group has committed; partitions for which it has nothing are left out."""
+        """What the group has committed; partitions for which it has nothing are left out.
+
+        Asked by a consumer that joins no group: where an admin client's OffsetFetch is answered with NOT_COORDINATOR,
+        librdkafka (2.16) looks for the consumer that it is not, and the process dies.
+        """
+        places = [TopicPartition(self.topic.name, partition) for partition in self._partitions()]
+        settings = {
+            "bootstrap.servers": self.topic.brokers, "group.id": self.name, "isolation.level": "read_committed",
+        }  # fmt: skip
 
         def ask() -> Offsets:
-            wanted = [ConsumerGroupTopicPartitions(self.name)]
-            answer = self._admin.list_consumer_group_offsets(
-                wanted, require_stable=True, request_timeout=ANSWERS_WITHIN_S
-            )
-            places = _without_errors(answer[self.name].result().topic_partitions)
-            return {
-                each.partition: each.offset for each in places if each.topic == self.topic.name and each.offset >= 0
-            }
+            consumer = Consumer(settings)
+            try:
+                found = _without_errors(consumer.committed(places, timeout=ANSWERS_WITHIN_S))
+            finally:
+                consumer.close()
+            return {each.partition: each.offset for each in found if each.offset >= 0}
 
         return self._answer("its offsets cannot be read", ask)
 

@@ -22,6 +22,7 @@ from reference.protocol.codec import decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, encode_response
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.schema import Message
 
@@ -65,9 +66,18 @@ def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
     return response
 
 
+def refused_offset_fetch(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
+    groups = [
+        OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+        for group in request.groups
+    ]
+    return OffsetFetchResponse(error_code=error, groups=groups)
+
+
 REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
     ProduceRequest.KEY: refused_produce,
     OffsetCommitRequest.KEY: refused_commit,
+    OffsetFetchRequest.KEY: refused_offset_fetch,
 }
 
 

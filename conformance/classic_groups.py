@@ -245,8 +245,15 @@ class Member:
         if self.answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = self.answer.member_id
         if self.answer.error_code == ErrorCode.NONE:
-            self.generation = self.answer.generation_id
+            self._take_generation(self.answer.generation_id)
         return self.answer
+
+    @built_on("GRP-03")
+    def _take_generation(self, generation: int) -> None:
+        """Who is admitted is in a generation; who must join again with the id that it was given is not admitted."""
+        if generation < 0:
+            raise Failed(f"JoinGroup of {self.group.name} is agreed to with generation {generation}")
+        self.generation = generation
 
     def ask_to_join(self) -> Any:
         """One JoinGroup and its answer, whatever it is."""

@@ -269,7 +269,7 @@ LIES = [
     Lie("out-of-range-as-unknown", FETCH, "OFFSET_OUT_OF_RANGE is told as UNKNOWN_TOPIC_OR_PARTITION", "FET-02 TOP-19", answer=errors(E.OFFSET_OUT_OF_RANGE, E.UNKNOWN_TOPIC_OR_PARTITION)),
     Lie("never-waits", FETCH, "max_wait_ms is taken for 0", "FET-04 FET-05 FET-06", ask=put("max_wait_ms", 0)),
     Lie("waits-too-long", FETCH, "max_wait_ms is taken for a half minute", "FET-04 FET-05", ask=put("max_wait_ms", lambda ms: 30_000 if ms else 0)),
-    Lie("waits-always", FETCH, "max_wait_ms=0 waits for two seconds", "FET-05 FET-07", ask=put("max_wait_ms", {0: 2_000})),
+    Lie("waits-always", FETCH, "max_wait_ms=0 waits for twenty seconds", "FET-05 FET-07", ask=put("max_wait_ms", {0: 20_000})),
     Lie("min-bytes-unlooked", FETCH, "min_bytes is taken for 1", "FET-05 FET-06", ask=put("min_bytes", lambda count: min(count, 1))),
     Lie("min-bytes-0", FETCH, "min_bytes is taken for 0", "FET-04 FET-05 FET-06", ask=put("min_bytes", 0)),
     Lie("large-batch-withheld", FETCH, "a batch above partition_max_bytes is withheld", "FET-08 FET-18", answer=too_large_withheld),

@@ -45,6 +45,9 @@ class Setting:
     synonyms: tuple[tuple[str, str | None, int], ...]
 
 
+MIN_ISR = "min.insync.replicas"
+
+
 class Configuration:
     """The effective settings of one broker and of the topics, from its file and the cluster's metadata."""
 
@@ -64,6 +67,11 @@ class Configuration:
     def topic(self, topic: TopicName, name: str) -> Value:
         """A topic setting's value. Errors: KeyError for a name that Kafka does not know."""
         return TOPIC[name].parse(name, self._topic_value(self.image.topic_config(topic), name))
+
+    @property
+    def static_min_isr(self) -> str:
+        """min.insync.replicas of this node's file."""
+        return self.static.get(MIN_ISR, BROKER[MIN_ISR].default or "1")
 
     def integer(self, name: str) -> int:
         """A numeric broker setting."""
@@ -323,11 +331,25 @@ def _validate(resource_type: int, resource_name: str, configs: Mapping[str, str 
                 _parse(GROUP[name], name, text)
 
 
+def unify_min_isr(image: MetadataImage, static: str) -> list[ConfigRecord]:
+    """The records that give all brokers one min.insync.replicas, before eligible leader replicas may be recorded (KIP-966).
+
+    Where the cluster has no value, it gets `static`, the controller's own; values of single brokers are removed.
+    Source: org.apache.kafka.controller.ConfigurationControlManager.
+    """
+    of_cluster = image.configs.get((BROKER_RESOURCE, ""), {})
+    records = [] if MIN_ISR in of_cluster else _records(BROKER_RESOURCE, "", of_cluster, {MIN_ISR: static})
+    for (kind, broker), own in sorted(image.configs.items()):
+        if kind == BROKER_RESOURCE and broker and MIN_ISR in own:
+            records += _records(kind, broker, own, {MIN_ISR: None})
+    return records
+
+
 def _keep_min_isr(
     image: MetadataImage, resource_type: int, resource_name: str, touched: Mapping[str, str | None]
 ) -> None:
     """Under KIP-966 all brokers have one min.insync.replicas. Errors: KafkaError INVALID_CONFIG."""
-    name = "min.insync.replicas"
+    name = MIN_ISR
     if resource_type != BROKER_RESOURCE or not image.has_elr or name not in touched:
         return
     if resource_name:

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reference.controller.brokers import METADATA_FEATURE
+from reference.controller.configs import unify_min_isr
 from reference.controller.decision import Decision
-from reference.controller.image import MetadataImage
+from reference.controller.image import ELR_FEATURE, MetadataImage
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from reference.protocol.primitives import NodeId
+from reference.protocol.schema import Message
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Upgrade types; a downgrade is unsafe if it may lose metadata."""
@@ -29,9 +31,11 @@ SWITCHED_OFF = (0, 0)
 
 
 def update_features(
-    image: MetadataImage, request: UpdateFeaturesRequest, controller: NodeId, supported: Levels
+    image: MetadataImage, request: UpdateFeaturesRequest, controller: NodeId, supported: Levels, static_min_isr: str
 ) -> Decision[UpdateFeaturesResponse]:
-    """Finalize levels; `supported` is what this controller knows. Of a feature that is named twice the last one counts.
+    """Finalize levels; `supported` is what this controller knows, `static_min_isr` its own min.insync.replicas.
+
+    Of a feature that is named twice the last one counts.
 
     A refusal is an answer with INVALID_UPDATE_VERSION and the reason at the top.
     """
@@ -45,9 +49,11 @@ def update_features(
     results = [
         UpdateFeaturesResponse.UpdatableFeatureResult(feature=name, error_message="NONE") for name in sorted(updates)
     ]
-    records = [FeatureLevelRecord(name=name, feature_level=each.max_version_level) for name, each in updates.items()]
+    enables_elr = ELR_FEATURE in updates and updates[ELR_FEATURE].max_version_level > 0
+    records: list[Message] = [*unify_min_isr(image, static_min_isr)] if enables_elr else []
+    records += [FeatureLevelRecord(name=name, feature_level=each.max_version_level) for name, each in updates.items()]
     response = UpdateFeaturesResponse(error_message=None, results=results)
-    return Decision([] if request.validate_only else [*records], response)
+    return Decision([] if request.validate_only else records, response)
 
 
 def _check(

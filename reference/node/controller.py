@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
-from reference.controller.configs import Configuration
+from reference.controller.configs import Configuration, unify_min_isr
 from reference.controller.decision import Decision
 from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
@@ -92,6 +92,7 @@ class Controller:
         self._is_fencing = False
         integer = configuration.integer
         self._session_timeout_ms = integer("broker.session.timeout.ms")
+        self._static_min_isr = configuration.static_min_isr
         self._balances = configuration.broker("auto.leader.rebalance.enable") is True
         self._balance_interval_ms = integer("leader.imbalance.check.interval.seconds") * 1000
         self._unclean_interval_ms = integer("unclean.leader.election.interval.ms")
@@ -121,7 +122,7 @@ class Controller:
         self._next_unclean = now + self._unclean_interval_ms
         if not self._image.features:
             features = [FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_FEATURES.items()]
-            self._by_itself(lambda: Decision([*features], None), now)
+            self._by_itself(lambda: Decision([*features, *unify_min_isr(self._image, self._static_min_isr)], None), now)
 
     # ---- deciding
 
@@ -213,7 +214,9 @@ class Controller:
         return UnregisterBrokerResponse()
 
     def update_features(self, body: UpdateFeaturesRequest, version: int, now: TimestampMs) -> Message:
-        return self._made(update_features(self._image, body, self._quorum.node, SUPPORTED_FEATURES), now)
+        return self._made(
+            update_features(self._image, body, self._quorum.node, SUPPORTED_FEATURES, self._static_min_isr), now
+        )
 
     # ---- by itself
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from reference.controller.configs import BROKER_RESOURCE, MIN_ISR
 from reference.controller.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
 from reference.controller.image import ELR_FEATURE
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.controller.cluster import Cluster
@@ -32,10 +34,11 @@ def ask(
         ],
         validate_only=validate_only,
     )
-    decision = update_features(cluster.image, request, CONTROLLER, SUPPORTED)
+    decision = update_features(cluster.image, request, CONTROLLER, SUPPORTED, "2")
     cluster.write(decision.records)
     levels = [record for record in decision.records if isinstance(record, FeatureLevelRecord)]
-    assert levels == decision.records
+    others = [record for record in decision.records if record not in levels]
+    assert all(isinstance(record, ConfigRecord) for record in others)
     return decision.response, [(record.name, record.feature_level) for record in levels]
 
 
@@ -45,6 +48,20 @@ def cluster() -> Cluster:
     cluster = Cluster()
     cluster.write([FeatureLevelRecord(name="group.version", feature_level=1)])
     return cluster
+
+
+def test_with_eligible_leader_replicas_all_brokers_have_one_min_isr(cluster: Cluster) -> None:
+    """KIP-966; the records and their order are those of Apache Kafka's ConfigurationControlManager."""
+    of_broker = {"resource_type": BROKER_RESOURCE, "name": MIN_ISR}
+    cluster.write([FeatureLevelRecord(name=ELR_FEATURE, feature_level=0)])
+    cluster.write([ConfigRecord(resource_name=name, value="3", **of_broker) for name in ("7", "8")])
+    ask(cluster, (ELR_FEATURE, 1, UPGRADE))
+    assert cluster.image.configs[BROKER_RESOURCE, ""] == {MIN_ISR: "2"}
+    assert not cluster.image.configs.get((BROKER_RESOURCE, "7"))
+    assert not cluster.image.configs.get((BROKER_RESOURCE, "8"))
+    cluster.write([ConfigRecord(resource_name="", value="1", **of_broker)])
+    ask(cluster, (ELR_FEATURE, 1, UPGRADE))
+    assert cluster.image.configs[BROKER_RESOURCE, ""] == {MIN_ISR: "1"}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,10 @@ class TestTopics:
     def test_create_describe_list_delete(self, admin: Admin) -> None:
         admin.topic("life", "--config", "retention.ms=3600000", "--replication-factor", 1, partitions=3)
         described = admin("kafka-topics", "--describe", "--topic", "life").well().splitlines()
-        assert "PartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=3600000" in described[0]
+        assert (
+            "PartitionCount: 3\tReplicationFactor: 1\tConfigs: min.insync.replicas=1,retention.ms=3600000"
+            in described[0]
+        )
         for index, line in enumerate(described[1:], start=0):
             assert line.startswith(f"\tTopic: life\tPartition: {index}\tLeader: 1\tReplicas: 1\tIsr: 1")
         assert len(described) == 4

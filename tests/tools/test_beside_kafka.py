@@ -141,16 +141,9 @@ STEPS = [
     Step("kafka-acls", "--list"),
 ]
 
-MIN_ISR = (
-    "Kafka's controller writes min.insync.replicas for all brokers as soon as eligible.leader.replicas.version is 1"
-)
 FEATURES = "the levels of kraft, share and streams are no features here"
 LOGGERS = "a Java broker has a logger for each class"
 DIFFERS = {
-    "kafka-topics --describe": MIN_ISR,
-    "kafka-configs --describe --topic one --all": MIN_ISR,
-    "kafka-configs --describe --entity-type brokers --entity-default": MIN_ISR,
-    "kafka-configs --describe --entity-type brokers": MIN_ISR,
     "kafka-configs --describe --broker-logger 1": LOGGERS,
     "kafka-features describe": FEATURES,
     "kafka-features upgrade --release-version 4.3 --dry-run": FEATURES,

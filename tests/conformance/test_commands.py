@@ -55,7 +55,7 @@ def test_a_failed_must_exits_1(bird: Parrot, tmp_path: Path) -> None:
 
 
 def test_nothing_but_skips_exits_2(bird: Parrot, tmp_path: Path) -> None:
-    code, summary = run_json(tmp_path, "PRD-14", "--version", "3.9.2")
+    code, summary = run_json(tmp_path, "TXN-18", "--version", "3.9.2")
     assert (code, summary["verdict"], sum(summary[level]["not_judged"] for level in ("must", "should", "may"))) == (
         2,
         "unknown",

@@ -146,7 +146,7 @@ def not_transactional(broker: Broker) -> None:
 
 @requirement(
     "TXN-21",
-    since="2.4",
+    since="2.1",
     notices="stuck: it opens a transaction that no coordinator knows, and read_committed consumers wait for ever",
     source="KafkaApis.handleProduceRequest (authorization of the transactional id)",
     sentence="A produce request that has a transactional batch but no transactional id is refused as a whole with "
@@ -325,7 +325,7 @@ def members_of_the_group(broker: Broker) -> None:
 
 @requirement(
     "TXN-38",
-    since="2.4",
+    since="2.1",
     notices="client: Java and librdkafka ask again with what was refused, and else end the transaction for one deleted topic",
     source="KafkaApis.handleTxnOffsetCommitRequest",
     sentence="TxnOffsetCommit for a topic or partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; the others of the "

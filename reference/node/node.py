@@ -295,12 +295,13 @@ class Node:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the node must end: the metadata log's directory has failed, or all others.
+        """Whether the node must end: the metadata log's directory has failed, or all others, or the metadata cannot be applied.
 
         A directory has failed from its first input or output error on: of what was written since the last flush nothing is
         known then, and a flush that succeeds later says nothing about it (LogDirFailureChannel).
         """
-        return self.logs.failure is not None or self.quorum.is_broken or self.membership.failure is not None
+        failures = (self.logs.failure, self.membership.failure, self._replay.failure)
+        return self.quorum.is_broken or any(failure is not None for failure in failures)
 
     @property
     def failure(self) -> str:
@@ -308,6 +309,7 @@ class Node:
         return (
             self.logs.failure
             or self.membership.failure
+            or self._replay.failure
             or "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
         )
 
@@ -369,7 +371,7 @@ class Node:
         if self.is_broker and self.is_serving != self.has_begun_to_serve:
             self.has_begun_to_serve = self.is_serving
             if self.is_serving:
-                self.replicas.reconcile(now)
+                self._replay.begin_to_serve(now)
                 for connection, frame in self._reception.take_held():
                     self.receive(connection, frame, now)
 

@@ -1,10 +1,15 @@
-"""Replaying the metadata log: what is committed becomes the image, and what this node has and does, what the image says."""
+"""Replaying the metadata log: what is committed becomes the image, and what this node has and does, what the image says.
+
+An error in here leaves an image, or replicas, of which a part is missing. The node must end then: otherwise it would stay
+registered and unfenced, and serve less than the cluster expects of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from reference.controller.quorum_snapshots import SnapshotId
 from reference.node.metadata_snapshots import MetadataSnapshots
 from reference.node.replication import FETCH_LANE
 from reference.node.topic_changes import TopicChanges
@@ -23,14 +28,37 @@ class Replay:
         """`log` is that of the metadata."""
         self._node = node
         self._snapshots = MetadataSnapshots(node, log, now)
+        self.failure: str | None = None
+        """Why the node must end: the metadata could not be applied."""
 
     def advance(self, now: TimestampMs) -> None:
-        """Apply what was committed since the last time, if anything was."""
+        """Apply what was committed since the last time, if anything was. Errors: any, and `failure` is set."""
+        quorum, image = self._node.quorum, self._node.image
+        snapshot = quorum.latest_snapshot if quorum.take_snapshot_notice() else None
+        if self.failure is not None or (snapshot is None and image.end_offset >= quorum.high_watermark):
+            return
+        try:
+            self._apply(snapshot, now)
+        except Exception as error:
+            self._fail(error)
+            raise
+        self._snapshots.write_if_due(now)
+
+    def begin_to_serve(self, now: TimestampMs) -> None:
+        """Take up all replicas. Errors: any, and `failure` is set."""
+        try:
+            self._node.replicas.reconcile(now)
+        except Exception as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        end = self._node.quorum.high_watermark
+        self.failure = f"the metadata before offset {end} cannot be applied: {type(error).__name__}: {error}"
+
+    def _apply(self, snapshot: SnapshotId | None, now: TimestampMs) -> None:
         node = self._node
         quorum, image = node.quorum, node.image
-        snapshot = quorum.latest_snapshot if quorum.take_snapshot_notice() else None
-        if snapshot is None and image.end_offset >= quorum.high_watermark:
-            return
         changes = TopicChanges(image)
         if snapshot is not None:
             before = {topic.id: topic.name for topic in image.topics.values()}
@@ -50,7 +78,6 @@ class Replay:
             if node.is_serving and node.has_begun_to_serve:
                 node.replicas.reconcile(now)
                 node.groups.topics_changed(changes, now)
-        self._snapshots.write_if_due(now)
 
     def _let_go_of_former_lives(self, lives: Mapping[NodeId, int], now: TimestampMs) -> None:
         """A broker that registered anew is another process: what its former life was asked will not be answered.

@@ -12,6 +12,7 @@ import pytest
 
 from reference.node.identity import Identity
 from reference.node.node import Node
+from reference.protocol.messages.config_record import ConfigRecord
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import check_configuration
 from reference.runtime.metrics import Metrics
@@ -92,6 +93,33 @@ def test_nothing_is_done_after_the_clean_shutdown_file_is_written(tmp_path: Path
 
     asyncio.run(asyncio.wait_for(run(), 30))
     assert was_clean.exists() and True not in ticks
+
+
+@pytest.mark.parametrize("fails", ["image", "replicas"])
+def test_a_node_that_cannot_apply_the_metadata_ends(
+    tmp_path: Path, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would stay registered otherwise, and serve nothing."""
+
+    def refuse(*_: object) -> None:
+        raise LookupError("a record of the future")
+
+    server, node, clock = served(tmp_path / "data")
+    if fails == "image":
+        monkeypatch.setattr(type(node.image), "apply", refuse)
+    else:
+        monkeypatch.setattr(node.replicas, "reconcile", refuse)
+
+    async def run() -> None:
+        running = asyncio.create_task(server.run())
+        await asyncio.sleep(0)
+        record = ConfigRecord(resource_type=4, resource_name="", name="background.threads", value="9")
+        server._let_node(lambda: node.controller.append([record], clock.now()))
+        await running
+
+    with pytest.raises(NodeBroken, match="cannot be applied: LookupError: a record of the future"):
+        asyncio.run(asyncio.wait_for(run(), 30))
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) -> None:

@@ -219,15 +219,20 @@ class PosixFile:
 
 
 class PosixMappedFile:
-    """A file whose bytes are mapped when they are first read; pages that were never written take no space."""
+    """A file whose bytes are mapped when they are first read; pages that were never written take no space.
 
-    __slots__ = ("_descriptor", "_disk", "_map", "_size")
+    A file that ends in a hole is not mapped itself: to read a page of the hole, a file system in memory takes a page, and where
+    it is full the process dies (SIGBUS). Its bytes before the hole are copied, and zeros without pages follow.
+    """
+
+    __slots__ = ("_descriptor", "_disk", "_is_copy", "_map", "_size")
 
     def __init__(self, path: Path, disk: _Failing) -> None:
         self._disk = disk
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = os.fstat(self._descriptor).st_size
         self._map: mmap.mmap | None = None
+        self._is_copy = False
 
     @property
     def buffer(self) -> mmap.mmap | bytearray:
@@ -235,7 +240,13 @@ class PosixMappedFile:
         if self._map is None:
             if self._size == 0:
                 return bytearray()
-            self._map = mmap.mmap(self._descriptor, self._size, access=mmap.ACCESS_READ)
+            written = os.lseek(self._descriptor, 0, os.SEEK_HOLE)
+            self._is_copy = written < self._size
+            if self._is_copy:
+                self._map = mmap.mmap(-1, self._size)
+                self._map[:written] = os.pread(self._descriptor, written, 0)
+            else:
+                self._map = mmap.mmap(self._descriptor, self._size, access=mmap.ACCESS_READ)
         return self._map
 
     def write_at(self, position: int, data: bytes) -> None:
@@ -246,11 +257,13 @@ class PosixMappedFile:
         except OSError as error:
             self._disk.failed(error)
             raise
+        if self._is_copy and self._map is not None:
+            self._map[position : position + len(data)] = data
 
     def resize(self, size: int) -> None:
         """See `MappedFile`."""
         if size != self._size:
-            self._map = None
+            self._map, self._is_copy = None, False
             with self._disk.noticed():
                 os.ftruncate(self._descriptor, size)
             self._size = size

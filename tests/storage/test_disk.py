@@ -1,7 +1,11 @@
 """What both disks promise, and what the simulated one forgets."""
 
 import errno
+import os
 import random
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -201,3 +205,39 @@ def test_a_file_that_is_not_there_is_no_failure_of_the_disk_and_one_that_cannot_
     with pytest.raises(OSError, match="directory"):
         disk.write_file(tmp_path, b"")
     assert first is not None and disk.failure is first
+
+
+READ_A_HOLE = """
+import sys
+from pathlib import Path
+from reference.storage.disk import PosixDisk
+file = PosixDisk().map_file(Path(sys.argv[1]))
+print(file.buffer[0], file.buffer[len(file.buffer) - 1])
+file.write_at(8, b"x")
+print(file.buffer[8], len(file.buffer))
+"""
+
+
+@pytest.mark.process
+def test_a_hole_is_read_on_a_full_file_system_in_memory(tmp_path: Path) -> None:
+    """Reading a hole through a map of the file took a page there, and the process died by SIGBUS."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"a small disk cannot be mounted: {done.stderr.strip()}")
+    try:
+        file = PosixDisk().map_file(tmp_path / "index")
+        file.resize(1 << 20)
+        file.write_at(0, b"\x07")
+        del file
+        with suppress(OSError):
+            (tmp_path / "filler").write_bytes(bytes(1 << 20))
+        read = subprocess.run(
+            [sys.executable, "-c", READ_A_HOLE, tmp_path / "index"], capture_output=True, text=True, check=False
+        )
+        assert (read.returncode, read.stdout) == (0, f"7 0\n{ord('x')} {1 << 20}\n"), read.stderr
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)

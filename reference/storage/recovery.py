@@ -179,13 +179,22 @@ def _damaged(path: Path, position: int, size: int, error: RecordsError | Corrupt
     )
 
 
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
+"""A segment's last offset is at most so far behind its first one: indexes keep the difference in 32 bits."""
+
+
 def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
     """A log file's batches up to the first that is damaged, or out of its order. Errors: RecordsError, CorruptFile."""
     expected = base
     for batch in batches_of(file):
         header = batch.header
         check_crc(batch.data, header)
-        if header.base_offset < expected or header.last_offset_delta < 0:
+        if (
+            header.base_offset < expected
+            or header.last_offset_delta < 0
+            or header.last_offset - base > MAX_RELATIVE_OFFSET
+        ):
+            # A base offset has no checksum: a flipped bit of it can lead behind what the segment's indexes can express.
             raise CorruptFile(f"offset {header.base_offset} after {expected - 1}")
         yield batch
         expected = header.next_offset

@@ -255,7 +255,7 @@ def test_a_log_that_ends_before_its_start_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("slot", [0, -1])
-@pytest.mark.parametrize("how", ["torn", "size of nothing", "other bytes"])
+@pytest.mark.parametrize("how", ["torn", "size of nothing", "other bytes", "an offset that no index can express"])
 def test_what_was_whole_at_a_clean_end_is_not_cut(slot: int, how: str) -> None:
     """All of it was acknowledged: somebody has to decide."""
     disk = SimulatedDisk()
@@ -267,6 +267,8 @@ def test_what_was_whole_at_a_clean_end_is_not_cut(slot: int, how: str) -> None:
             damage(disk, name, disk.size_of(FOLDER / name) - 3)
         case "size of nothing":
             damage(disk, name, last_batch + 8, bytes(4))
+        case "an offset that no index can express":
+            damage(disk, name, last_batch, b"\x40")
         case _:
             damage(disk, name, last_batch + 8, b"\xff" * 4)
     before = disk.read_file(FOLDER / name)

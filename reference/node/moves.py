@@ -61,7 +61,7 @@ class Moves:
         if self._next is not None and now < self._next:
             return
         moving = [(key, each) for each in self._node.logs.live for key in each.futures]
-        self._next = now + LOOK_AGAIN_MS
+        self._next = now + LOOK_AGAIN_MS if moving else None  # an idle node is not woken for nothing
         for key, directory in moving:
             partition = self._node.partitions.get(key)
             if partition is not None and not self._advance(key, partition, directory, now):

@@ -213,6 +213,16 @@ def test_a_move_goes_on_after_a_restart(world: World, started: Started) -> None:
     assert world.names(world.other) == ["plain-0", "plain-1"] and end_of(again, FIRST) == 12
 
 
+def test_a_node_on_which_nothing_moves_is_not_woken_for_moves(world: World, started: Started) -> None:
+    for _ in range(3):
+        started.tick(100)
+    assert started.node.moves.next_deadline() is None
+    move(started, OTHER, 0)
+    for _ in range(10):
+        started.tick(100)
+    assert world.names(world.other) and started.node.moves.next_deadline() is None
+
+
 def test_a_move_back_ends_the_move(world: World, started: Started) -> None:
     move(started, OTHER, 0)
     assert move(started, own.HOME, 0) == ErrorCode.NONE

@@ -1,7 +1,7 @@
 """What this broker cannot protect, and how it says so.
 
 It speaks in clear, to everyone. A file that asks for authentication, encryption, an authorizer or a policy is refused by the
-line that asks: to serve it without would be insecure by silence.
+line that asks: to serve it without would be insecure by silence. So is a file that spares log directories.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ASKS_FOR = {
     "principal.builder.class": "a principal builder, and clients are not authenticated here",
     "create.topic.policy.class.name": "a policy for new topics, and policies are not applied here",
     "alter.config.policy.class.name": "a policy for settings, and policies are not applied here",
+    "cordoned.log.dirs": "log directories that take no new replicas (KIP-1066), and all directories take them here",
 }
 """Name, or its beginning -> what a line with it asks for. Most of these names change nothing where they have Kafka's default."""
 

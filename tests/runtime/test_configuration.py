@@ -102,6 +102,7 @@ MAP = "listener.security.protocol.map"
         ({"listener.name.a.ssl.client.auth": "required"}, "listener.name.a.ssl.client.auth asks for TLS"),
         ({"create.topic.policy.class.name": "P"}, "create.topic.policy.class.name asks for a policy"),
         ({"alter.config.policy.class.name": "P"}, "alter.config.policy.class.name asks for a policy"),
+        ({"cordoned.log.dirs": "*"}, "cordoned.log.dirs asks for log directories that take no new replicas"),
         ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL"),
         ({"listeners": "SSL://:1,CONTROLLER://:2"}, "listeners: the listener SSL is to speak SSL"),
         ({"listeners": "SASL_SSL://:1,CONTROLLER://:2"}, "listeners: the listener SASL_SSL is to speak SASL_SSL"),

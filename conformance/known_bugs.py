@@ -53,6 +53,14 @@ KNOWN_BUGS = (
         ("CMP-08",), "KAFKA-6324", "two deletions of a cleaned segment meet, and the broker gives up its disk and ends",
         since="1.0", mended=("1.1",), strict=False,
     ),
+    KnownBug(
+        ("TXN-20",), "KAFKA-15449", "the offsets that a transaction commits in a former epoch are taken",
+        since="0.11.0", mended=("3.7",),
+    ),
+    KnownBug(
+        ("CGH-19",), "KAFKA-19233", "a known member that joins again with epoch 0 is fenced",
+        since="4.0", mended=("4.2",),
+    ),
 )  # fmt: skip
 """The bugs that runs of the suite have met."""
 

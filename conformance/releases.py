@@ -86,15 +86,20 @@ class Matrix:
         cell = self.cells.get((version, entry.requirement.id))
         return cell if cell and cell.fingerprint == fingerprint(entry) else None
 
-    def lacking(self, version: str, entries: Iterable[Entry], *, again: bool = False) -> list[Entry]:
-        """What is to be measured on a release: also what says nothing of the requirement itself."""
+    def lacking(self, version: str, entries: Iterable[Entry], *, again: bool = False, nodes: int = 1) -> list[Entry]:
+        """What is to be measured on a release with so many nodes: also what says nothing of the requirement itself.
+
+        With several nodes these are the requirements that need more than one, and of them those for which there were too few.
+        """
 
         def known(entry: Entry) -> bool:
             cell = self.current(version, entry)
-            return cell is not None and cell.verdict not in (Verdict.BLOCKED, Verdict.ENGINE_ERROR)
+            too_few = nodes > 1 and cell is not None and re.match(r"needs \d+ nodes", cell.reason)
+            return cell is not None and not too_few and cell.verdict not in (Verdict.BLOCKED, Verdict.ENGINE_ERROR)
 
         owed = [entry for entry in entries if entry.test and owed_by(entry.requirement, version)]
-        return [entry for entry in owed if again or not known(entry)]
+        asked = [entry for entry in owed if nodes == 1 or 1 < entry.requirement.needs.nodes <= nodes]
+        return [entry for entry in asked if again or not known(entry)]
 
     def keep(self, version: str, entry: Entry, judgement: Judgement) -> None:
         """Store what a requirement said."""
@@ -160,17 +165,16 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def measure(
-    version: str, entries: Iterable[Entry], folder: Path, *, again: bool = False, path: Path = STORE,
+    version: str, entries: Iterable[Entry], folder: Path, *, nodes: int = 1, again: bool = False, path: Path = STORE,
     told: Callable[[str], None] = lambda _: None,
 ) -> int:  # fmt: skip
-    """Judge a release by what its matrix lacks, and store it; gives how many requirements that were."""
+    """Judge a release, with so many nodes, by what its matrix lacks, and store it; gives how many requirements that were."""
     from conformance.runner import Plan, run
 
-    wanted = Matrix.read(path).lacking(version, entries, again=again)
+    wanted = Matrix.read(path).lacking(version, entries, again=again, nodes=nodes)
+    spec = f"kafka:{version}:{nodes}" if nodes > 1 else f"kafka:{version}"
     if wanted:
-        run(
-            Plan(spec=f"kafka:{version}", entries=wanted, folder=folder, listener=Keeper(version, path, told), starts=1)
-        )
+        run(Plan(spec=spec, entries=wanted, folder=folder, listener=Keeper(version, path, told), starts=1))
     return len(wanted)
 
 

@@ -52,17 +52,20 @@ def show(versions: Versions = None, as_json: Json = False) -> None:
 
 @app.command(
     epilog="Examples:  tidegauge releases measure   ·   tidegauge releases measure 2.4.1 --only GRP --only TOP-20   ·   "
-    "stopped by Ctrl-C it goes on with what it lacks when it is called again"
+    "tidegauge releases measure 4.3.1 --nodes 3   ·   stopped by Ctrl-C it goes on with what it lacks when it is called again"
 )
 def measure(
     versions: Versions = None,
     only: Annotated[list[str] | None, typer.Option(help="An id, area or range; may be repeated.")] = None,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=9, help="Brokers; with several, only what needs more than one is judged.")
+    ] = 1,
     again: Annotated[bool, typer.Option("--again", help="Also what is stored and has not changed.")] = False,
     results: Annotated[Path | None, typer.Option(help="Where the runs' logs go; default: results/.")] = None,
 ) -> None:
     """Run the suite on releases, and store the verdicts of requirements that are new or have changed.
 
-    A release takes from five to ten minutes. Each verdict is stored as soon as it is there.
+    A release takes from five to ten minutes with one node. Each verdict is stored as soon as it is there.
     """
     from conformance import releases
     from conformance.requirement import select
@@ -74,7 +77,7 @@ def measure(
         raise typer.BadParameter(str(error)) from error
     for version in versions or releases.RELEASES:
         folder = new_run_folder("releases", f"kafka:{version}", results)
-        count = releases.measure(version, entries, folder, again=again, told=_told)
+        count = releases.measure(version, entries, folder, nodes=nodes, again=again, told=_told)
         _told(f"kafka:{version}: {count} requirements were measured")
 
 

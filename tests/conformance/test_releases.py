@@ -9,7 +9,7 @@ from conformance import releases
 from conformance.commands import app
 from conformance.levels import MUST
 from conformance.releases import OWN_BUG, STORE, Cell, Matrix, fingerprint, measure
-from conformance.requirement import catalogue
+from conformance.requirement import Needs, catalogue
 from conformance.results import Judgement, Verdict
 
 ENTRIES = [catalogue()[id] for id in ("PRD-05", "PRD-06", "TOP-20")]
@@ -88,6 +88,25 @@ def test_what_was_not_reached_blocked_or_an_engine_error_is_measured_again(tmp_p
     assert Matrix.read(path).current("2.4.1", ENTRIES[0]) is None
     keeper.judged(Judgement(requirement=ENTRIES[0].requirement, verdict=Verdict.NOT_JUDGED))
     assert Matrix.read(path).lacking("2.4.1", ENTRIES) == ENTRIES[1:]
+
+
+def test_with_several_nodes_what_needs_them_is_measured_and_nothing_else(tmp_path):
+    path = tmp_path / "releases.json"
+    alone, *others = ENTRIES
+    of_three = [
+        entry.model_copy(
+            update={"requirement": entry.requirement.model_copy(update={"needs": Needs(nodes=nodes), "id": id})}
+        )
+        for entry, nodes, id in zip(others, (2, 3), ("ACK-04", "ACK-05"), strict=True)
+    ]
+    judgement = Judgement(
+        requirement=of_three[0].requirement, verdict=Verdict.NOT_JUDGED, reason="needs 2 nodes; it has 1"
+    )
+    matrix = Matrix.read(path)
+    matrix.keep("2.4.1", of_three[0], judgement)
+    assert matrix.lacking("2.4.1", [alone, *of_three], nodes=3) == of_three
+    assert matrix.lacking("2.4.1", [alone, *of_three], nodes=2) == of_three[:1]
+    assert matrix.lacking("2.4.1", [alone, *of_three]) == [alone, of_three[1]]
 
 
 def test_the_command_shows_failures_and_exits_by_them(runs, tmp_path, monkeypatch):

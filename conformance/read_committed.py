@@ -1,58 +1,20 @@
 """Reading as a read_committed consumer does: what the broker lists as aborted is left out by who reads.
 
 committed(broker, topic)                          # the records that count, in the order of the log
-marker_of(batch)                                  # what a control batch says of its transaction
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
 from typing import Any
 
-from conformance.batches import CONTROL, TRANSACTIONAL, Batch, Record, batches
-from conformance.broker import READ_COMMITTED, Broker, Topic, only
+from conformance.batches import CONTROL, TRANSACTIONAL, Record, batches
+from conformance.broker import READ_COMMITTED, Broker, Topic
+from conformance.markers import ABORT, marker_of
 from conformance.transaction_client import expect_agreed
 from conformance.wire import Failed
 
-ABORT, COMMIT = 0, 1
-"""Types of control records that end a transaction."""
 WHOLE = 50 << 20
-CONTROL_KEY = struct.Struct(">hh")
-CONTROL_VALUE = struct.Struct(">hi")
 MAX_FETCHES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """The end of a transaction in a partition, as its control batch has it."""
-
-    offset: int
-    kind: int
-    """ABORT or COMMIT."""
-    producer_id: int
-    producer_epoch: int
-    key_version: int
-    value_version: int
-    coordinator_epoch: int
-
-
-def marker_of(batch: Batch) -> Marker:
-    """What a control batch says. Errors: Failed where it is not of the form that KIP-98 gives it."""
-    record = only(batch.records(), f"record in the control batch at {batch.base_offset}")
-    key, value = record.key or b"", record.value or b""
-    if len(key) < CONTROL_KEY.size or len(value) < CONTROL_VALUE.size:
-        raise Failed(f"the control record at {batch.base_offset} has key {key.hex(' ')} and value {value.hex(' ')}")
-    key_version, kind = CONTROL_KEY.unpack_from(key)
-    value_version, coordinator_epoch = CONTROL_VALUE.unpack_from(value)
-    return Marker(
-        batch.base_offset, kind, batch.producer_id, batch.producer_epoch, key_version, value_version, coordinator_epoch
-    )
-
-
-def markers(data: bytes) -> list[Marker]:
-    """The markers in fetched bytes."""
-    return [marker_of(one) for one in batches(data) if one.attributes & CONTROL]
 
 
 def aborted_of(part: Any) -> list[tuple[int, int]]:

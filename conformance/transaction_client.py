@@ -16,9 +16,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
 from conformance.batches import NONE as UNCOMPRESSED
-from conformance.batches import TRANSACTIONAL, Record, batch
-from conformance.broker import TRANSACTION, Broker, Told, Topic, built_on, error_name, only
+from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Told, Topic, built_on, error_name, only
+from conformance.markers import COMMIT, marker_of
 from conformance.wire import Failed
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
@@ -206,11 +207,41 @@ class TransactionalClient:
         answer = self._answered(request, None, lambda answer: _error(_described(answer)), patient=False)
         return _described(answer)
 
+    @property
+    def is_described(self) -> bool:
+        """Whether DescribeTransactions is advertised (Kafka 3.0, KIP-664)."""
+        return DescribeTransactionsRequest.KEY in self.broker.subject.api_versions
+
     def state(self) -> str:
-        """The transaction's state by name."""
+        """The transaction's state by name: as it is described, else as it is seen in the partitions that this client wrote."""
+        if not self.is_described:
+            return self._state_in_partitions()
         found = self.described()
         expect_agreed("DescribeTransactions", found.error_code)
         return found.transaction_state
+
+    def _state_in_partitions(self) -> str:
+        """Ongoing while one of them is not stable up to its end; then what the last marker in each says."""
+        kinds: set[bool] = set()
+        for topic, partition in self._sequences:
+            end = self.broker.end_offset(topic, partition)
+            if self.broker.end_offset(topic, partition, isolation=READ_COMMITTED) < end:
+                return ONGOING
+            last = batches(self.broker.log(topic, offset=end - 1, partition=partition))[-1]
+            if not last.attributes & CONTROL:
+                raise Failed(f"{topic.name}-{partition} is stable up to its end, and ends without a marker")
+            kinds.add(marker_of(last).kind == COMMIT)
+        if len(kinds) > 1:
+            return ONGOING
+        return (COMPLETE_COMMIT if kinds.pop() else COMPLETE_ABORT) if kinds else EMPTY
+
+    def expect_empty(self) -> None:
+        """No transaction was begun by this identity: state Empty, or EndTxn before KIP-890 finds nothing to commit."""
+        if self.is_described:
+            self.broker.expect_equal("the state", self.state(), EMPTY)
+        else:
+            ended = self.end(committed=True, version=at_most(self.broker, EndTxnRequest, CLASSIC.end))
+            self.broker.expect_error(ended.error_code, ErrorCode.INVALID_TXN_STATE, what="EndTxn before a transaction")
 
     def await_state(self, *states: str, within_s: float = 0.0) -> str:
         """Wait until the transaction is in one of these states.
@@ -278,7 +309,7 @@ class TransactionalClient:
         Where no state is described the same EndTxn is asked again: it is answered for good once the transaction is complete.
         """
         expect_agreed("EndTxn", self.end(committed=committed).error_code)
-        if DescribeTransactionsRequest.KEY in self.broker.subject.api_versions:
+        if self.is_described:
             self.await_state(COMPLETE_COMMIT if committed else COMPLETE_ABORT)
         else:
             self.end(committed=committed)

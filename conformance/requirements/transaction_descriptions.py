@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Told, Topic, only
-from conformance.read_committed import COMMIT, markers
+from conformance.markers import COMMIT, markers
 from conformance.requirement import requirement, untestable
 from conformance.transaction_client import (
     CLASSIC,

@@ -5,7 +5,8 @@ import time
 from conformance.batches import CONTROL, NONE, TRANSACTIONAL, Record, batch, batches
 from conformance.broker import READ_COMMITTED, Broker, only
 from conformance.changes import codecs
-from conformance.read_committed import ABORT, COMMIT, aborted_of, committed, expect_committed, marker_of, markers
+from conformance.markers import ABORT, COMMIT, marker_of, markers
+from conformance.read_committed import aborted_of, committed, expect_committed
 from conformance.requirement import requirement
 from conformance.requirements.idempotence import EXPIRATION_MS, Producer, active_producers
 from conformance.transaction_client import (

@@ -2,7 +2,8 @@
 
 from conformance.batches import batch, values
 from conformance.broker import READ_COMMITTED, READ_UNCOMMITTED, Broker, delete_topics_request, only
-from conformance.read_committed import ABORT, COMMIT, expect_committed, markers
+from conformance.markers import ABORT, COMMIT, markers
+from conformance.read_committed import expect_committed
 from conformance.requirement import requirement
 from conformance.transaction_client import (
     COMPLETE_ABORT,

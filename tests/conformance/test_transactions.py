@@ -12,7 +12,8 @@ from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches, 
 from conformance.broker import Broker, Subject, Topic
 from conformance.host import addresses
 from conformance.levels import MAY
-from conformance.read_committed import ABORT, COMMIT, committed_values, counting_records, marker_of, markers
+from conformance.markers import ABORT, COMMIT, marker_of, markers
+from conformance.read_committed import committed_values, counting_records
 from conformance.requirement import Requirement
 from conformance.transaction_client import CLASSIC, IMPLICIT, NOBODY, TransactionalClient, raise_epoch
 from conformance.wire import Failed

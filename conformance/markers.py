@@ -1,0 +1,47 @@
+"""The markers that end a transaction in a partition, as control batches have them (KIP-98)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from conformance.batches import CONTROL, Batch, batches
+from conformance.broker import only
+from conformance.wire import Failed
+
+ABORT, COMMIT = 0, 1
+"""Types of control records that end a transaction."""
+CONTROL_KEY = struct.Struct(">hh")
+CONTROL_VALUE = struct.Struct(">hi")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a transaction in a partition, as its control batch has it."""
+
+    offset: int
+    kind: int
+    """ABORT or COMMIT."""
+    producer_id: int
+    producer_epoch: int
+    key_version: int
+    value_version: int
+    coordinator_epoch: int
+
+
+def marker_of(batch: Batch) -> Marker:
+    """What a control batch says. Errors: Failed where it is not of the form that KIP-98 gives it."""
+    record = only(batch.records(), f"record in the control batch at {batch.base_offset}")
+    key, value = record.key or b"", record.value or b""
+    if len(key) < CONTROL_KEY.size or len(value) < CONTROL_VALUE.size:
+        raise Failed(f"the control record at {batch.base_offset} has key {key.hex(' ')} and value {value.hex(' ')}")
+    key_version, kind = CONTROL_KEY.unpack_from(key)
+    value_version, coordinator_epoch = CONTROL_VALUE.unpack_from(value)
+    return Marker(
+        batch.base_offset, kind, batch.producer_id, batch.producer_epoch, key_version, value_version, coordinator_epoch
+    )
+
+
+def markers(data: bytes) -> list[Marker]:
+    """The markers in fetched bytes."""
+    return [marker_of(one) for one in batches(data) if one.attributes & CONTROL]

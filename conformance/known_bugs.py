@@ -26,6 +26,8 @@ class KnownBug:
     """The releases that first lack it: the last one for all that follow, those before for their own line (1.0.2)."""
     strict: bool = True
     """Whether it is seen in every run."""
+    shows: str = ""
+    """What is part of the failure's text where it is this bug; empty: anything."""
 
     def affects(self, version: str) -> bool:
         """Whether a release has it."""
@@ -39,27 +41,35 @@ class KnownBug:
 KNOWN_BUGS = (
     KnownBug(
         ("TOP-20",), "KAFKA-5163", "DeleteRecords moves the log start, and then refuses because of the cleanup policy",
-        since="0.11.0", mended=("1.1",),
+        since="0.11.0", mended=("1.1",), shows="the log start offset is",
     ),
     KnownBug(
         ("CMP-09",), "KAFKA-5490", "the cleaner keeps a producer's last record, for want of an empty batch to keep its sequence",
-        since="0.11.0", mended=("0.11.0.1", "1.0"),
+        since="0.11.0", mended=("0.11.0.1", "1.0"), shows="a producer's only reco",
     ),
     KnownBug(
         ("FMT-03",), "KAFKA-6739", "records with headers are not converted for old consumers: UNKNOWN_SERVER_ERROR",
-        since="0.11.0", mended=("1.0.2", "1.1.1", "2.0"),
+        since="0.11.0", mended=("1.0.2", "1.1.1", "2.0"), shows="UNKNOWN_SERVER_ERROR",
     ),
     KnownBug(
         ("CMP-08",), "KAFKA-6324", "two deletions of a cleaned segment meet, and the broker gives up its disk and ends",
         since="1.0", mended=("1.1",), strict=False,
     ),
     KnownBug(
+        ("TXN-02", "TXN-20"), "KAFKA-14561", "a partition that saw nothing of the new epoch takes what the former one writes",
+        since="0.11.0", mended=("3.6",), shows="NONE(0) instead of INVALID_PRODUCER_EPOCH(47)",
+    ),
+    KnownBug(
         ("TXN-20",), "KAFKA-15449", "the offsets that a transaction commits in a former epoch are taken",
-        since="0.11.0", mended=("3.7",),
+        since="3.6", mended=("3.7",), shows="TxnOffsetCommit: NONE(0) instead of",
+    ),
+    KnownBug(
+        ("TXN-08",), "KAFKA-9600", "EndTxn in an epoch that was never given ends the transaction",
+        since="1.0", mended=("2.6",), shows="a future epoch",
     ),
     KnownBug(
         ("CGH-19",), "KAFKA-19233", "a known member that joins again with epoch 0 is fenced",
-        since="4.0", mended=("4.2",),
+        since="4.0", mended=("4.2",), shows="FENCED_MEMBER_EPOCH(110)",
     ),
 )  # fmt: skip
 """The bugs that runs of the suite have met."""

@@ -110,11 +110,12 @@ class _Collector:
         id = judgement.requirement.id
         self.report.judgements = [one for one in self.report.judgements if one.requirement.id != id]
         bug = known_bugs(self.chosen.spec).get(id)
-        if id in self.chosen.expected_failures or bug:
-            judgement.expected = judgement.verdict is Verdict.FAIL
-            if judgement.verdict is Verdict.PASS and (not bug or bug.strict):
-                self.report.unexpected_passes.append(id)
-        if bug and judgement.expected:
+        listed, failed = id in self.chosen.expected_failures, judgement.verdict is Verdict.FAIL
+        explained = failed and bug is not None and bug.shows in judgement.reason
+        judgement.expected = failed and (listed or explained)
+        if judgement.verdict is Verdict.PASS and (bug.strict if bug else listed):
+            self.report.unexpected_passes.append(id)
+        if bug and explained:
             judgement.reason = f"Kafka's own bug {bug.reference}: {bug.what}; {judgement.reason}"
         self.report.judgements.append(judgement)
         self.stream.write(judgement.model_dump_json(exclude={"exchanges", "requirement"}, exclude_defaults=True) + "\n")

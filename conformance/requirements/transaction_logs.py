@@ -244,10 +244,11 @@ def compressed(broker: Broker) -> None:
 @requirement(
     "TXV-22",
     notices="stuck: the marker is refused or not listed, and read_committed consumers wait or read aborted records",
-    source="ProducerStateManager.removeExpiredProducers (isProducerExpired); producer.id.expiration.ms",
+    source="ProducerStateManager.removeExpiredProducers (isProducerExpired); KIP-854 (producer.id.expiration.ms)",
     sentence="A producer whose transaction is open is not forgotten by the partition, however long it writes nothing.",
     accepted="long after producer.id.expiration.ms the same last stable offset, the next record, and an abort that is listed "
     "with the transaction's first offset; an idempotent producer of the same age is forgotten",
+    since="3.5",
     configs=FORGETS,
     apis=TRANSACTIONS | {"DescribeProducers": 0},
     deadline_s=60.0,

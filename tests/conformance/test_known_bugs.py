@@ -1,11 +1,14 @@
 """Kafka's own bugs are named where a release has them, and nowhere else."""
 
+import io
 import re
 
 import pytest
 
+from conformance import runner
 from conformance.known_bugs import KNOWN_BUGS, KnownBug, known_bugs
 from conformance.requirement import catalogue, owed_by
+from conformance.results import Judgement, Run, Verdict
 
 BUG = KnownBug(("PRD-05",), "KAFKA-1", "an example", since="0.11.0", mended=("1.0.2", "1.1.1", "2.0"))
 
@@ -39,3 +42,20 @@ def test_only_apache_kafka_has_kafkas_bugs():
     assert known_bugs("kafka:0.11.0.0:3")["TOP-20"].reference == "KAFKA-5163"
     assert known_bugs("kafka:4.3.1").get("TOP-20") is None
     assert known_bugs("reference:1") == known_bugs("addr:127.0.0.1:9092") == {}
+
+
+def test_a_failure_is_the_bug_only_where_it_shows_it(monkeypatch, tmp_path):
+    bug = KnownBug(("PRD-05",), "KAFKA-1", "an example", since="0.11.0", shows="NONE(0) instead of")
+    monkeypatch.setattr(runner, "known_bugs", lambda spec: {"PRD-05": bug})
+    entry = catalogue()["PRD-05"]
+    report = Run.model_construct(judgements=[], unexpected_passes=[])
+    collector = runner._Collector(
+        runner.Plan(spec="kafka:1.0.2", entries=[entry], folder=tmp_path), report, io.StringIO()
+    )
+    for reason, expected in (("v3: NONE(0) instead of 47", True), ("not within 20 s", False)):
+        judgement = Judgement(requirement=entry.requirement, verdict=Verdict.FAIL, reason=reason)
+        collector.add(judgement)
+        assert judgement.expected is expected
+        assert judgement.reason.startswith("Kafka's own bug") is expected
+    collector.add(Judgement(requirement=entry.requirement, verdict=Verdict.PASS))
+    assert report.unexpected_passes == ["PRD-05"]

@@ -63,7 +63,6 @@ class ActiveController:
     ) -> None:  # fmt: skip
         """Let the controller that this node is decide on a request."""
         node = self._node
-        node.stir()
         node.controller.hears(body, now)
         node.controller.submit(lambda then: api.handler(node, request, body, then), answer, abandon, now)
 
@@ -78,7 +77,6 @@ class ActiveController:
     def ask(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
         """Ask it for this node itself; None is the answer where there is none."""
         node = self._node
-        node.stir()
         if node.controller.is_active:
             api = node.apis[CONTROLLER][body.KEY]
             request = Request(Client(-1, "", ""), body.KEY, api.highest, 0, f"node-{node.id}")

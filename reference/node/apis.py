@@ -127,8 +127,8 @@ DECIDED_HANDLERS: dict[int, Handler] = {
 QUIET_HANDLERS: frozenset[Handler] = frozenset(
     {produce.produce, fetch.fetch, group_offsets.offset_commit, groups.heartbeat}
 )
-"""What comes with every record, and mostly touches nothing but logs, parked requests and groups; where it does, the handler
-calls `Node.stir`."""
+"""What comes with every record. Such a handler reaches nothing but logs, waiting requests, groups, and the parts whose
+deadlines the node reads after each of them."""
 
 ADVERTISED_BELOW_SERVED = {PRODUCE: 0}
 """Kafka 4 advertises Produce from version 0 on though it serves 3 and later: old librdkafka gives up otherwise (KAFKA-18659)."""
@@ -143,7 +143,7 @@ class Api:
     highest: int
     advertised_from: int
     is_quiet: bool
-    """Whether the node need not look after all its parts when such a request was handled: see `Node.stir`."""
+    """Whether no background work follows when such a request was handled, unless some is due."""
 
 
 def apis_of(listener: str) -> dict[int, Api]:

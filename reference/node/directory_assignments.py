@@ -97,4 +97,3 @@ class DirectoryAssignments:
         """What was granted is in the metadata now or soon; what was not is asked for again after a while."""
         self._is_asking = False
         self._retry_at = now + RETRY_MS
-        self._node.stir()

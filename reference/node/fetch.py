@@ -185,7 +185,6 @@ class Serving:
             max_bytes, minimum_one, wanted.log_start_offset,
         )  # fmt: skip
         if (partition.high_watermark, partition.pending, partition.low_watermark()) != before:
-            self._node.stir()
             self._node.replication.may_propose(partition)
             self._node.on_moved(partition, now)
         return read

@@ -82,7 +82,6 @@ class Markers:
         if transaction is not None and transaction.state in PREPARED:
             part = _Work(index, coordinator, transaction), sorted(transaction.partitions)
             heapq.heappush(self._again, (now, next(self._numbers), part))
-            self._node.stir()
 
     def send(self, now: TimestampMs) -> None:
         """Send what stands in line."""

@@ -50,7 +50,6 @@ class Moves:
             holder.cleaner.forget(key)
             target.open_future(key, partition.topic_id, partition.log.config, now)
         self._next = now
-        self._node.stir()
 
     def lose_directory(self, directory: LogDirectory) -> None:
         """A log directory has failed: what moves into it stays where it is."""

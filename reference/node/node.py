@@ -16,7 +16,7 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -131,9 +131,9 @@ class Node:
         self._effects: list[Effect] = []
         self._reception = Reception(self, self._emit)
         self.producer_ids = ProducerIds(self)
-        self._is_pumping = False
+        self._is_draining = False
         self._upkeep_deadline: TimestampMs | None = None
-        """When something is due besides parked requests and groups; None while nobody has looked since `stir`."""
+        """The earliest of `_upkeep_deadlines`; None while it has to be looked up."""
         self.has_begun_to_serve = False
         """Whether the replicas are what the metadata say, and requests are not held any more."""
         self.peers = Peers(identity.node, self._emit)
@@ -185,11 +185,11 @@ class Node:
 
     def _start(self, now: TimestampMs) -> None:
         """Alone in the quorum a node registers, replays and is unfenced before anybody can ask it for anything."""
-        self._pump(now)
+        self._drain(now)
         if self.is_broker and len(self.voters) == 1:
             for _ in range(STEPS_TO_BE_UNFENCED):
                 self.membership.tick(now)
-                self._pump(now)
+                self._drain(now)
 
     # ---- inputs
 
@@ -205,30 +205,27 @@ class Node:
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
-        if not self.is_broken and self._reception.receive(connection, frame, now):
-            self._pump(now)
+        if not self.is_broken and (api := self._reception.receive(connection, frame, now)) is not None:
+            self._drain(now, api.is_quiet)
 
     def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
         if self.is_broken:
             return
-        self.stir()
         self.peers.answered(peer, lane, frame, now)
-        self._pump(now)
+        self._drain(now)
 
     def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
         """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
         if self.is_broken:
             return
-        self.stir()
         self.peers.unreachable(peer, lane, now)
-        self._pump(now)
+        self._drain(now)
 
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
         if self.is_broken:
             return
-        self.stir()
         self.produces.tick(now)
         self.fetches.tick(now)
         self.peers.tick(now)
@@ -245,38 +242,42 @@ class Node:
                 self.replication.tick(now)
                 self.moves.tick(now)
         self.logs.tick(now)
-        self._pump(now)
+        self._drain(now)
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
         if self._upkeep_deadline is None:
             self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
-        deadline = self._upkeep_deadline
-        for part in (self.produces, self.fetches, self.groups) if self.is_serving else (self.produces, self.fetches):
-            time = part.next_deadline()
-            if time is not None and time < deadline:
-                deadline = time
-        return deadline
+        times = [
+            self._upkeep_deadline,
+            *self._reachable_deadlines(),
+            self.produces.next_deadline(),
+            self.fetches.next_deadline(),
+        ]
+        if self.is_serving:
+            times.append(self.groups.next_deadline())
+        return min([time for time in times if time is not None])
 
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
-        """The deadlines that only `stir` may change; None for never."""
-        times = [self.peers.next_deadline(), self.quorum.next_deadline(), self.logs.next_deadline()]
+        """The deadlines that no quiet request reaches; None for never."""
+        times = [self.quorum.next_deadline(), self.logs.next_deadline()]
         times += self.controller.deadlines()
         if self.is_broker:
             times += (self.membership.next_deadline(), self.forwarding.next_deadline())
             if self.is_serving:
                 times += self.replicas.deadlines()
                 times += self.replication.deadlines()
-                times += (self.transactions.next_deadline(), self.verification.next_deadline())
-                times += (self._directories.next_deadline(), self.moves.next_deadline())
+                times.append(self._directories.next_deadline())
         return times
 
-    def stir(self) -> None:
-        """Say that this step concerns more than logs, parked requests and groups: its end looks after all parts.
-
-        Without it a step ends where it began: nothing to send, to apply or to carry out, and no other deadline.
-        """
-        self._upkeep_deadline = None
+    def _reachable_deadlines(self) -> Iterable[TimestampMs | None]:
+        """The deadlines of parts that a quiet request may give work to, read after each; None for never."""
+        yield self.peers.next_deadline()
+        if self.is_broker and self.is_serving:
+            yield self.transactions.next_deadline()
+            yield self.verification.next_deadline()
+            yield self.replication.proposal_deadline()
+            yield self.moves.next_deadline()
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -289,9 +290,8 @@ class Node:
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
         """A clean end is wanted: ask the controller to move leaderships away; `may_stop` tells when it has."""
         if self.is_broker:
-            self.stir()
             self.membership.leave(now, timeout_ms)
-            self._pump(now)
+            self._drain(now)
 
     @property
     def is_broken(self) -> bool:
@@ -330,13 +330,19 @@ class Node:
 
     # ---- the quorum
 
-    def _pump(self, now: TimestampMs) -> None:
-        """After anything that may have moved the quorum: send what it asks, answer, apply what is committed, decide on."""
+    def _drain(self, now: TimestampMs, is_quiet: bool = False) -> None:
+        """The end of each step: send what the quorum asks, answer, apply what is committed, decide, propose, fetch.
+
+        After a quiet request there is nothing of that to do, unless something is due.
+        """
         if self.logs.has_failed:
             self._lose_directories(now)
-        if self._is_pumping or (self._upkeep_deadline is not None and now < self._upkeep_deadline):
+            is_quiet = False
+        if not is_quiet:
+            self._upkeep_deadline = None
+        if self._is_draining or not self._is_due(now):
             return
-        self._is_pumping = True
+        self._is_draining = True
         try:
             self._exchange(now)
             self.controller.advance(now)
@@ -349,14 +355,18 @@ class Node:
                 self._directories.advance(now)
                 self._exchange(now)
         finally:
-            self._is_pumping = False
+            self._is_draining = False
+
+    def _is_due(self, now: TimestampMs) -> bool:
+        """Whether there is background work; so it is when the deadlines have to be looked up."""
+        times = (self._upkeep_deadline or now, *self._reachable_deadlines())
+        return any(time is not None and time <= now for time in times)
 
     def _lose_directories(self, now: TimestampMs) -> None:
         """Directories have failed in this step: their partitions are offline, and the controller is told (KIP-858)."""
         for directory in self.logs.take_failed():
             self.log("error", f"log directory {directory.folder} has failed and is offline: {directory.disk.failure}")
             if self.logs.failure is None:
-                self.stir()
                 self.replicas.lose_directory(directory, now)
                 self.moves.lose_directory(directory)
                 self.membership.lose_directory(directory.id, now)
@@ -401,7 +411,6 @@ class Node:
         self, broker: NodeId, lane: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
     ) -> None:
         """Ask another broker; one whose address is not known is asked at an address that nobody has."""
-        self.stir()
         self.peers.ask(broker, self._address_of(broker), lane, body, now, timeout_ms, answered)
 
     def _address_of(self, broker: NodeId) -> Address:

@@ -41,19 +41,16 @@ class Reception:
     def disconnected(self, connection: ConnectionId) -> None:
         self._clients.pop(connection, None)
 
-    def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> bool:
-        """Whether the frame was a request that was carried out."""
+    def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> Api | None:
+        """The API of the request that was carried out; None where there was none."""
         node, client = self._node, self._clients[connection]
         kind = node.kind_of(client)
         if kind is BROKER and not node.has_begun_to_serve:
-            self._hold(connection, frame)
-            return False
+            return self._hold(connection, frame)
         asked = self._read(client, node.apis[kind], frame)
         if asked is None:
-            return False
+            return None
         request, api, body = asked
-        if not api.is_quiet:
-            node.stir()
         if isinstance(body, IncrementalAlterConfigsRequest) and (answer := alter_loggers(node, body)) is not None:
             node.respond(request, answer)
         elif is_decided(request.key):
@@ -62,7 +59,7 @@ class Reception:
             response = api.handler(node, request, body, now)
             if response is not None:
                 node.respond(request, response)
-        return True
+        return api
 
     def _read(self, client: Client, apis: Mapping[int, Api], frame: Buffer) -> tuple[Request, Api, Message] | None:
         """A frame that is no request, or one that is not served, closes its connection (FRM-06 to FRM-09)."""

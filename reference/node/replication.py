@@ -203,10 +203,13 @@ class Replication:
         self.propose(now)
         self.fetch(now)
 
+    def proposal_deadline(self) -> TimestampMs | None:
+        """When `propose` has something to send; None for never."""
+        return self._propose_at or 0 if self._proposing and not self._proposed else None
+
     def deadlines(self) -> Iterable[TimestampMs | None]:
-        """When `tick` has something to do; None for never."""
+        """When `tick` has something else to do; None for never."""
         yield self._next_shrink
-        yield self._propose_at if not self._proposed and self._proposing else None
         for fetcher in self._fetchers.values():
             yield fetcher.next_deadline()
 

@@ -49,7 +49,7 @@ class Transactions:
         self._expiry_interval_ms = integer("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._next_abort: TimestampMs | None = None
         self._next_expiry: TimestampMs | None = None
-        self._is_stirred = False
+        self._has_news = False
         """Whether something may have been prepared."""
 
     def _new_coordinator(self, index: int, epoch: Epoch) -> TransactionCoordinator:
@@ -72,8 +72,7 @@ class Transactions:
         """Write a decision. Errors: as `Coordination.write`."""
         if decided is not None:
             self.coordination.write(index, decided.records, now)
-            self._is_stirred = True
-            self._node.stir()
+            self._has_news = True
 
     def join(
         self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], version: int,
@@ -136,7 +135,7 @@ class Transactions:
     def on_role(self, partition: Partition, now: TimestampMs) -> None:
         """A replica of `__transaction_state` leads or follows anew."""
         self.coordination.on_role(partition, now)
-        self._is_stirred = True
+        self._has_news = True
         if self._next_abort is None:
             self._next_abort = now + self._abort_interval_ms
             self._next_expiry = now + self._expiry_interval_ms
@@ -145,9 +144,9 @@ class Transactions:
         """Go on with what is prepared; to be called whenever something may have been."""
         if self.coordination.is_loading:
             self.coordination.load(now)
-            self._is_stirred = True
-        if self._is_stirred:
-            self._is_stirred = False
+            self._has_news = True
+        if self._has_news:
+            self._has_news = False
             for index, coordinator in self.coordination.loaded():
                 for id in coordinator.take_prepared():
                     self._carry_out(index, coordinator, id, now)
@@ -196,7 +195,7 @@ class Transactions:
 
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next."""
-        if self.coordination.is_loading or self._is_stirred:
+        if self.coordination.is_loading or self._has_news:
             return 0
         times = (self._next_abort, self._next_expiry, self.markers.next_deadline())
         return min((time for time in times if time is not None), default=None)

@@ -142,7 +142,6 @@ class Verification:
         waits = question.operation is Operation.ADD and now < question.patience_ends
         if waits and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values():
             heapq.heappush(self._again, (now + self._retry_ms, next(self._numbers), question))
-            self._node.stir()
         else:
             question.answered({each: _told(code, question.operation) for each, code in verdicts.items()}, now)
 

@@ -8,20 +8,15 @@ from reference.node.node import Node
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from reference.protocol.schema import Message
 from reference.storage.disk import SimulatedDisk
-from tests.node.test_metadata_snapshots import FOLDER, NOW, start
+from tests.node.test_metadata_snapshots import FOLDER, NOW, ask, start
 
 DEFAULT_MS = 7 * 24 * 3_600_000
 
 
-def ask(node: Node, request: Message) -> None:
-    node.ask_controller("settings", request, lambda answer, then: None, NOW)
-
-
 def create(node: Node) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    ask(node, CreateTopicsRequest(topics=[topic]))
+    ask(node, CreateTopicsRequest(topics=[topic]), NOW)
 
 
 def alter(node: Node, kind: int, resource: str, name: str, operation: int, value: str | None = None) -> None:
@@ -29,7 +24,7 @@ def alter(node: Node, kind: int, resource: str, name: str, operation: int, value
     altered = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=kind, resource_name=resource, configs=[change]
     )
-    ask(node, IncrementalAlterConfigsRequest(resources=[altered]))
+    ask(node, IncrementalAlterConfigsRequest(resources=[altered]), NOW)
 
 
 def retention_ms(node: Node) -> int | None:
@@ -50,7 +45,7 @@ def test_logs_follow_what_is_set_for_the_topic_for_the_broker_and_for_all() -> N
     assert retention_ms(node) == 3_000_000
     alter(node, TOPIC_RESOURCE, "t", "retention.ms", SET, "4000000")
     assert retention_ms(node) == 4_000_000
-    ask(node, DeleteTopicsRequest(topic_names=["t"], topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
+    ask(node, DeleteTopicsRequest(topic_names=["t"], topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]), NOW)
     create(node)
     assert retention_ms(node) == 2_000_000
     alter(node, BROKER_RESOURCE, str(node.id), "log.retention.ms", DELETE)

@@ -9,7 +9,7 @@ from reference.node.node import Node
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.storage.disk import SimulatedDisk
-from tests.node.test_metadata_snapshots import FOLDER, NOW, start
+from tests.node.test_metadata_snapshots import FOLDER, NOW, ask, start
 
 PARTITIONS = 2 * replicas.TAKE_UPS_A_STEP + 7
 
@@ -20,7 +20,7 @@ def led(node: Node) -> int:
 
 def create_many(node: Node) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="many", num_partitions=PARTITIONS, replication_factor=1)
-    node.ask_controller("topics", CreateTopicsRequest(topics=[topic]), lambda answer, then: None, NOW)
+    ask(node, CreateTopicsRequest(topics=[topic]), NOW)
 
 
 def test_replicas_are_taken_up_a_bounded_number_a_step() -> None:

@@ -42,9 +42,6 @@ class Room:
         leader = self.leaders.get(TopicPartition(topic, index))
         return None if leader is None else SimpleNamespace(leader=leader)
 
-    def stir(self) -> None:
-        """The node would look after its deadlines; the tests look by themselves."""
-
     def ask_broker(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
         assert lane == LANE
         self.asked.append((broker, body, answered))

@@ -10,8 +10,11 @@ from typing import Any, cast
 from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
+from reference.node.release import versions_of
+from reference.protocol.frames import encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.schema import Message
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
@@ -27,14 +30,22 @@ def start(disk: SimulatedDisk, now: int) -> Node:
     return Node(identity, PROPERTIES, LogManager([directory]), cast(Any, random.Random(now)), now)
 
 
+def ask(node: Node, body: Message, now: int) -> None:
+    """Put a client's request to a node; the answer is not looked at."""
+    client = 4711
+    node.connected(client, "127.0.0.1", "PLAINTEXT")
+    node.receive(client, encode_request(body.KEY, versions_of(body.KEY)[1], 1, "test", body)[4:], now)
+    node.disconnected(client)
+
+
 def create(node: Node, name: str, now: int) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    node.ask_controller("topics", CreateTopicsRequest(topics=[topic]), lambda answer, then: None, now)
+    ask(node, CreateTopicsRequest(topics=[topic]), now)
 
 
 def delete(node: Node, name: str, now: int) -> None:
     body = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
-    node.ask_controller("topics", body, lambda answer, then: None, now)
+    ask(node, body, now)
 
 
 def snapshots(disk: SimulatedDisk) -> list[str]:

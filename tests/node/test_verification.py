@@ -33,9 +33,6 @@ class Room:
         self.verdicts: list[tuple[str, ErrorCode]] = []
         self.verification = Verification(self)  # type: ignore[arg-type]
 
-    def stir(self) -> None:
-        """The node would look after its deadlines; the tests look by themselves."""
-
     def ask_broker(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
         assert (broker, lane) == (2, LANE)
         self.asked.append((body, answered))

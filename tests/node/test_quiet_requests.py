@@ -1,4 +1,4 @@
-"""A step that stirs nothing leaves nothing to do: to look after all parts all the same changes neither effects nor deadlines."""
+"""A quiet request leaves nothing to do: background work after it changes neither effects nor deadlines."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ DURATION_MS = 600
 
 
 class Doubter(Node):
-    """A node that looks after everything when it need not."""
+    """A node that does background work when it need not."""
 
     quiet_steps = 0
 
-    def _pump(self, now: TimestampMs) -> None:
+    def _drain(self, now: TimestampMs, is_quiet: bool = False) -> None:
         deadline = self._upkeep_deadline
-        if self._is_pumping or deadline is None or now >= deadline:
-            super()._pump(now)
+        if not is_quiet or self.logs.has_failed or self._is_draining or self._is_due(now):
+            super()._drain(now, is_quiet)
             return
         effects = len(self._effects)
-        self.stir()
-        super()._pump(now)
+        super()._drain(now)
         Doubter.quiet_steps += 1
         assert len(self._effects) == effects, f"left undone: {self._effects[effects:]}"
         self.next_deadline()
-        assert self._upkeep_deadline == deadline, "a deadline has moved and nobody said so"
+        assert self._upkeep_deadline == deadline, "a deadline has moved that is not read after a quiet request"
 
 
 def schedule(seed: int, nodes: int, workload: str) -> Schedule:
@@ -42,7 +41,7 @@ def schedule(seed: int, nodes: int, workload: str) -> Schedule:
     ("seed", "nodes", "workload"),
     [(1, 1, "records"), (2, 3, "records"), (3, 3, "transactions"), (4, 3, "groups"), (5, 1, "transactions")],
 )
-def test_what_stirs_nothing_leaves_nothing_to_do(
+def test_a_quiet_request_leaves_nothing_to_do(
     seed: int, nodes: int, workload: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "Node", Doubter)

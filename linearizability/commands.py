@@ -209,11 +209,12 @@ def replay(
     if not path.exists():
         raise typer.BadParameter(f"{path} does not exist", param_hint="PATH")
     if hunt_home(path) is None:
+        from linearizability.guided.schedule import GuidedSchedule
         from linearizability.simulation.commands import replay_schedule, schedule_file
 
         if schedule_file(path) is None:
             raise typer.BadParameter(f"{path} is neither a hunt's folder nor a schedule", param_hint="PATH")
-        return replay_schedule(path, json=as_json)
+        return replay_schedule(path, GuidedSchedule, json=as_json)
     try:
         stored = StoredHunt.load(path)
     except ValueError as error:

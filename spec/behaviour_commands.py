@@ -41,16 +41,16 @@ def behaviours(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write behaviours of a model: JSON lines of steps, and fault schedules that lead a simulated cluster there.
+    """Write behaviours of a model: JSON lines of steps, and schedules that drive a simulated cluster through them.
 
     Exit codes: 0 written, 1 a switch has no counterexample or a cluster broke a promise, 3 TLC drew none, 64 a model without
     schedules.
     """
-    from spec.behaviours import LED, NOT_LED, NoBehaviours
+    from spec.behaviours import DRIVEN, NOT_DRIVEN, NoBehaviours
 
     case = case_named(name)
-    if case.model.module not in LED:
-        raise typer.BadParameter(f"{name} {NOT_LED}")
+    if case.model.module not in DRIVEN:
+        raise typer.BadParameter(f"{name} {NOT_DRIVEN}")
     summary: dict[str, object] = {"model": case.model.name, "switch": case.switch.name if case.switch else ""}
     try:
         kind, drawn, more = _drawn(case, count, length, seed, cover, walk)
@@ -86,20 +86,20 @@ def _drawn(
 
 
 def _walked_steps(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep]], seed: int) -> dict[str, object]:
-    """How many of the steps a simulated cluster walks, led along behaviours."""
+    """How many of the steps a simulated cluster walks when it is driven along behaviours."""
     from spec.walking import walk_behaviours
 
     done = walk_behaviours(case, kind, behaviours, seed)
-    found: dict[str, object] = {"behaviours led": done.behaviours, "behaviours walked whole": done.whole}
-    return found | {"steps led": done.steps, "steps walked": done.walked, "broken": list(done.broken)}
+    found: dict[str, object] = {"behaviours driven": done.behaviours, "behaviours walked whole": done.whole}
+    return found | {"steps driven": done.steps, "steps walked": done.walked, "broken": list(done.broken)}
 
 
 def _walked(case: Case, graph: Graph, paths: list[list[str]], count: int) -> dict[str, object]:
-    """How many of the edges a simulated cluster walks, led along so many of the paths."""
+    """How many of the edges a simulated cluster walks when it is driven along this many of the paths."""
     from spec.walking import longest_first, walk
 
     done = walk(case, graph, longest_first(paths, count))
-    found: dict[str, object] = {"paths led": done.paths, "paths walked whole": done.whole}
+    found: dict[str, object] = {"paths driven": done.paths, "paths walked whole": done.whole}
     return found | {"edges walked": done.edges, "broken": list(done.broken)}
 
 

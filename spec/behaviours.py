@@ -31,7 +31,7 @@ from spec.values import parse_state
 STATE = re.compile(r"^STATE_(\d+) ==\s*\n(.*?)(?=^STATE_|^=+|\Z)", re.S | re.M)
 
 DRAWN_FROM = {"Groups": ("WholeHeartbeats", "AtOnceSpec")}
-"""Module -> module and specification of the behaviours that a cluster can be led along, where those are not all."""
+"""Module -> module and specification of the behaviours that a cluster can be driven through, where those are not all."""
 
 
 class NoBehaviours(Exception):
@@ -157,19 +157,19 @@ ACTORS = {action.name: action.actor for action in ACTIONS}
 # ---- behaviours as schedules
 
 
-LED = ("MCReplication", "Quorum", "Transactions", "Groups")
-"""Modules through whose behaviours a simulated cluster can be led."""
+DRIVEN = ("MCReplication", "Quorum", "Transactions", "Groups")
+"""Modules through whose behaviours a simulated cluster can be driven."""
 
-NOT_LED = (
-    "has no steps through which a cluster is led: there are some of the atomic grain of replication, of the quorum, of "
+NOT_DRIVEN = (
+    "has no steps that a cluster can be driven through: there are some of the atomic grain of replication, of the quorum, of "
     "transactions and of groups"
 )
 
 
 def schedule(case: Case, kind: str, behaviour: Sequence[TraceStep]) -> dict[str, Any]:
     """One line for a simulation to replay. Errors: NoBehaviours."""
-    if case.model.module not in LED:
-        raise NoBehaviours(f"{case.name} {NOT_LED}")
+    if case.model.module not in DRIVEN:
+        raise NoBehaviours(f"{case.name} {NOT_DRIVEN}")
     about = {
         "model": case.model.name,
         "switch": case.switch.name if case.switch else "",

@@ -1,5 +1,5 @@
-"""Behaviours of transactions and groups as schedules: clients without a will of their own, and a coordinator, are led
-through the steps (see `fault_schedules.py`, and `linearizability/simulation/coordinator_scores.py`).
+"""Behaviours of transactions and groups as schedules with scripts for a coordinator and its clients (see
+`fault_schedules.py`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LONGEST_MS = 60_000
-"""More than any behaviour takes; a life goes on as soon as its score is over."""
+"""More than any behaviour takes; a run continues as soon as its script is over."""
 
 MUTANT_OF: dict[str, str] = {
     "AssignBeforeRevocation": "held-partitions-called-free",
@@ -18,13 +18,13 @@ MUTANT_OF: dict[str, str] = {
 }
 """Switch -> the mutant with the same bug (linearizability/mutants)."""
 
-NOT_LED = {
+NOT_DRIVEN = {
     "RaiseGroupEpoch": "a topic that a group reads would have to become another one with the same partitions",
 }
-"""Steps that a cluster cannot be led through, and why: a behaviour is led up to the first of them."""
+"""Steps that a driver cannot cause, and why: a script ends before the first of them."""
 
 GROUP, TRANSACTIONAL_ID = "readers", "writer"
-PLAYED = {"broker.session.timeout.ms": "600", "controller.quorum.fetch.timeout.ms": "30000"}
+TIMEOUTS = {"broker.session.timeout.ms": "600", "controller.quorum.fetch.timeout.ms": "30000"}
 ALONE = {"min.insync.replicas": "1"}
 OF_TRANSACTIONS = {
     "transaction.state.log.replication.factor": "1",
@@ -38,7 +38,7 @@ Event = Mapping[str, Any]
 def coordinator_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """The schedule of one line of `tidegauge spec behaviours` of a model of transactions or groups."""
     begin, *events = behaviour["events"]
-    beyond = next((place for place, event in enumerate(events) if event["action"] in NOT_LED), len(events))
+    beyond = next((place for place, event in enumerate(events) if event["action"] in NOT_DRIVEN), len(events))
     made = _of_group if "members" in begin else _of_transactional_id
     common = {"format": "tidegauge-schedule/1", "seed": seed, "duration_ms": LONGEST_MS}
     return common | made(begin, events[:beyond])
@@ -55,25 +55,25 @@ def _of_transactional_id(begin: Event, events: Sequence[Event]) -> dict[str, Any
     return {
         "nodes": controller,
         "voters": [controller],
-        "properties": PLAYED | OF_TRANSACTIONS,
+        "properties": TIMEOUTS | OF_TRANSACTIONS,
         "topics": [{"name": topic, "configs": ALONE, "replicas": [leaders[topic]]} for topic in topics],
         "clients": [{"kind": "consumer", "isolation": "read_committed"}],
-        "score": {
+        "script": {
             "id": TRANSACTIONAL_ID,
             "brokers": [1, *leaders.values()],
             "topics": topics,
             "version": 1 if "BeforeKip890" in begin["bugs"] else 2,
-            "cues": [_transaction_cue(event, leaders) for event in events],
+            "steps": [_transaction_step(event, leaders) for event in events],
         },
     }
 
 
-def _transaction_cue(event: Event, leaders: Mapping[str, int]) -> dict[str, Any]:
+def _transaction_step(event: Event, leaders: Mapping[str, int]) -> dict[str, Any]:
     named = dict(event["args"])
-    cue: dict[str, Any] = {"action": event["action"]}
+    step: dict[str, Any] = {"action": event["action"]}
     if "partition" in named:
-        cue["broker"] = leaders[named.pop("partition")]
-    return cue | named
+        step["broker"] = leaders[named.pop("partition")]
+    return step | named
 
 
 # ---- groups
@@ -85,21 +85,21 @@ def _of_group(begin: Event, events: Sequence[Event]) -> dict[str, Any]:
     return {
         "nodes": 2,
         "voters": [2],
-        "properties": PLAYED | OF_GROUPS,
+        "properties": TIMEOUTS | OF_GROUPS,
         "topics": [topic],
         "clients": [],
-        "score": {
+        "script": {
             "group": GROUP,
             "brokers": [1],
             "topic": topic["name"],
             "members": begin["members"],
             "partitions": begin["partitions"],
-            "cues": [_group_cue(event) for event in events],
+            "steps": [_group_step(event) for event in events],
         },
     }
 
 
-def _group_cue(event: Event) -> dict[str, Any]:
+def _group_step(event: Event) -> dict[str, Any]:
     named = dict(event["args"])
     if "given" in named:
         named["partitions"] = named.pop("given")

@@ -1,11 +1,10 @@
-"""Behaviours of the specification as schedules: a simulated cluster is led through the steps, one by one.
+"""Behaviours of the specification as schedules with scripts, which a driver takes a simulated cluster through.
 
-Each step becomes a cue of a score (`linearizability/simulation/score.py`): what passes between brokers waits until a step
-needs it, and what is somebody's doing (a crash, an election, a record that is produced) is done when its turn comes. The
-cluster takes a step only where its own rules allow it: a sound one follows a behaviour of the sound specification to its
-end, and leaves a counterexample at the latest at the step that the switch allows. With the mutant that has the same bug it
-goes on, and breaks the promise. The value is format tidegauge-schedule/1, and is run by `tidegauge replay`. Behaviours of
-coordinators have a module of their own, `coordinator_schedules.py`.
+A message between brokers waits until a step needs it, and the driver causes the steps of clients, operators and faults (a
+crash, an election, a produced record). The cluster takes a step only where its own rules allow it: the reference follows a
+behaviour of the unchanged specification to its end, and stops in a counterexample at the latest at the step that the switch
+allows. The mutant with the same bug goes on and breaks the promise. The value is of format tidegauge-schedule/1, and
+`tidegauge replay` runs it. Behaviours of coordinators have a module of their own, `coordinator_schedules.py`.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ PROPERTIES = {
     "replica.fetch.wait.max.ms": "20",
     "replica.fetch.backoff.ms": "10",
 }
-"""Nobody loses patience with what is held up, but for those whose losing it is a step."""
+"""No request times out while it is held up, except where the timeout is a step."""
 
 ACKS = {"all": "all", "one": "1", "zero": "0"}
 SECOND_BROKERS = ("leader", "follower")
-NOBODY = -1
+NO_BROKER = -1
 
 MUTANT_OF: dict[str, str] = {
     "AcknowledgeBeforeHighWatermark": "acks-all-as-one",
@@ -52,7 +51,7 @@ MUTANT_OF: dict[str, str] = {
 """Switch -> the mutant with the same bug (linearizability/mutants)."""
 
 Event = Mapping[str, Any]
-Cue = dict[str, Any]
+ScriptStep = dict[str, Any]
 
 
 def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
         return quorum_schedule(behaviour, seed)
     if "brokers" not in begin:
         return coordinator_schedule(behaviour, seed)
-    steps = [event for event in events if not _is_of_the_first_reign(event)]
+    steps = [event for event in events if not _begins_first_leader_epoch(event)]
     first = begin["partition"]
     brokers = sorted(first["replicas"], key=lambda broker: (broker != first["leader"], broker))
     others = sorted({*begin["brokers"]} - {*brokers})
@@ -78,55 +77,58 @@ def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
         "properties": PROPERTIES,
         "topics": [{"name": TOPIC, "configs": configs, "replicas": brokers}],
         "clients": [{"kind": "consumer", "start": "earliest"}],
-        "score": {
+        "script": {
             "topic": TOPIC,
             "brokers": brokers,
             "others": others,
             "idempotent": any(step["action"] == "Retry" for step in steps),
-            "cues": [_cue(place, steps) for place in range(len(steps))],
+            "steps": [_scripted(place, steps) for place in range(len(steps))],
         },
     }
 
 
-def _is_of_the_first_reign(event: Event) -> bool:
-    """Every trace begins with the first reign, and so does every cluster."""
+def _begins_first_leader_epoch(event: Event) -> bool:
+    """Every trace begins with the first leader epoch, and so does every cluster."""
     return event["action"] in ("BecomeLeader", "BecomeFollower") and event["args"]["partitionEpoch"] == 0
 
 
-def _cue(place: int, steps: Sequence[Event]) -> Cue:
+def _scripted(place: int, steps: Sequence[Event]) -> ScriptStep:
     step = steps[place]
     named = step["args"]
-    cue: Cue = {"action": step["action"]}
+    scripted: ScriptStep = {"action": step["action"]}
     if "partition" in step:
-        cue |= {"broker": named.get("broker", named.get("leader", NOBODY)), "leader": step["partition"]["leader"]}
+        scripted |= {
+            "broker": named.get("broker", named.get("leader", NO_BROKER)),
+            "leader": step["partition"]["leader"],
+        }
         if step["action"] == "Reassign":
-            cue["replicas"] = named["replicas"]
+            scripted["replicas"] = named["replicas"]
         if "minIsr" in named:
-            cue["min_isr"] = named["minIsr"]
-        return cue | {"decision": step["partition"]["partitionEpoch"]}
-    cue["broker"] = step["node"]
-    other = next((named[name] for name in SECOND_BROKERS if named.get(name, step["node"]) != step["node"]), NOBODY)
-    if other != NOBODY:
-        cue["other"] = other
+            scripted["min_isr"] = named["minIsr"]
+        return scripted | {"decision": step["partition"]["partitionEpoch"]}
+    scripted["broker"] = step["node"]
+    other = next((named[name] for name in SECOND_BROKERS if named.get(name, step["node"]) != step["node"]), NO_BROKER)
+    if other != NO_BROKER:
+        scripted["other"] = other
     if "partitionEpoch" in named:
-        cue["decision"] = named["partitionEpoch"]
+        scripted["decision"] = named["partitionEpoch"]
     if step["action"] == "LearnMinIsr":
-        cue |= {"decision": _newest(steps[:place])["partitionEpoch"], "min_isr": named["minIsr"]}
+        scripted |= {"decision": _newest(steps[:place])["partitionEpoch"], "min_isr": named["minIsr"]}
     if step["action"] == "GiveUpReplica":
-        cue["decision"] = _newest(steps[:place], without=step["node"])["partitionEpoch"]
+        scripted["decision"] = _newest(steps[:place], without=step["node"])["partitionEpoch"]
     if "leaderEpoch" in named:
-        cue["leader_epoch"] = named["leaderEpoch"]
+        scripted["leader_epoch"] = named["leaderEpoch"]
     if "acks" in named:
-        cue["acks"] = ACKS[named["acks"]]
+        scripted["acks"] = ACKS[named["acks"]]
     end = named.get("highWatermark" if "HighWatermark" in step["action"] else "end")
     if end is not None:
-        cue["end"] = end
+        scripted["end"] = end
     if step["action"] == "Crash":
-        cue |= {"loses_tail": _loses_tail(place, steps), "fetches_late": _fetches_late(place, steps)}
-    return cue
+        scripted |= {"loses_tail": _loses_tail(place, steps), "fetches_late": _fetches_late(place, steps)}
+    return scripted
 
 
-def _newest(steps: Sequence[Event], without: int = NOBODY) -> Event:
+def _newest(steps: Sequence[Event], without: int = NO_BROKER) -> Event:
     """The controller's newest record, or the newest one that gives a broker no replica."""
     records = (step["partition"] for step in reversed(steps) if "partition" in step)
     return next(record for record in records if without not in record["replicas"])
@@ -139,8 +141,7 @@ def _loses_tail(place: int, steps: Sequence[Event]) -> bool:
 
 
 def _fetches_late(place: int, steps: Sequence[Event]) -> bool:
-    """Whether a leader goes by what a broker told it in the life that ends here: a leader proposes only when it is fetched
-    from."""
+    """Whether a leader acts on a fetch that the broker sent before this crash: a leader proposes only upon a fetch."""
     broker = steps[place]["args"]["broker"]
     about = (step["action"] for step in steps[place + 1 :] if step["args"].get("follower") == broker)
     return next((action == "ExpandIsr" for action in about if action in ("AnswerFetch", "ExpandIsr")), False)

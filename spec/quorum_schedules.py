@@ -1,9 +1,9 @@
-"""Behaviours of the metadata quorum as schedules: three simulated voters are led through elections and fetches, one by one.
+"""Behaviours of the metadata quorum as schedules with scripts for three simulated voters.
 
-As in `fault_schedules.py` each step becomes a cue, and a sound quorum leaves a counterexample at the latest at the step that
-the switch allows. What differs from the specification: a leader of the reference, as of Apache Kafka, begins its reign with a
-record of its own, so that the first AppendRecord of a reign comes with BecomeLeader, and a reign without one has a record that
-the specification's has not.
+As in `fault_schedules.py`, the reference stops in a counterexample at the latest at the step that the switch allows. One
+difference from the specification: a leader of the reference, as of Apache Kafka, begins its epoch with a record of its own.
+So the first AppendRecord of an epoch comes with BecomeLeader, and an epoch without one has a record that the specification's
+does not have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from spec.checker import TraceStep
 
 LONGEST_MS = 60_000
-"""More than any behaviour takes; a life goes on as soon as its score is over."""
+"""More than any behaviour takes; a run continues as soon as its script is over."""
 
 PROPERTIES = {
     "controller.quorum.election.timeout.ms": "2000",
@@ -24,7 +24,7 @@ PROPERTIES = {
     "metadata.max.idle.interval.ms": "0",
     "broker.session.timeout.ms": "5000",
 }
-"""Timers are longer than a score, an answer brings one record, and nobody writes what the score does not say."""
+"""Timers are longer than a script, a response carries one record, and no record is written that the script does not have."""
 
 MUTANT_OF: dict[str, str] = {
     "CommitEarlierEpoch": "old-epoch-committed",
@@ -62,17 +62,17 @@ def quorum_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
         "duration_ms": LONGEST_MS,
         "properties": PROPERTIES,
         "clients": [{"kind": "consumer", "start": "earliest"}],
-        "score": {"voters": voters, "cues": [_cue(step) for step in steps]},
+        "script": {"voters": voters, "steps": [_scripted(step) for step in steps]},
     }
 
 
-def _cue(step: Event) -> dict[str, Any]:
+def _scripted(step: Event) -> dict[str, Any]:
     pair = step["from"], step.get("to")
     broker, other = pair if step["action"] in ACTED_ON or pair[1] is None else pair[::-1]
-    cue = {
+    scripted = {
         "action": step["action"],
         "broker": broker,
         "leader_epoch": step.get("epoch", -1),
         "end": step.get("end", -1),
     }
-    return cue if other is None else cue | {"other": other}
+    return scripted if other is None else scripted | {"other": other}

@@ -1,8 +1,8 @@
-"""Which steps of behaviours, and which edges of a model's state graph, a simulated cluster walks: it is led along behaviours and
-paths of the graph (`fault_schedules.py`), and goes along as far as its own rules allow.
+"""Which steps of behaviours, and which edges of a model's state graph, a simulated cluster walks: drivers take clusters through
+behaviours and paths of the graph (`fault_schedules.py`), as far as the clusters' own rules allow.
 
-A path is walked up to the cue at which the cluster leaves it. A step that nobody can be made to take (a high watermark that
-moved with the step before) is passed by, and its edge counted: the cluster is where the edge leads.
+A path is walked up to the step at which the cluster leaves it. A step that the driver cannot cause (a high watermark that
+advanced with the step before) is skipped, and its edge counted: the cluster is in the state to which the edge leads.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from linearizability.guided.schedule import GuidedSchedule
 from linearizability.simulation.judging import live
-from linearizability.simulation.schedule import Schedule
 from spec.behaviours import schedule
 from spec.checker import TraceStep
 from spec.covering import Graph, behaviour_of
@@ -25,7 +25,7 @@ Path = Sequence[str]
 
 @dataclass(frozen=True)
 class Walk:
-    """What came of leading clusters along paths."""
+    """The result of driving clusters along paths."""
 
     paths: int
     whole: int
@@ -33,12 +33,12 @@ class Walk:
     edges: int
     """Different edges that were walked."""
     broken: tuple[str, ...]
-    """What was broken on the way; nothing is to be."""
+    """Promises that were broken; there should be none."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What came of leading clusters along behaviours."""
+    """The result of driving clusters along behaviours."""
 
     behaviours: int
     whole: int
@@ -46,15 +46,15 @@ class Steps:
     steps: int
     walked: int
     broken: tuple[str, ...]
-    """What was broken on the way; nothing is to be."""
+    """Promises that were broken; there should be none."""
 
 
 def walk_behaviours(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep]], seed: int) -> Steps:
-    """Lead a cluster along each behaviour."""
+    """Drive a cluster along each behaviour."""
     whole = steps = walked = 0
     broken: list[str] = []
     for number, behaviour in enumerate(behaviours):
-        taken, rule = _lead(case, kind, behaviour, seed + number)
+        taken, rule = _drive(case, kind, behaviour, seed + number)
         whole, steps, walked = whole + (taken == len(behaviour) - 1), steps + len(behaviour) - 1, walked + taken
         broken += [rule] if rule else []
     return Steps(len(behaviours), whole, steps, walked, tuple(broken))
@@ -66,20 +66,20 @@ def longest_first(paths: Sequence[Path], count: int) -> list[Path]:
 
 
 def walk(case: Case, graph: Graph, paths: Sequence[Path]) -> Walk:
-    """Lead a cluster along each path."""
+    """Drive a cluster along each path."""
     walked: set[Edge] = set()
     whole, broken = 0, list[str]()
     for number, path in enumerate(paths):
         edges = [*pairwise(path)]
-        taken, rule = _lead(case, "covering", behaviour_of(path, graph), number)
+        taken, rule = _drive(case, "covering", behaviour_of(path, graph), number)
         walked |= set(edges[:taken])
         whole += taken == len(edges)
         broken += [rule] if rule else []
     return Walk(len(paths), whole, len(walked), tuple(broken))
 
 
-def _lead(case: Case, kind: str, behaviour: Sequence[TraceStep], seed: int) -> tuple[int, str]:
+def _drive(case: Case, kind: str, behaviour: Sequence[TraceStep], seed: int) -> tuple[int, str]:
     """How many steps a cluster went along, and what it broke."""
-    plan = Schedule.model_validate(fault_schedule(schedule(case, kind, behaviour), seed))
+    plan = GuidedSchedule.model_validate(fault_schedule(schedule(case, kind, behaviour), seed))
     outcome, _ = live(plan)
-    return outcome.counts["cues"], outcome.rule or ("" if outcome.verdict == "valid" else outcome.verdict)
+    return outcome.counts["script_steps"], outcome.rule or ("" if outcome.verdict == "valid" else outcome.verdict)

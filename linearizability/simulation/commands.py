@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from linearizability.simulation.fuzzing import Summary
+    from linearizability.simulation.schedule import Schedule
 
 ENGINE_ERROR = 3
 DEFAULT_SCHEDULES = 200
@@ -194,8 +195,8 @@ def schedule_file(path: Path) -> Path | None:
     return None
 
 
-def replay_schedule(path: Path, json: bool = False) -> int:
-    """Live a kept schedule again, tell its story, and leave a new result folder; gives the exit code."""
+def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False) -> int:
+    """Run a stored schedule again, explain the run, and write a new result folder; gives the exit code."""
     import json as json_module
 
     from linearizability.pipeline.verdict import EXIT_CODES
@@ -204,7 +205,7 @@ def replay_schedule(path: Path, json: bool = False) -> int:
     from linearizability.simulation.schedule import BadSchedule, read_schedule
 
     try:
-        schedule = read_schedule(schedule_file(path) or path)
+        schedule = read_schedule(schedule_file(path) or path, with_script)
     except BadSchedule as error:
         typer.echo(str(error), err=True)
         return ENGINE_ERROR

@@ -1,8 +1,8 @@
-"""Gates on what passes between brokers: messages of one kind wait, or are lost, while everything else passes.
+"""Gates on the messages between brokers: messages of one kind wait, or are lost, and all others pass.
 
-What waits, waits on the wire: behind it its connection's other messages in this direction, in order; and the end of the
-connection, so that a message arrives late of a broker that is gone meanwhile. A gate is a fault of a schedule (`hold`,
-`lose`), or the conductor of its score (`conducting/`).
+A message that waits also delays the later messages of its connection in this direction, in order, and the connection's end:
+so it may arrive after its sender is gone. A gate is a fault of a schedule (`hold`, `lose`). Besides them a schedule's driver
+may be the filter.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Gate(NamedTuple):
 
     kind: str
     asker: int | None
-    """The broker that asks, or was to be answered; None for anybody."""
+    """The broker that sent the request; None for any."""
     asked: frozenset[int]
-    """Whom it asks; anybody where none is named."""
+    """The brokers that it sent the request to; any where none is named."""
     number: int
-    """Of the fault, so that two alike are told apart."""
+    """Of the fault, so that two equal ones differ."""
 
     def is_about(self, message: Message) -> bool:
         return (
@@ -31,8 +31,8 @@ class Gate(NamedTuple):
         )
 
 
-class Doorkeeper(Protocol):
-    """Somebody else who may hold messages up."""
+class MessageFilter(Protocol):
+    """A second source of decisions to hold or lose messages."""
 
     def holds(self, message: Message) -> bool: ...
 
@@ -45,13 +45,13 @@ class Gates:
     def __init__(self) -> None:
         self.holding: list[Gate] = []
         self.losing: list[Gate] = []
-        self.doorkeeper: Doorkeeper | None = None
+        self.filter: MessageFilter | None = None
 
     def holds(self, message: Message) -> bool:
         """Whether a message must wait."""
         if any(gate.is_about(message) for gate in self.holding):
             return True
-        return self.doorkeeper is not None and self.doorkeeper.holds(message)
+        return self.filter is not None and self.filter.holds(message)
 
     def loses(self, message: Message) -> bool:
         """Whether a message is lost, with its connection; a gate that loses has then done its work."""
@@ -59,7 +59,7 @@ class Gates:
             if gate.is_about(message):
                 self.losing.remove(gate)
                 return True
-        return self.doorkeeper is not None and self.doorkeeper.loses(message)
+        return self.filter is not None and self.filter.loses(message)
 
     def open_all(self) -> None:
         self.holding.clear()

@@ -7,17 +7,16 @@ what the clients saw is for `judging` to judge.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
-from linearizability.simulation.conducting.casting import conductor_of
-from linearizability.simulation.conducting.conductor import Conductor
 from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.cooperating import CooperativeMember
@@ -50,7 +49,7 @@ from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation
 from reference.controller.image import NO_LEADER, PartitionImage
 from reference.replication.partition import Partition
 
-Prompted = TypeVar("Prompted", bound=SimulatedClient)
+Scripted = TypeVar("Scripted", bound=SimulatedClient)
 
 SETUP_BOUND_MS = 20_000
 REST_BOUND_MS = 20_000
@@ -95,6 +94,25 @@ class Lived:
         return self.counts["messages"]
 
 
+class Driver(Protocol):
+    """Takes a cluster through the steps of a schedule (`linearizability/guided`)."""
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
+        """A node has traced an action of the specification."""
+
+
+class DrivenSchedule(Schedule, ABC):
+    """A schedule of a cluster that something besides faults and clients acts on."""
+
+    @abstractmethod
+    def driver(self, cluster: Cluster) -> Driver: ...
+
+
 class Cluster:
     """The machines, the network and the clients of one life."""
 
@@ -104,7 +122,7 @@ class Cluster:
         self.network = Network(self.world)
         self.network.gates = Gates() if schedule.holds_messages else None
         self.network.reads_clients = schedule.holds_what_is_produced
-        self.network.is_calm = schedule.score is not None
+        self.network.is_calm = isinstance(schedule, DrivenSchedule)
         self.is_alone = schedule.nodes == 1
         self.witness = None if self.is_alone else ClusterWitness(schedule)
         self.machines = [
@@ -223,7 +241,7 @@ class Cluster:
         begin_us = world.now_us
         for plan in self.schedule.clients:
             self.add_client(plan)
-        conductor = self._conductor()
+        driver = self._driver()
         for number, fault in enumerate(self.schedule.faults):
             at_us = begin_us + fault.at_ms * MICROSECONDS_A_MS
             if fault.after:
@@ -231,7 +249,7 @@ class Cluster:
             else:
                 world.at(at_us, faults.strike, self, fault, number)
         end_us = begin_us + self.schedule.duration_ms * MICROSECONDS_A_MS
-        world.run(end_us, (lambda: conductor.is_over) if conductor is not None else None)
+        world.run(end_us, (lambda: driver.is_over) if driver is not None else None)
         self.is_over = True
         latest_ms = max((fault.at_ms for fault in self.schedule.faults), default=0)
         world.run(max(world.now_us, begin_us + latest_ms * MICROSECONDS_A_MS))
@@ -255,18 +273,16 @@ class Cluster:
         for machine in self.machines:
             self._start_again(machine)
 
-    def _conductor(self) -> Conductor[Any] | None:
-        """Whoever plays the schedule's score, if it has one."""
-        score = self.schedule.score
-        if score is None or self.witness is None:
+    def _driver(self) -> Driver | None:
+        if not isinstance(self.schedule, DrivenSchedule) or self.witness is None:
             return None
-        conductor = conductor_of(self, score)
-        self.witness.listener = conductor.on_action
-        conductor.start()
-        return conductor
+        driver = self.schedule.driver(self)
+        self.witness.listener = driver.on_action
+        driver.start()
+        return driver
 
-    def add_prompted(self, make: Callable[[Cluster, int, Notebook], Prompted], plan: Client | None = None) -> Prompted:
-        """Another client begins to wait for what a conductor tells it."""
+    def add_scripted(self, make: Callable[[Cluster, int, Notebook], Scripted], plan: Client | None = None) -> Scripted:
+        """Another client starts and waits for a driver's calls."""
         notebook = self._notebook(plan)
         client = make(self, notebook.process, notebook)
         self._start(client)

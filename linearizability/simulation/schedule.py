@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from linearizability.history.contract import BOUND_AFTER_HEALING_MS, Acks, Contract
-from linearizability.simulation.coordinator_scores import GroupScore, TransactionScore
-from linearizability.simulation.score import QuorumScore, Score
 
 FORMAT = "tidegauge-schedule/1"
 
@@ -262,8 +260,6 @@ class Schedule(Value):
     faults: tuple[Fault, ...] = ()
     voters: tuple[int, ...] = ()
     """The nodes that may be the active controller, the others are brokers only; all where none is named."""
-    score: Score | QuorumScore | TransactionScore | GroupScore | None = None
-    """What the cluster is led through, step by step; clients then have its end only to wait for."""
 
     @model_validator(mode="after")
     def _names_what_is_there(self) -> Schedule:
@@ -287,19 +283,10 @@ class Schedule(Value):
         return self
 
     @model_validator(mode="after")
-    def _can_play_its_score(self) -> Schedule:
+    def _has_its_voters(self) -> Schedule:
         strangers = {*self.voters} - {*self.node_ids}
         if strangers:
             raise ValueError(f"node {min(strangers)} is to vote, and there are {self.nodes} nodes")
-        if self.score is None:
-            return self
-        if isinstance(self.score, QuorumScore):
-            if {*self.score.voters} != {*(self.voters or self.node_ids)}:
-                raise ValueError("a score of the quorum is played on all voters")
-        elif not {*_brokers_of(self.score)} <= {*self.node_ids} - {*(self.voters or self.node_ids)}:
-            raise ValueError("a score is played on brokers that do not vote")
-        if any(fault.after for fault in self.faults):
-            raise ValueError("a fault that waits for a step does not go together with a score")
         return self
 
     @property
@@ -308,12 +295,12 @@ class Schedule(Value):
 
     @property
     def holds_messages(self) -> bool:
-        """Whether somebody tells apart what passes between brokers."""
-        return self.score is not None or any(fault.kind in HOLDING for fault in self.faults)
+        """Whether messages between brokers are distinguished by kind."""
+        return any(fault.kind in HOLDING for fault in self.faults)
 
     @property
     def holds_what_is_produced(self) -> bool:
-        """Whether somebody tells apart what clients send to brokers, too."""
+        """Whether messages of clients to brokers are distinguished by kind, too."""
         return any(fault.messages == "produce" for fault in self.faults)
 
     @property
@@ -325,9 +312,7 @@ class Schedule(Value):
         default = self.properties.get("min.insync.replicas", "1")
         changes = [fault.configs for fault in self.faults if fault.topic == topic.name]
         first = topic.configs.get("min.insync.replicas", default)
-        cues = self.score.cues if isinstance(self.score, Score) else ()
-        led = [cue.min_isr for cue in cues if cue.action == "ChangeMinIsr"]
-        return min(int(value) for value in (first, *led, *(each.get("min.insync.replicas", first) for each in changes)))
+        return min(int(value) for value in (first, *(each.get("min.insync.replicas", first) for each in changes)))
 
     @property
     def elects_uncleanly(self) -> bool:
@@ -343,7 +328,7 @@ class Schedule(Value):
     def transacts(self) -> bool:
         """Whether some client writes in transactions."""
         kinds = ("transactor", "copier")
-        return isinstance(self.score, TransactionScore) or any(client.kind in kinds for client in self.clients)
+        return any(client.kind in kinds for client in self.clients)
 
     @property
     def has_groups(self) -> bool:
@@ -389,21 +374,30 @@ class Schedule(Value):
         )
 
 
-def _brokers_of(score: Score | TransactionScore | GroupScore) -> tuple[int, ...]:
-    return score.all_brokers if isinstance(score, Score) else score.brokers
-
-
 class BadSchedule(ValueError):
     """A file that holds no schedule; says why in one line."""
 
 
-def read_schedule(path: Path) -> Schedule:
-    """Errors: BadSchedule, also for a file that cannot be read."""
+FORMER_NAMES = {"score": "script", "cues": "steps"}
+"""Names in stored schedules that were written by earlier versions -> names of today."""
+
+
+def _with_names_of_today(value: dict[str, Any]) -> dict[str, Any]:
+    """An object of a stored schedule; a schedule without a script was written as `"score": null`."""
+    return {FORMER_NAMES.get(name, name): each for name, each in value.items() if (name, each) != ("score", None)}
+
+
+def read_schedule(path: Path, with_script: type[Schedule] = Schedule) -> Schedule:
+    """A stored schedule; one that has a script is a `with_script`. Errors: BadSchedule, also for a file that cannot be read."""
     try:
-        return Schedule.model_validate_json(path.read_bytes())
+        value = json.loads(path.read_bytes(), object_hook=_with_names_of_today)
+        form = with_script if isinstance(value, dict) and "script" in value else Schedule
+        return form.model_validate(value)
     except OSError as error:
         raise BadSchedule(f"{path}: {error.strerror or error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise BadSchedule(f"{path} is no schedule: {place + ': ' if place else ''}{first['msg']}") from error
+    except ValueError as error:
+        raise BadSchedule(f"{path} is no schedule: {error}") from error

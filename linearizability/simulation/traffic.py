@@ -43,8 +43,8 @@ ANSWERS = {
 """Kind of a question -> kind of its answer; other answers are no messages of their own."""
 
 KINDS = ("fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat")
-"""What passes between brokers that a fault may hold up or lose, besides `produce` (`schedule.py`); a score's conductor hears of
-the quorum's elections, too."""
+"""Messages between brokers that a fault may hold up or lose, besides `produce` (`schedule.py`); a schedule's driver also filters
+the quorum's elections."""
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE_BYTES = 4

@@ -7,7 +7,7 @@ import pytest
 
 import tidegauge
 from linearizability.simulation.commands import replay_schedule
-from linearizability.simulation.schedule import read_schedule
+from linearizability.simulation.schedule import Schedule, read_schedule
 
 
 def run(arguments: list[str], capsys) -> tuple[int, list[str]]:
@@ -40,7 +40,7 @@ def test_what_fuzz_finds_is_small_and_fails_again(tmp_path: Path, capsys, monkey
     assert small.mutant == "high-watermark-back"
     first = json.loads((folder / "outcome.json").read_text())
     capsys.readouterr()
-    assert replay_schedule(Path(said["folder"]), json=True) == 1
+    assert replay_schedule(Path(said["folder"]), Schedule, json=True) == 1
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (again["digest"], again["rule"]) == (first["digest"], first["rule"])
     assert "VIOLATION high-watermark-back" in (folder / "story.txt").read_text()
@@ -54,7 +54,7 @@ def test_an_unknown_mutant_is_wrong_usage(capsys):
 
 def test_replaying_what_is_no_schedule_is_an_engine_error(tmp_path: Path, capsys):
     (tmp_path / "x.json").write_text("[]")
-    assert replay_schedule(tmp_path / "x.json") == 3
+    assert replay_schedule(tmp_path / "x.json", Schedule) == 3
     assert "no schedule" in capsys.readouterr().err
 
 

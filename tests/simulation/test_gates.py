@@ -81,15 +81,3 @@ def test_what_is_produced_waits_and_arrives_although_its_producer_has_gone_on() 
 def test_only_what_holds_or_loses_names_messages(kind: Any, messages: Any) -> None:
     with pytest.raises(ValidationError, match="do not go together"):
         Schedule(nodes=3, faults=(Fault(at_ms=0, kind=kind, messages=messages),))
-
-
-def test_a_score_is_played_on_brokers_that_do_not_vote() -> None:
-    score = {"topic": "orders", "brokers": [1, 2], "cues": []}
-    with pytest.raises(ValidationError, match="do not vote"):
-        Schedule.model_validate({"nodes": 3, "voters": [2], "score": score})
-
-
-def test_a_score_of_the_quorum_is_played_on_all_voters() -> None:
-    with pytest.raises(ValidationError, match="all voters"):
-        Schedule.model_validate({"nodes": 3, "score": {"voters": [1, 2], "cues": []}})
-    assert Schedule.model_validate({"nodes": 3, "score": {"voters": [1, 2, 3], "cues": []}}).score is not None

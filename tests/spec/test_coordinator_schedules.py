@@ -1,4 +1,4 @@
-"""Behaviours of transactions and groups are led through simulated coordinators and their clients: what the specification allows
+"""Behaviours of transactions and groups are driven through simulated coordinators and their clients: what the specification allows
 holds, and what a switch breaks, breaks with the mutant that has the same bug.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from linearizability.guided.schedule import GuidedSchedule, read_schedule
+from linearizability.guided.scripts import GroupScript
 from linearizability.mutants.registry import MUTANTS, planted
-from linearizability.simulation.coordinator_scores import GroupScore
 from linearizability.simulation.judging import Outcome, live
-from linearizability.simulation.schedule import Schedule, read_schedule
 from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
@@ -25,22 +25,22 @@ from spec.coordinator_behaviours import CHAPTERS
 from spec.coordinator_schedules import MUTANT_OF
 from spec.shard_trace import group_traces, transaction_traces
 from spec.trace import AnyTrace, check_traces, trace_of
-from tests.spec.led import led
+from tests.spec.driven import driven
 
 pytestmark = pytest.mark.java
 
 
 @cache
-def counterexample(switch: str) -> Schedule:
+def counterexample(switch: str) -> GuidedSchedule:
     outcome = check(all_cases()[switch].job())
     assert outcome.verdict == Verdict.VIOLATED
-    return led(schedule(all_cases()[switch], "counterexample", outcome.trace))
+    return driven(schedule(all_cases()[switch], "counterexample", outcome.trace))
 
 
 def is_whole(outcome: Outcome) -> bool:
-    """Whether the cluster was led to the end."""
-    assert outcome.schedule.score is not None
-    return outcome.counts["cues"] == len(outcome.schedule.score.cues)
+    """Whether the cluster took every step."""
+    assert isinstance(outcome.schedule, GuidedSchedule)
+    return outcome.counts["script_steps"] == len(outcome.schedule.script.steps)
 
 
 def test_every_switch_of_coordinators_has_a_mutant() -> None:
@@ -72,19 +72,20 @@ def test_a_counterexample_is_left_by_the_reference_and_followed_to_its_end_by_th
     assert is_whole(broken)
 
 
-def trace_of_led(switch: str, mutant: str) -> AnyTrace:
-    """What the coordinator, and the leaders of partitions, tell of the only group or transactional id."""
+def trace_of_driven(switch: str, mutant: str) -> AnyTrace:
+    """The trace of the only group or transactional id by the coordinator and the leaders of partitions."""
     rows: list[dict[str, Any]] = []
     with planted(mutant) if mutant else nullcontext():
         live(counterexample(switch), by_history=True, rows=rows)
-    told = [json.loads(json.dumps(row)) for row in rows]
-    found = group_traces(told) if isinstance(counterexample(switch).score, GroupScore) else transaction_traces(told)
+    stored = [json.loads(json.dumps(row)) for row in rows]
+    traces_of = group_traces if isinstance(counterexample(switch).script, GroupScript) else transaction_traces
+    found = traces_of(stored)
     (events,) = found.values()
     return trace_of(events, f"{switch} {mutant or 'sound'}")
 
 
 def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> None:
-    traces = [trace_of_led(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
+    traces = [trace_of_driven(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
     done = check_traces(traces, look_ups=0)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {bug}" for switch, bug in MUTANT_OF.items()}
@@ -96,12 +97,13 @@ def test_random_behaviours_hold_with_the_reference(model: str, least_percent: in
     done = CliRunner().invoke(app, ["spec", "behaviours", model, "--count", "6", "--walk", "6", "--json"])
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout.splitlines()[-1])
-    assert summary["broken"] == [] and summary["behaviours led"] == 6
-    assert summary["steps walked"] * 100 > summary["steps led"] * least_percent
+    assert summary["broken"] == [] and summary["behaviours driven"] == 6
+    assert summary["steps walked"] * 100 > summary["steps driven"] * least_percent
 
 
 def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["spec", "behaviours", "AssignBeforeRevocation", "--faults", str(tmp_path)])
     assert done.exit_code == 0, done.output
     (file,) = tmp_path.glob("*.json")
-    assert read_schedule(file).score == counterexample("AssignBeforeRevocation").score
+    stored = read_schedule(file)
+    assert isinstance(stored, GuidedSchedule) and stored.script == counterexample("AssignBeforeRevocation").script

@@ -1,4 +1,4 @@
-"""The specification's behaviours are led through simulated clusters: what it allows holds, and what a switch breaks, breaks
+"""The specification's behaviours are driven through simulated clusters: what it allows holds, and what a switch breaks, breaks
 with the mutant that has the same bug.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from linearizability.guided.schedule import read_schedule
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.judging import live
-from linearizability.simulation.schedule import read_schedule
 from spec import replication_trace
 from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
@@ -27,14 +27,14 @@ from spec.fault_schedules import MUTANT_OF
 from spec.replication_trace import Trace
 from spec.trace import check_traces, read_trace
 from tests.spec.clusters import Row, as_read
-from tests.spec.led import led, share_taken
+from tests.spec.driven import driven, share_taken
 
 pytestmark = pytest.mark.java
 
 
 AT_THE_ANSWER = {"CommitBeforeMinIsr": ("Fences = 1", "Fences = 0")}
-"""Switch -> what is taken from its model, so that a cluster can be led through its counterexample: who replays the record of a
-fencing replays what was set before it, too; only an answer comes alone."""
+"""Switch -> what is taken from its model, so that a cluster can be driven through its counterexample: a broker that replays a
+fencing also replays earlier settings; only a response comes alone."""
 
 
 @cache
@@ -56,7 +56,7 @@ def test_every_switch_of_replication_has_a_mutant() -> None:
 
 @pytest.mark.parametrize("switch", MUTANT_OF)
 def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(switch: str) -> None:
-    plan = led(counterexample(switch))
+    plan = driven(counterexample(switch))
     sound, _ = live(plan)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
     with planted(MUTANT_OF[switch]):
@@ -64,11 +64,11 @@ def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(swi
     assert broken.verdict == "invalid"
 
 
-def trace_of_led(switch: str, mutant: str) -> Trace:
+def trace_of_driven(switch: str, mutant: str) -> Trace:
     """What the nodes tell of the only partition."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
-        live(led(counterexample(switch)), by_history=True, rows=rows)
+        live(driven(counterexample(switch)), by_history=True, rows=rows)
     (events,) = partition_traces(as_read(rows)).values()
     return replication_trace.trace_of(events, f"{switch} {mutant or 'sound'}")
 
@@ -82,7 +82,7 @@ TELL_NOTHING_FALSE = {
 
 
 def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> None:
-    traces = [trace_of_led(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
+    traces = [trace_of_driven(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
     done = check_traces(traces, look_ups=0)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     leaving = {switch: mutant for switch, mutant in MUTANT_OF.items() if switch not in TELL_NOTHING_FALSE}
@@ -91,7 +91,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
 
 @pytest.mark.parametrize("model", ["MCFailover", "MCRecovery", "MCReassignment", "MCReconfiguration"])
 def test_random_behaviours_hold_with_the_reference(model: str) -> None:
-    """Most of their steps are taken: where a cluster has to do otherwise (it may not wait, or forget) the score is left."""
+    """The script ends where a cluster must act differently (it may not wait, or forget)."""
     assert share_taken(model, 4, 60) > 1 / 4
 
 
@@ -104,7 +104,7 @@ def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> No
     summary = json.loads(done.stdout.splitlines()[-1])
     files = sorted(folder.glob("*.json"))
     assert summary["edges"] == summary["edges covered"] > 5_000
-    assert summary["paths walked whole"] == summary["paths led"] == 8
+    assert summary["paths walked whole"] == summary["paths driven"] == 8
     assert 80 < summary["edges walked"] < summary["edges"]
     assert summary["broken"] == []
     assert len(files) == summary["behaviours"]

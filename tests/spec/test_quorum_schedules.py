@@ -1,4 +1,4 @@
-"""The metadata quorum's behaviours are led through three simulated voters: what the specification allows holds, and what a
+"""The metadata quorum's behaviours are driven through three simulated voters: what the specification allows holds, and what a
 switch breaks, breaks with the mutant that has the same bug, whose trace is rejected there.
 """
 
@@ -20,7 +20,7 @@ from spec.quorum_schedules import MUTANT_OF
 from spec.quorum_trace import quorum_traces
 from spec.trace import AnyTrace, check_traces, trace_of
 from tests.spec.clusters import Row, as_read
-from tests.spec.led import led, share_taken
+from tests.spec.driven import driven, share_taken
 
 pytestmark = pytest.mark.java
 
@@ -59,18 +59,17 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("switch", FORBIDDEN)
 def test_a_counterexample_is_left_by_the_reference_and_fails_with_the_mutant(switch: str) -> None:
-    plan = led(counterexample(switch))
+    plan = driven(counterexample(switch))
     step, rule = FORBIDDEN[switch]
     by_reference: list[Row] = []
     by_mutant: list[Row] = []
     sound, _ = live(plan, rows=by_reference)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
-    assert plan.score is not None
-    assert plan.score.cues[sound.counts["cues"]].action == step
+    assert plan.script.steps[sound.counts["script_steps"]].action == step
     with planted(MUTANT_OF[switch]):
         broken, _ = live(plan, rows=by_mutant)
     assert (broken.verdict, broken.rule) == ("invalid", rule)
-    assert broken.counts["cues"] >= sound.counts["cues"] - 1, (
+    assert broken.counts["script_steps"] >= sound.counts["script_steps"] - 1, (
         "what the switch allows comes with the step before, or later"
     )
     done = check_traces([quorum_trace(by_reference, "reference"), quorum_trace(by_mutant, "mutant")])
@@ -83,5 +82,5 @@ def quorum_trace(rows: list[Row], name: str) -> AnyTrace:
 
 
 def test_random_behaviours_hold_with_the_reference() -> None:
-    """Where voters cannot do as the specification may (a leader's first record comes with its reign) the score is left."""
+    """The script ends where voters cannot do what the specification may (a leader's first record comes with its epoch)."""
     assert share_taken("MCQuorum", 4, 40) > 1 / 4

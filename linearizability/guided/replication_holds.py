@@ -1,8 +1,7 @@
-"""What must wait while a score of replication is played.
+"""Which messages wait while a cluster is driven through a script of replication.
 
-Whatever passes between the score's brokers and may be part of a step waits on the wire until the step's cue. What changes
-nothing passes, a little late: an idle follower's fetch, which keeps it in the ISR, and the heartbeats of brokers that are
-not fenced.
+A message between the script's brokers that may be part of a step waits on the wire for that step. A message without effect
+passes, a little late: an idle follower's fetch, which keeps it in the ISR, and the heartbeats of unfenced brokers.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from linearizability.simulation.conducting.replication_progress import NOT_YET, Progress
-from linearizability.simulation.score import Score
+from linearizability.guided.replication_progress import NOT_YET, Progress
+from linearizability.guided.scripts import ReplicationScript
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from linearizability.simulation.life import Cluster
 
 IDLE_MS = 20
-"""So long a message waits that changes nothing."""
+"""How long a message without effect waits."""
 
 FOLLOWERS_STEPS = frozenset({"AppendFetched", "AdoptHighWatermark", "Truncate"})
 LEADERS_STEPS = frozenset({"AnswerFetch", "ExpandIsr"})
@@ -28,34 +27,36 @@ FETCHING = frozenset({"fetch", "fetch-answer"})
 BEGINS = frozenset({"BecomeLeader", "BecomeFollower"})
 
 
-class Holding(Progress):
-    """Says of each message whether it has to wait."""
+class ReplicationHolds(Progress):
+    """Decides for each message whether it waits."""
 
-    def __init__(self, cluster: Cluster, score: Score) -> None:
-        super().__init__(cluster, score)
-        self._heard: dict[int, int] = dict.fromkeys(score.all_brokers, 0)
-        """Up to which decision each broker may hear of the metadata."""
+    def __init__(self, cluster: Cluster, script: ReplicationScript) -> None:
+        super().__init__(cluster, script)
+        self._may_replay: dict[int, int] = dict.fromkeys(script.all_brokers, 0)
+        """Broker -> the decision up to which it may replay the metadata."""
         self._fetching: set[int] = set()
-        """Brokers whose next fetch waits, for it is to outlive them."""
+        """Brokers whose next fetch waits, since it must arrive after their crash."""
 
     def holds(self, message: Message) -> bool:
-        """Whether a message has no cue yet."""
-        if message.asker not in self._places or (self._is_ending and message.kind in FETCHING):
+        """Whether a message must wait for a later step."""
+        if message.asker not in self._nodes or (self._is_ending and message.kind in FETCHING):
             return False
         return HOLDS[message.kind](self, message)
 
     def loses(self, message: Message) -> bool:
-        """A proposal is refused as stale for an earlier copy was accepted, and the answer to that never came."""
-        return self._is_cue(message, "RollBackIsr") and message.kind == "proposal-answer" and not _refuses(message.body)
+        """RollBackIsr: a proposal is refused as stale, since an earlier copy was accepted whose response is lost."""
+        return (
+            self._is_step(message, "RollBackIsr") and message.kind == "proposal-answer" and not _refuses(message.body)
+        )
 
     def _is_between(self, message: Message, followers: frozenset[str], leaders: frozenset[str]) -> bool:
-        """Whether the cue is a step of the two: of the follower that asks, or of the leader that is asked."""
-        cue = self._cue
-        if cue is None:
+        """Whether the step is one of the fetching follower's, or one of the leader's that it fetches from."""
+        step = self._step
+        if step is None:
             return False
         pair = message.asker, message.asked
-        return (cue.action in followers and (cue.broker, cue.other) == pair) or (
-            cue.action in leaders and (cue.other, cue.broker) == pair
+        return (step.action in followers and (step.broker, step.other) == pair) or (
+            step.action in leaders and (step.other, step.broker) == pair
         )
 
     def _holds_fetch(self, message: Message) -> bool:
@@ -69,7 +70,7 @@ class Holding(Progress):
         return waited_us < IDLE_MS * MICROSECONDS_A_MS or not self._is_idle(message)
 
     def _is_idle(self, message: Message) -> bool:
-        """Whether a fetch tells its leader nothing that counts."""
+        """Whether a fetch changes nothing that its leader knows."""
         leader = self._replica(message.asked)
         progress = leader.followers.get(message.asker) if leader is not None and leader.is_leader else None
         if leader is None or progress is None or message.asker not in leader.reign.isr:
@@ -87,10 +88,10 @@ class Holding(Progress):
         return replica.log.log_end_offset if replica is not None else NOT_YET
 
     def _is_to_leave(self, follower: int, leader: int) -> bool:
-        """Whether a follower is to leave the ISR before it has fetched in this reign."""
-        for cue in self._score.cues[self._place :]:
-            if (cue.broker, cue.other) == (leader, follower) and cue.action in ("AnswerFetch", "ShrinkIsr"):
-                return cue.action == "ShrinkIsr"
+        """Whether a follower is to leave the ISR before it has fetched in this leader epoch."""
+        for step in self._script.steps[self._position :]:
+            if (step.broker, step.other) == (leader, follower) and step.action in ("AnswerFetch", "ShrinkIsr"):
+                return step.action == "ShrinkIsr"
         return False
 
     def _holds_fetch_answer(self, message: Message) -> bool:
@@ -112,37 +113,37 @@ class Holding(Progress):
         if data is None or data.error_code != ErrorCode.NONE:
             return False
         registered = self._registered.get(broker, NOT_YET)
-        if registered != NOT_YET and data.high_watermark >= registered and not self._is_cue(message, *BEGINS):
+        if registered != NOT_YET and data.high_watermark >= registered and not self._is_step(message, *BEGINS):
             return True
-        following = self._heard[broker] + 1
+        following = self._may_replay[broker] + 1
         return following < len(self._decisions) and data.high_watermark >= self._decisions[following].end
 
     def _holds_proposal(self, message: Message) -> bool:
-        return not self._is_cue(message, "AlterPartition", "RollBackIsr")
+        return not self._is_step(message, "AlterPartition", "RollBackIsr")
 
     def _holds_proposal_answer(self, message: Message) -> bool:
-        return not self._is_cue(message, "CommitIsr", "RollBackIsr", *BEGINS)
+        return not self._is_step(message, "CommitIsr", "RollBackIsr", *BEGINS)
 
     def _holds_registration(self, message: Message) -> bool:
-        return not self._is_cue(message, "RegisterBroker")
+        return not self._is_step(message, "RegisterBroker")
 
     def _holds_heartbeat(self, message: Message) -> bool:
         if message.asker in self._fenced:
-            return not self._is_cue(message, "UnfenceBroker", "ShutDown")
-        return self._is_cue(message, "FenceBroker", "ShutDown")
+            return not self._is_step(message, "UnfenceBroker", "ShutDown")
+        return self._is_step(message, "FenceBroker", "ShutDown")
 
 
-HOLDS: dict[str, Callable[[Holding, Message], bool]] = {
-    "fetch": Holding._holds_fetch,
-    "fetch-answer": Holding._holds_fetch_answer,
-    "metadata-fetch": lambda conductor, message: False,
-    "metadata": Holding._holds_metadata,
-    "proposal": Holding._holds_proposal,
-    "proposal-answer": Holding._holds_proposal_answer,
-    "registration": Holding._holds_registration,
-    "heartbeat": Holding._holds_heartbeat,
+HOLDS: dict[str, Callable[[ReplicationHolds, Message], bool]] = {
+    "fetch": ReplicationHolds._holds_fetch,
+    "fetch-answer": ReplicationHolds._holds_fetch_answer,
+    "metadata-fetch": lambda holds, message: False,
+    "metadata": ReplicationHolds._holds_metadata,
+    "proposal": ReplicationHolds._holds_proposal,
+    "proposal-answer": ReplicationHolds._holds_proposal_answer,
+    "registration": ReplicationHolds._holds_registration,
+    "heartbeat": ReplicationHolds._holds_heartbeat,
 }
-"""By the kind of a message: whether it must wait."""
+"""Kind of message -> whether it must wait."""
 
 
 def _partition_of(topics: Any) -> Any:

@@ -1,12 +1,12 @@
-"""What has happened to a partition while a score is played: by what each step of replication is seen to have been made."""
+"""How far a driven partition has come: what in its state shows that a step of replication was taken."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from linearizability.simulation.conducting.conductor import Conductor
-from linearizability.simulation.score import Cue, Score
+from linearizability.guided.driver import Driver
+from linearizability.guided.scripts import NodeStep, ReplicationScript
 from reference.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -24,43 +24,43 @@ class Decision(NamedTuple):
     leader: int
     isr: frozenset[int]
     replicas: frozenset[int]
-    """Who is to have a replica, once a reassignment is over."""
+    """The target replicas, once a reassignment is complete."""
     is_setting: bool = False
     """Whether it changes min.insync.replicas."""
 
 
-class Progress(Conductor[Cue]):
-    """Knows how far the score's only partition has come."""
+class Progress(Driver[NodeStep]):
+    """Follows the script's only partition."""
 
-    def __init__(self, cluster: Cluster, score: Score) -> None:
-        super().__init__(cluster, score.cues, score.all_brokers)
-        self._score = score
-        self._key = score.topic, 0
+    def __init__(self, cluster: Cluster, script: ReplicationScript) -> None:
+        super().__init__(cluster, script.steps, script.all_brokers)
+        self._script = script
+        self._key = script.topic, 0
         self._decisions: list[Decision] = []
         self._numbers: dict[int, int] = {0: 0}
         """The specification's number of a decision -> the cluster's, which may have needed more of them."""
         self._registered: dict[int, int] = {}
-        """Brokers in a new life that have not taken up their replicas, and where their registration ends."""
+        """Restarted brokers that have not taken up their replicas -> the end of their registration in the metadata log."""
         self._fenced: set[int] = set()
         self._came: set[tuple[str, int]] = set()
-        """Steps since the cue, and whose they are."""
+        """Actions traced since the step began, and their brokers."""
         self._first_epoch = 0
         self._min_isr = 0
-        """What the controller has min.insync.replicas set to."""
+        """The controller's min.insync.replicas."""
 
-    def _is_made(self, cue: Cue) -> bool:
-        return DONE[cue.action](self, cue)
+    def _is_made(self, step: NodeStep) -> bool:
+        return DONE[step.action](self, step)
 
     def _replica(self, broker: int) -> Partition | None:
         node = self._cluster.machine(broker).node
         return node.partitions.get(self._key) if node is not None else None
 
     def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
-        """A step of the specification happens."""
+        """Record a traced action, and the decision that it is."""
         if not self._decisions:
             return
         if "offset" not in row:
-            if row.get("partition") == f"{self._score.topic}-0":
+            if row.get("partition") == f"{self._script.topic}-0":
                 self._came.add((action, number))
             return
         broker = row.get("args", {}).get("broker", row.get("args", {}).get("leader", -1))
@@ -73,7 +73,7 @@ class Progress(Conductor[Cue]):
             self._fenced.discard(broker)
         if action == "RegisterBroker" and broker in self._registered:
             self._registered[broker] = row["offset"]
-        changed = (row.get("partitions") or {}).get(f"{self._score.topic}-0")
+        changed = (row.get("partitions") or {}).get(f"{self._script.topic}-0")
         if changed is not None and action != "End" and (action != "Reassign" or self._is_reassigning()):
             replicas = frozenset(changed["replicas"]) - {*changed["removing"]}
             is_setting = action == "ChangeMinIsr"
@@ -81,85 +81,85 @@ class Progress(Conductor[Cue]):
             self._decisions.append(Decision(row["offset"], changed["leader"], isr, replicas, is_setting))
 
     def _is_reassigning(self) -> bool:
-        """Whether that is the score's decision: the stage is set by reassignments, too."""
-        return self._cue is not None and self._cue.action == "Reassign"
+        """Whether a reassignment is the script's step: the driver also reassigns to prepare other steps."""
+        return self._step is not None and self._step.action == "Reassign"
 
-    def _has_come(self, cue: Cue) -> bool:
-        return (cue.action, cue.broker) in self._came
+    def _has_come(self, step: NodeStep) -> bool:
+        return (step.action, step.broker) in self._came
 
-    def _has_begun(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
+    def _has_begun(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
         return (
             replica is not None
-            and replica.reign.leader_epoch == self._first_epoch + cue.leader_epoch
-            and cue.broker not in self._registered_and_waiting()
-            and replica.is_leader == (cue.action == "BecomeLeader")
+            and replica.reign.leader_epoch == self._first_epoch + step.leader_epoch
+            and step.broker not in self._registered_and_waiting()
+            and replica.is_leader == (step.action == "BecomeLeader")
         )
 
     def _registered_and_waiting(self) -> set[int]:
-        """Brokers in a new life that do not serve yet."""
+        """Restarted brokers that do not serve yet."""
         return {
             broker
             for broker in self._registered
             if (node := self._cluster.machine(broker).node) is None or not node.is_serving
         }
 
-    def _has_committed(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
-        number = self._numbers.get(cue.decision)
+    def _has_committed(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
+        number = self._numbers.get(step.decision)
         if replica is None or number is None:
             return False
         isr, pending = self._decisions[number].isr, replica.pending
         return {*replica.reign.isr} == isr and (pending is None or {*pending.isr} != isr)
 
-    def _has_answered(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
-        if self._has_come(cue) or replica is None:
-            return self._has_come(cue)
-        progress = replica.followers.get(cue.other)
-        node = self._cluster.machine(cue.other).node
+    def _has_answered(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
+        if self._has_come(step) or replica is None:
+            return self._has_come(step)
+        progress = replica.followers.get(step.other)
+        node = self._cluster.machine(step.other).node
         epoch = node.membership.broker_epoch if node is not None else -1
-        return progress is not None and progress.end == cue.end and progress.broker_epoch == epoch
+        return progress is not None and progress.end == step.end and progress.broker_epoch == epoch
 
-    def _ends_at(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
-        return replica is not None and replica.log.log_end_offset == cue.end
+    def _ends_at(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
+        return replica is not None and replica.log.log_end_offset == step.end
 
-    def _is_marked(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
-        return replica is not None and replica.high_watermark >= cue.end
+    def _is_marked(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
+        return replica is not None and replica.high_watermark >= step.end
 
-    def _has_set(self, cue: Cue) -> bool:
-        """A setting that is what it was before is no change to Kafka's controller."""
-        return self._min_isr == cue.min_isr
+    def _has_set(self, step: NodeStep) -> bool:
+        """Kafka's controller writes no record for a setting that stays as it is."""
+        return self._min_isr == step.min_isr
 
-    def _has_learnt(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
-        return replica is not None and replica.min_isr == cue.min_isr
+    def _has_learnt(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
+        return replica is not None and replica.min_isr == step.min_isr
 
-    def _has_none(self, cue: Cue) -> bool:
-        return self._replica(cue.broker) is None
+    def _has_none(self, step: NodeStep) -> bool:
+        return self._replica(step.broker) is None
 
-    def _proposes_more(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
-        return replica is not None and replica.pending is not None and cue.other in replica.pending.isr
+    def _proposes_more(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
+        return replica is not None and replica.pending is not None and step.other in replica.pending.isr
 
-    def _proposes_less(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
-        return replica is not None and replica.pending is not None and cue.other not in replica.pending.isr
+    def _proposes_less(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
+        return replica is not None and replica.pending is not None and step.other not in replica.pending.isr
 
-    def _proposes_nothing(self, cue: Cue) -> bool:
-        replica = self._replica(cue.broker)
+    def _proposes_nothing(self, step: NodeStep) -> bool:
+        replica = self._replica(step.broker)
         return replica is not None and replica.pending is None
 
-    def _is_down(self, cue: Cue) -> bool:
-        return not self._cluster.machine(cue.broker).is_up
+    def _is_down(self, step: NodeStep) -> bool:
+        return not self._cluster.machine(step.broker).is_up
 
-    def _is_up(self, cue: Cue) -> bool:
-        return self._cluster.machine(cue.broker).is_up
+    def _is_up(self, step: NodeStep) -> bool:
+        return self._cluster.machine(step.broker).is_up
 
 
-DONE: dict[str, Callable[[Progress, Cue], bool]] = {
+DONE: dict[str, Callable[[Progress, NodeStep], bool]] = {
     "RegisterBroker": Progress._has_come,
     "UnfenceBroker": Progress._has_come,
     "FenceBroker": Progress._has_come,
@@ -191,4 +191,4 @@ DONE: dict[str, Callable[[Progress, Cue], bool]] = {
     "Acknowledge": Progress._has_come,
     "Consume": Progress._has_come,
 }
-"""By what a step is seen to have been made."""
+"""Action -> whether the state shows that it was taken."""

@@ -1,4 +1,4 @@
-"""A producer without a will of its own: it sends one record to the node that it is told, and sends it again when told."""
+"""A scripted producer: its driver says to which node it sends a record, and when it sends one again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from linearizability.simulation.life import Cluster
 
 PRODUCE_VERSION = 9
-PATIENCE_MS = 3_000
-"""How long it waits, in the end, for what was not answered."""
+RESPONSE_TIMEOUT_MS = 3_000
+"""How long it waits for the last responses."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,8 +38,8 @@ class Sent:
     """It was acknowledged, or refused for good."""
 
 
-class PromptedProducer(SimulatedClient):
-    """The producer of a score."""
+class ScriptedProducer(SimulatedClient):
+    """The producer of a script of replication."""
 
     def __init__(self, cluster: Cluster, number: int, notebook: Notebook, topic: str, idempotent: bool) -> None:
         super().__init__(cluster, number, notebook)
@@ -48,13 +48,13 @@ class PromptedProducer(SimulatedClient):
         self._producer_id = -1
         self._sent: list[Sent] = []
         self._waiting: deque[tuple[int, Sent]] = deque()
-        """To which nodes what is to be sent, as soon as they are connected."""
+        """Records to be sent, and their nodes, as soon as these are connected."""
 
     @property
     def is_prepared(self) -> bool:
         return self._producer_id >= 0 or not self._idempotent
 
-    # ---- prompts
+    # ---- what the driver calls
 
     def produce(self, node: int, acks: str) -> None:
         """Send a new record."""
@@ -64,14 +64,14 @@ class PromptedProducer(SimulatedClient):
         self._send_soon(node, sent)
 
     def retry(self, node: int) -> None:
-        """Send the oldest record again of those whose fate is not known."""
+        """Send the oldest record again whose outcome is unknown."""
         unsettled = next((sent for sent in self._sent if not sent.is_settled), None)
         if unsettled is not None:
             self._send_soon(node, unsettled)
 
     def retire(self) -> None:
-        """No more prompts come; who does not answer soon does not answer."""
-        self.world.after(PATIENCE_MS * MICROSECONDS_A_MS, self._give_up)
+        """Finish, once RESPONSE_TIMEOUT_MS has passed."""
+        self.world.after(RESPONSE_TIMEOUT_MS * MICROSECONDS_A_MS, self._give_up)
 
     def _give_up(self) -> None:
         for sent in self._sent:
@@ -99,7 +99,7 @@ class PromptedProducer(SimulatedClient):
             self._send_soon(node, sent)
 
     def refresh_soon(self) -> None:
-        """It is told where to send: metadata are nothing to it."""
+        """The driver names the node to send to: no metadata is needed."""
 
     # ---- sending
 
@@ -114,7 +114,7 @@ class PromptedProducer(SimulatedClient):
         body = ProduceRequest(acks=ACKS[sent.acks], timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
         if sent.acks == "0":
             self.ask(PRODUCE, PRODUCE_VERSION, body, None, line=line)
-            self._leave_open(sent, "nobody answers acks=0")
+            self._leave_open(sent, "acks=0 has no response")
             return
         self.ask(PRODUCE, PRODUCE_VERSION, body, self._on_produced, sent, PRODUCE_TIMEOUT_MS * 2, line)
 
@@ -143,7 +143,7 @@ class PromptedProducer(SimulatedClient):
             self._leave_open(sent, error_name(code))
 
     def _leave_open(self, sent: Sent, reason: str) -> None:
-        """Nobody will know whether the record was written."""
+        """It stays unknown whether the record was written."""
         sent.is_settled = True
         self.notebook.info(sent.operation, reason, self._mops(sent.number, sent.acks))
 

@@ -1,7 +1,7 @@
-"""A transactional producer without a will of its own: it sends what it is told, when it is told (`conducting/transactions.py`).
+"""A scripted transactional producer: its driver (`transactions.py`) says what it sends, and when.
 
-A write that it was told of is on its way, as the specification has it, until it is told to let it arrive, or gives it up: so
-writes may be late. What it has to do for a new session, or to hear how an end came out, it tries until it is answered.
+As in the specification, a write is on its way until the driver lets it arrive or gives it up: so writes may be late. A
+request to the coordinator is sent again until it has a final response.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from linearizability.guided.scripts import TransactionScript
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
-from linearizability.simulation.coordinator_scores import TransactionScore
 from linearizability.simulation.line import API_NAMES, BACKOFF_MS, Line
 from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import VALUE_HEAD
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from linearizability.simulation.life import Cluster
 
 TRANSACTION_TIMEOUT_MS = 3_000
-"""More than a transaction takes whose steps come one after the other, less than anybody waits for what is open at the end."""
-PATIENCE_MS = 8_000
-"""How long it waits for one answer."""
+"""More than a driven transaction takes, less than the schedule waits for open transactions at the end."""
+RESPONSE_TIMEOUT_MS = 8_000
+"""How long it waits for one response."""
 AT_LAST_MS = 500
-"""How long, at the end, it waits for answers to writes before it begins a session that nothing follows."""
+"""How long, at the end, it waits for the responses to writes before it begins its last session."""
 
 FIND_VERSION = INIT_VERSION = 4
-NOBODY = (-1, -1)
+NO_PRODUCER = (-1, -1)
 
 WriteName = tuple[int, int]
 """The leader of a write's partition, and the specification's number of its transaction."""
@@ -66,13 +66,13 @@ class Write:
     operation: int
     is_settled: bool = False
     may_arrive: bool = False
-    """Whether it was told to arrive, and has no answer."""
+    """Whether the driver lets it arrive, and it has no response."""
     is_asked: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Errand:
-    """What is asked of the coordinator until it is answered for good."""
+class CoordinatorRequest:
+    """A request that is sent to the coordinator until it has a final response."""
 
     key: int
     body: Message
@@ -80,59 +80,59 @@ class Errand:
     is_asked: bool = False
 
 
-class PromptedTransactor(SimulatedClient):
-    """The producer of a score of transactions."""
+class ScriptedTransactor(SimulatedClient):
+    """The producer of a script of transactions."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, score: TransactionScore) -> None:
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, script: TransactionScript) -> None:
         super().__init__(cluster, number, notebook)
-        self._score = score
-        self._coordinator = score.brokers[0]
-        self._topics = dict(zip(score.brokers[1:], score.topics, strict=True))
-        self._producer = NOBODY
+        self._script = script
+        self._coordinator = script.brokers[0]
+        self._topics = dict(zip(script.brokers[1:], script.topics, strict=True))
+        self._producer = NO_PRODUCER
         self._sequences: Counter[tuple[tuple[int, int], int]] = Counter()
         self.writes: dict[WriteName, Write] = {}
-        """Those that are not lost."""
+        """The writes that are not lost."""
         self.has_found_coordinator = False
         self._values = self._transactions = 0
         self._open = ""
-        """The transaction that has writes and whose end was not asked for, by its name in the history."""
+        """The transaction with writes that no EndTxn has ended, by its name in the history."""
         self._commit: int | None = None
-        """The operation by which a commit was asked for, until it is answered."""
-        self._errand: Errand | None = None
+        """The operation of a commit without a response."""
+        self._request: CoordinatorRequest | None = None
         self._is_retiring = False
 
     @property
     def is_busy(self) -> bool:
-        """Whether the coordinator owes it an answer."""
-        return self._errand is not None
+        """Whether a request to the coordinator has no response."""
+        return self._request is not None
 
     @property
     def has_session(self) -> bool:
         """Whether it may write."""
-        return self._producer != NOBODY and not self.is_busy
+        return self._producer != NO_PRODUCER and not self.is_busy
 
-    # ---- prompts
+    # ---- what the driver calls
 
     def write(self, name: WriteName) -> None:
         """A record is on its way; before KIP-890 its partition is added first."""
         broker = name[0]
         if not self._open:
             self._transactions += 1
-            self._open = f"{self._score.id}-{self._transactions}"
+            self._open = f"{self._script.id}-{self._transactions}"
             self.notebook.ok(self.notebook.invoke("begin", txn=self._open))
         place, value = (self._producer, broker), (self.number << 32) | self._values
         operation = self.notebook.invoke("send", self._mops(broker, value), txn=self._open)
         self.writes[name] = Write(broker, self._producer, self._sequences[place], value, self._open, operation)
         self._sequences[place] += 1
         self._values += 1
-        if self._score.version == 1:
-            self._begin_errand(ADD_PARTITIONS_TO_TXN, self._addition(broker), self._added)
+        if self._script.version == 1:
+            self._send_to_coordinator(ADD_PARTITIONS_TO_TXN, self._addition(broker), self._added)
 
     def let_arrive(self, name: WriteName) -> None:
         """A record that is on its way reaches the leader of its partition."""
         if name in self.writes:
             self.writes[name].may_arrive = True
-            self._pursue()
+            self._send_due()
 
     def give_up(self, name: WriteName) -> None:
         """A record is lost on its way, or was refused; its sequence number is the next one's."""
@@ -143,46 +143,46 @@ class PromptedTransactor(SimulatedClient):
         self._leave_open(write, "lost")
 
     def end(self, commits: bool) -> None:
-        """End the transaction, whatever became of its writes."""
+        """End the transaction, also while writes are on their way."""
         self._close(commits)
         body = EndTxnRequest(
-            transactional_id=self._score.id, producer_id=self._producer[0], producer_epoch=self._producer[1],
+            transactional_id=self._script.id, producer_id=self._producer[0], producer_epoch=self._producer[1],
             committed=commits,
         )  # fmt: skip
-        self._begin_errand(END_TXN, body, self._ended)
+        self._send_to_coordinator(END_TXN, body, self._ended)
 
     def begin_session(self) -> None:
-        """As another process with the same transactional id would: what is open is aborted."""
+        """Begin a session as another process with the same transactional id would: an open transaction is aborted."""
         self.lose_session()
         body = InitProducerIdRequest(
-            transactional_id=self._score.id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, producer_id=-1,
+            transactional_id=self._script.id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, producer_id=-1,
             producer_epoch=-1,
         )  # fmt: skip
-        self._begin_errand(INIT_PRODUCER_ID, body, self._begun)
+        self._send_to_coordinator(INIT_PRODUCER_ID, body, self._begun)
 
     def lose_session(self) -> None:
-        """The coordinator has aborted what is open, and fenced us."""
+        """The coordinator has aborted the open transaction and fenced the producer."""
         self._close(False)
-        self._producer, self._errand = NOBODY, None
+        self._producer, self._request = NO_PRODUCER, None
 
     def retire(self) -> None:
-        """No more prompts come: what is open is aborted by one more session, and then there is rest."""
+        """Abort the open transaction by one more session, and finish."""
         self._is_retiring = True
         self.world.after(AT_LAST_MS * MICROSECONDS_A_MS, self.begin_session)
 
-    # ---- asking
+    # ---- sending requests
 
     def start(self) -> None:
         super().start()
-        self._turn()
+        self._poll()
 
-    def _turn(self) -> None:
-        """Look again and again for what can be asked now."""
+    def _poll(self) -> None:
+        """Send what is due, every BACKOFF_MS."""
         if not self.finished:
-            self._pursue()
-            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._turn)
+            self._send_due()
+            self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._poll)
 
-    def _pursue(self) -> None:
+    def _send_due(self) -> None:
         for write in self.writes.values():
             line = self.line_to(write.broker) if write.may_arrive and not write.is_asked else None
             if line is not None:
@@ -193,66 +193,74 @@ class PromptedTransactor(SimulatedClient):
                     self._produced_by(write),
                     self._on_produced,
                     write,
-                    PATIENCE_MS,
+                    RESPONSE_TIMEOUT_MS,
                     line,
                 )
-        errand = self._errand
-        line = self.line_to(self._coordinator) if errand is not None and not errand.is_asked else None
-        if errand is not None and line is not None:
-            errand.is_asked = True
-            self.ask(errand.key, self._version(errand.key), errand.body, self._on_answer, errand, PATIENCE_MS, line)
+        request = self._request
+        line = self.line_to(self._coordinator) if request is not None and not request.is_asked else None
+        if request is not None and line is not None:
+            request.is_asked = True
+            self.ask(
+                request.key,
+                self._version(request.key),
+                request.body,
+                self._on_answer,
+                request,
+                RESPONSE_TIMEOUT_MS,
+                line,
+            )
 
     def _version(self, key: int) -> int:
-        return VERSIONS[self._score.version].get(key, INIT_VERSION)
+        return VERSIONS[self._script.version].get(key, INIT_VERSION)
 
-    def _begin_errand(self, key: int, body: Message, answered: Callable[[Any], None]) -> None:
-        self._errand = Errand(key, body, answered)
-        self._pursue()
+    def _send_to_coordinator(self, key: int, body: Message, answered: Callable[[Any], None]) -> None:
+        self._request = CoordinatorRequest(key, body, answered)
+        self._send_due()
 
-    def _on_answer(self, body: Any, errand: Errand) -> None:
-        """What passes is asked again, a little later."""
+    def _on_answer(self, body: Any, request: CoordinatorRequest) -> None:
+        """A retriable error has the request sent again."""
         code = _error_of(body)
-        self.count(API_NAMES[errand.key], code)
-        if errand is not self._errand:
+        self.count(API_NAMES[request.key], code)
+        if request is not self._request:
             return
         if code in PASSING:
-            errand.is_asked = False
+            request.is_asked = False
         else:
-            self._errand = None
-            errand.answered(body)
+            self._request = None
+            request.answered(body)
 
     # ---- connections
 
     def on_ready(self) -> None:
         if not self.has_found_coordinator:
-            body = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self._score.id])
+            body = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self._script.id])
             self.ask(FIND_COORDINATOR, FIND_VERSION, body, self._found)
 
     def _found(self, body: FindCoordinatorResponse, _: Any) -> None:
-        """Whoever coordinates: that somebody does is enough."""
+        """The script names the coordinator: only that there is one matters."""
         self.has_found_coordinator = body.coordinators[0].error_code == ErrorCode.NONE
         if not self.has_found_coordinator:
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self.on_ready)
 
     def on_leader_ready(self, line: Line) -> None:
-        self._pursue()
+        self._send_due()
 
     def refresh_soon(self) -> None:
-        """It is told where to send: metadata are nothing to it."""
+        """The driver names the node to send to: no metadata is needed."""
 
     def on_lost(self, line: Line) -> None:
         for write in self.writes.values():
             if write.broker == line.node:
                 write.may_arrive = write.is_asked = False
-        if self._errand is not None and line.node == self._coordinator:
-            self._errand.is_asked = False
+        if self._request is not None and line.node == self._coordinator:
+            self._request.is_asked = False
 
     # ---- writing
 
     def _addition(self, broker: int) -> AddPartitionsToTxnRequest:
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self._topics[broker], partitions=[0])
         return AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._score.id, v3_and_below_producer_id=self._producer[0],
+            v3_and_below_transactional_id=self._script.id, v3_and_below_producer_id=self._producer[0],
             v3_and_below_producer_epoch=self._producer[1], v3_and_below_topics=[topic],
         )  # fmt: skip
 
@@ -267,7 +275,9 @@ class PromptedTransactor(SimulatedClient):
         )  # fmt: skip
         partition = ProduceRequest.PartitionProduceData(index=0, records=bytes(data))
         topic = ProduceRequest.TopicProduceData(name=self._topics[write.broker], partition_data=[partition])
-        return ProduceRequest(transactional_id=self._score.id, acks=-1, timeout_ms=PATIENCE_MS, topic_data=[topic])
+        return ProduceRequest(
+            transactional_id=self._script.id, acks=-1, timeout_ms=RESPONSE_TIMEOUT_MS, topic_data=[topic]
+        )
 
     def _on_produced(self, body: ProduceResponse, write: Write) -> None:
         answer = body.responses[0].partition_responses[0]
@@ -281,7 +291,7 @@ class PromptedTransactor(SimulatedClient):
         return [send(f"{self._topics[broker]}-0", value, offset, "all")]
 
     def _leave_open(self, write: Write, reason: str) -> None:
-        """What is known of a write when its transaction ends is all that counts; what is heard later is nothing."""
+        """A write without a response when its transaction ends stays unknown, also if a response comes later."""
         if not write.is_settled:
             write.is_settled = True
             self.notebook.info(write.operation, reason, self._mops(write.broker, write.value))
@@ -289,7 +299,7 @@ class PromptedTransactor(SimulatedClient):
     # ---- ends and sessions
 
     def _close(self, commits: bool) -> None:
-        """The open transaction is over for the history, unless a commit is asked for: then its answer decides."""
+        """End the open transaction in the history; the end of a commit has its outcome from the response."""
         name, self._open = self._open, ""
         if not name:
             return
@@ -305,13 +315,13 @@ class PromptedTransactor(SimulatedClient):
     def _ended(self, body: EndTxnResponse) -> None:
         operation, self._commit = self._commit, None
         if body.error_code != ErrorCode.NONE:
-            self._producer = NOBODY
+            self._producer = NO_PRODUCER
             if operation is not None:
                 self.notebook.info(operation, error_name(body.error_code))
             return
         if operation is not None:
             self.notebook.ok(operation)
-        if self._score.version > 1:
+        if self._script.version > 1:
             self._producer = body.producer_id, body.producer_epoch
 
     def _begun(self, body: InitProducerIdResponse) -> None:
@@ -325,7 +335,7 @@ class PromptedTransactor(SimulatedClient):
 
 
 def _error_of(body: Any) -> int:
-    """The first error of an answer of the coordinator's."""
+    """The first error in a response of the coordinator."""
     if hasattr(body, "error_code") and body.error_code != ErrorCode.NONE:
         return body.error_code
     topics = getattr(body, "results_by_topic_v3_and_below", ())

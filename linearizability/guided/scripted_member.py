@@ -1,5 +1,5 @@
-"""A member of a consumer group without a will of its own (KIP-848): each heartbeat leaves it when it is told
-(`conducting/groups.py`), and an answer that has come waits until it is told to take it, or to lose it.
+"""A scripted member of a consumer group (KIP-848): its driver (`groups.py`) says when it sends a heartbeat, and whether it
+applies a response that has come or drops it.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from linearizability.guided.scripts import GroupScript
 from linearizability.history.operations import commit
 from linearizability.simulation.client import Key, SimulatedClient, error_name
-from linearizability.simulation.coordinator_scores import GroupScore
 from linearizability.simulation.grouping import FIND_COORDINATOR, GROUP_KEY, OFFSET_COMMIT
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.notebook import Notebook
@@ -28,66 +28,66 @@ if TYPE_CHECKING:
 
 VERSIONS = {FIND_COORDINATOR: 4, CONSUMER_GROUP_HEARTBEAT: 1, OFFSET_COMMIT: 9}
 REBALANCE_TIMEOUT_MS = 30_000
-"""More than a score takes: nobody is thrown out for what it is slow to give back."""
+"""More than a script takes: no member is fenced because it is slow to give up partitions."""
 
 
 class Answer(NamedTuple):
-    """What a member is to own from now on."""
+    """A member's epoch and assignment from now on."""
 
     epoch: int
     partitions: frozenset[Key]
 
 
-class PromptedMember(SimulatedClient):
-    """One member of a score's group; everything is asked of its only broker."""
+class ScriptedMember(SimulatedClient):
+    """One member of a script's group; all requests go to the script's only broker."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, score: GroupScore, id: str) -> None:
+    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, script: GroupScript, id: str) -> None:
         super().__init__(cluster, number, notebook)
         self.id = id
-        self._score = score
-        self._home = score.brokers[0]
+        self._script = script
+        self._home = script.brokers[0]
         self.epoch = JOINING
         self.owned: frozenset[Key] = frozenset()
         self.answer: Answer | None = None
-        """What came and was not taken."""
+        """The response that was not applied yet."""
         self.was_fenced = False
         """Whether the last heartbeat was refused."""
         self.has_found_coordinator = False
 
-    # ---- prompts
+    # ---- what the driver calls
 
-    def beat(self) -> None:
-        """Say the epoch and what is owned; who has none asks to be let in."""
+    def heartbeat(self) -> None:
+        """Send the member epoch and the owned partitions; a member without an epoch asks to join."""
         self.answer = None
-        self._say(self.epoch, self._beaten)
+        self._say(self.epoch, self._on_heartbeat)
 
-    def beat_idly(self) -> None:
-        """Say that it is still there; the answer is to change nothing, and is not looked at."""
-        self._say(self.epoch, self._unheard)
+    def heartbeat_idly(self) -> None:
+        """Keep the session; the response changes nothing and is ignored."""
+        self._say(self.epoch, self._ignore_response)
 
     def take(self) -> None:
-        """Act by the answer that came."""
+        """Apply the response that came."""
         if self.answer is not None:
             self.epoch, self.owned = self.answer
             self.answer = None
             self._note()
 
     def lose(self) -> None:
-        """The answer that came was never heard."""
+        """Drop the response that came."""
         self.answer = None
 
-    def let_go(self) -> None:
-        """Give up everything, as who was fenced."""
+    def give_up_partitions(self) -> None:
+        """Give up everything, as a fenced member does."""
         self.epoch, self.owned, self.answer, self.was_fenced = JOINING, frozenset(), None, False
         self._note()
 
     def leave(self) -> None:
         """Leave the group."""
-        self._say(LEAVING, self._unheard)
-        self.let_go()
+        self._say(LEAVING, self._ignore_response)
+        self.give_up_partitions()
 
     def commit(self) -> None:
-        """Say of everything that is owned how far it was read: not at all."""
+        """Commit offset 0 of every owned partition."""
         if not self.owned or not self.is_ready:
             return
         request = OffsetCommitRequest
@@ -99,9 +99,9 @@ class PromptedMember(SimulatedClient):
             for name, index in sorted(self.owned)
         ]  # fmt: skip
         offsets: dict[str | int, int] = {f"{name}-{index}": 0 for name, index in sorted(self.owned)}
-        operation = self.notebook.invoke("commit", [commit(self._score.group, offsets, self.epoch, self.id)])
+        operation = self.notebook.invoke("commit", [commit(self._script.group, offsets, self.epoch, self.id)])
         body = request(
-            group_id=self._score.group, generation_id_or_member_epoch=self.epoch, member_id=self.id, topics=topics
+            group_id=self._script.group, generation_id_or_member_epoch=self.epoch, member_id=self.id, topics=topics
         )
         self.ask(OFFSET_COMMIT, VERSIONS[OFFSET_COMMIT], body, self._committed, operation)
 
@@ -120,7 +120,7 @@ class PromptedMember(SimulatedClient):
 
     def on_metadata(self) -> None:
         if not self.has_found_coordinator:
-            body = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._score.group])
+            body = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._script.group])
             self.ask(FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], body, self._found)
 
     def _found(self, body: FindCoordinatorResponse, _: Any) -> None:
@@ -129,9 +129,9 @@ class PromptedMember(SimulatedClient):
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self.on_metadata)
 
     def on_line_down(self, line: Line, reason: str) -> None:
-        """There is one broker: nobody else is asked."""
+        """There is one broker: connect to it again."""
         super().on_line_down(line, reason)
-        self._home = self._score.brokers[0]
+        self._home = self._script.brokers[0]
 
     # ---- heartbeats
 
@@ -143,22 +143,22 @@ class PromptedMember(SimulatedClient):
             for name, index in sorted(self.owned)
         ]
         body = ConsumerGroupHeartbeatRequest(
-            group_id=self._score.group, member_id=self.id, member_epoch=epoch, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            subscribed_topic_names=[self._score.topic], topic_partitions=topics,
+            group_id=self._script.group, member_id=self.id, member_epoch=epoch, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=[self._script.topic], topic_partitions=topics,
         )  # fmt: skip
         self.ask(CONSUMER_GROUP_HEARTBEAT, VERSIONS[CONSUMER_GROUP_HEARTBEAT], body, answered)
 
-    def _beaten(self, body: ConsumerGroupHeartbeatResponse, _: Any) -> None:
+    def _on_heartbeat(self, body: ConsumerGroupHeartbeatResponse, _: Any) -> None:
         self.count("ConsumerGroupHeartbeat", body.error_code)
         self.was_fenced = body.error_code != ErrorCode.NONE
         if not self.was_fenced:
             self.answer = Answer(body.member_epoch, self._keys(body))
 
-    def _unheard(self, body: ConsumerGroupHeartbeatResponse, _: Any) -> None:
+    def _ignore_response(self, body: ConsumerGroupHeartbeatResponse, _: Any) -> None:
         self.count("ConsumerGroupHeartbeat", body.error_code)
 
     def _keys(self, body: ConsumerGroupHeartbeatResponse) -> frozenset[Key]:
-        """Every heartbeat is a full one: the answer always says what is to be owned."""
+        """Every heartbeat is a full one, so that every response has an assignment."""
         names = {id: name for name, id in self.topic_ids.items()}
         assert body.assignment is not None
         given = body.assignment.topic_partitions
@@ -167,4 +167,4 @@ class PromptedMember(SimulatedClient):
     def _note(self) -> None:
         keys = [f"{name}-{index}" for name, index in sorted(self.owned)]
         claim = {"generation": self.epoch, "member": self.id} if self.epoch != JOINING else {}
-        self.notebook.ok(self.notebook.invoke("assign", keys=keys, group=self._score.group, **claim))
+        self.notebook.ok(self.notebook.invoke("assign", keys=keys, group=self._script.group, **claim))

@@ -140,7 +140,7 @@ def offsets_lost_at_failover(original: Any, shard: Any, now: int) -> None:
 def commit_answered_before_it_is_replicated(
     original: Any, coordination: Any, index: int, request: Any, response: Any, now: int, fail: Any
 ) -> None:
-    coordination._node.respond(request, response)
+    coordination._context.responder.respond(request, response)
 
 
 @mutant(

@@ -15,17 +15,17 @@ MUCH = 1 << 30
 
 @mutant(
     "wrong-correlation-id",
-    "reference.node.node:Node.respond",
+    "reference.node.requests:Responder.respond",
     "The twelfth answer on a connection, and each twelfth after it, bears the next request's correlation id.",
     caught_by=("FRM",),
     fuzz=True,
 )
-def wrong_correlation_id(original: Any, node: Any, request: Any, response: Any) -> None:
-    answers = vars(node).setdefault("_answers", Counter())
+def wrong_correlation_id(original: Any, responder: Any, request: Any, response: Any) -> None:
+    answers = vars(responder).setdefault("_answers", Counter())
     answers[request.client.connection] += 1
     if answers[request.client.connection] % 12 == 0:
         request.correlation_id += 1
-    original(node, request, response)
+    original(responder, request, response)
 
 
 @mutant(
@@ -47,8 +47,8 @@ def unknown_tags_refused(original: Any, view: memoryview, position: int, size: i
     "An acks=0 produce that failed leaves its connection open.",
     caught_by=("ACK-03",),
 )
-def acks0_error_unnoticed(original: Any, node: Any, request: Any, acks: int, response: Any) -> Any:
-    return response if acks != 0 else node.say_nothing(request)
+def acks0_error_unnoticed(original: Any, responder: Any, request: Any, acks: int, response: Any) -> Any:
+    return response if acks != 0 else responder.respond_raw(request, None)
 
 
 @mutant(
@@ -59,11 +59,12 @@ def acks0_error_unnoticed(original: Any, node: Any, request: Any, acks: int, res
     fuzz=True,
 )
 def acknowledged_without_append(
-    original: Any, node: Any, request: Any, acks: int, topic: Any, topic_id: Any, data: Any, verdict: Any, result: Any, now: int
+    original: Any, context: Any, request: Any, acks: int, topic: Any, topic_id: Any, data: Any, verdict: Any, result: Any,
+    now: int,
 ) -> Any:  # fmt: skip
-    partition = node.partitions.get((topic, data.index))
+    partition = context.replicas.partitions.get((topic, data.index))
     if acks != 1 or partition is None:
-        return original(node, request, acks, topic, topic_id, data, verdict, result, now)
+        return original(context, request, acks, topic, topic_id, data, verdict, result, now)
     result.base_offset = partition.log.log_end_offset
     return None
 
@@ -138,6 +139,6 @@ def existing_topic_created(original: Any, *arguments: Any) -> Any:
 )
 def producer_id_twice(original: Any, ids: Any, now: int) -> int:
     if not ids._block:
-        first = ids._node.image.next_producer_id
+        first = ids._image.next_producer_id
         ids._block = range(first, first + 1000)
     return original(ids, now)

@@ -24,7 +24,7 @@ from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import Epoch, NodeId, Offset, ProducerId, TopicId, TopicName
+from reference.protocol.primitives import NO_UUID, Epoch, NodeId, Offset, ProducerId, TopicId, TopicName
 from reference.protocol.schema import Message
 
 TOPIC_RESOURCE = 2
@@ -196,6 +196,19 @@ class MetadataImage:
     def partition(self, topic: TopicName, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
         return found.partitions.get(index) if found else None
+
+    def topic_name(self, topic_id: TopicId) -> TopicName | None:
+        topic = self.topics_by_id.get(topic_id)
+        return topic.name if topic is not None else None
+
+    def topic_id(self, name: TopicName) -> TopicId:
+        topic = self.topics.get(name)
+        return topic.id if topic is not None else NO_UUID
+
+    def is_alive(self, broker: NodeId) -> bool:
+        """Whether a broker is registered and not fenced."""
+        found = self.brokers.get(broker)
+        return found is not None and not found.fenced
 
     def live_brokers(self) -> list[BrokerImage]:
         """Registered brokers that are not fenced, in the order of their ids."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from reference.node.apis import Api, is_decided
+from reference.node.peers import CONTROLLER_TIMEOUT_MS, Answered
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.replication import FETCH_LANE
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from reference.node.node import Node
 
 HEARTBEAT_LANE = "heartbeat"
-CONTROLLER_TIMEOUT_MS = 30_000
-"""request.timeout.ms' default: how long the active controller may take for an answer."""
-
-Answered = Callable[[Message | None, TimestampMs], None]
 
 
 class ActiveController:
@@ -45,7 +42,7 @@ class ActiveController:
         if self._node.controller.is_active:
             self.decide(
                 request, api, body, now,
-                lambda answer, then: self._node.respond(request, answer) if answer is not None else None,
+                lambda answer, then: self._node.responder.respond(request, answer) if answer is not None else None,
                 lambda then: self._not_here(request, body, kind, copied, then),
             )  # fmt: skip
         else:
@@ -53,7 +50,7 @@ class ActiveController:
 
     def _not_here(self, request: Request, body: Message, kind: str, frame: bytes, now: TimestampMs) -> None:
         if kind is CONTROLLER:
-            self._node.respond(request, refusal(request.key, request.version, body, ErrorCode.NOT_CONTROLLER))
+            self._node.responder.respond(request, refusal(request.key, request.version, body, ErrorCode.NOT_CONTROLLER))
         else:
             self._node.forwarding.forward(request, body, frame, now)
 
@@ -64,7 +61,7 @@ class ActiveController:
         """Let the controller that this node is decide on a request."""
         node = self._node
         node.controller.hears(body, now)
-        node.controller.submit(lambda then: api.handler(node, request, body, then), answer, abandon, now)
+        node.controller.submit(lambda then: api.handler(request, body, then), answer, abandon, now)
 
     def decide_here(self, request: Request, body: Message, answered: Answered, now: TimestampMs) -> bool:
         """Decide on a request that was to be carried on, if this node has become the active controller."""

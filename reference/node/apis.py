@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reference.node import (
@@ -15,7 +16,7 @@ from reference.node import (
     find_coordinator,
     group_administration,
     group_offsets,
-    groups,
+    group_requests,
     log_dirs,
     metadata,
     offset_fetches,
@@ -29,13 +30,15 @@ from reference.node import (
 from reference.node.controller import is_controllers_own
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Request
+from reference.node.transactional_offsets import verify_offsets
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
     from reference.node.node import Node
 
-Handler = Callable[["Node", Request, Any, TimestampMs], Message | None]
+Handler = Callable[[Request, Any, TimestampMs], Message | None]
+DecidedHandler = Callable[["Node", Request, Any, TimestampMs], Message | None]
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
@@ -52,59 +55,7 @@ ALTER_PARTITION, UPDATE_FEATURES = 56, 57
 FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
 ASSIGN_REPLICAS_TO_DIRS = 73
 
-BROKER_HANDLERS: dict[int, Handler] = {
-    PRODUCE: produce.produce,
-    FETCH: fetch.fetch,
-    LIST_OFFSETS: offsets.list_offsets,
-    METADATA: metadata.metadata,
-    OFFSET_COMMIT: group_offsets.offset_commit,
-    OFFSET_FETCH: offset_fetches.offset_fetch,
-    FIND_COORDINATOR: find_coordinator.find_coordinator,
-    JOIN_GROUP: groups.join_group,
-    HEARTBEAT: groups.heartbeat,
-    LEAVE_GROUP: groups.leave_group,
-    SYNC_GROUP: groups.sync_group,
-    CONSUMER_GROUP_HEARTBEAT: consumer_groups.consumer_group_heartbeat,
-    CONSUMER_GROUP_DESCRIBE: consumer_groups.consumer_group_describe,
-    DESCRIBE_GROUPS: group_administration.describe_groups,
-    LIST_GROUPS: group_administration.list_groups,
-    DELETE_GROUPS: group_administration.delete_groups,
-    OFFSET_DELETE: group_offsets.offset_delete,
-    TXN_OFFSET_COMMIT: group_offsets.txn_offset_commit,
-    API_VERSIONS: metadata.api_versions,
-    DELETE_RECORDS: topics.delete_records,
-    INIT_PRODUCER_ID: producers.init_producer_id,
-    OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
-    DESCRIBE_CONFIGS: configs.describe_configs,
-    DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
-    ALTER_REPLICA_LOG_DIRS: log_dirs.alter_replica_log_dirs,
-    LIST_CONFIG_RESOURCES: configs.list_config_resources,
-    DESCRIBE_CLUSTER: metadata.describe_cluster,
-    ADD_PARTITIONS_TO_TXN: transaction_requests.add_partitions_to_txn,
-    ADD_OFFSETS_TO_TXN: transaction_requests.add_offsets_to_txn,
-    END_TXN: transaction_requests.end_txn,
-    WRITE_TXN_MARKERS: write_markers.write_txn_markers,
-    DESCRIBE_PRODUCERS: producers.describe_producers,
-    DESCRIBE_TRANSACTIONS: described_transactions.describe_transactions,
-    LIST_TRANSACTIONS: described_transactions.list_transactions,
-    DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
-}
-"""What a broker answers itself."""
-
-CONTROLLER_HANDLERS: dict[int, Handler] = {
-    FETCH: controlling.fetch_metadata,
-    API_VERSIONS: metadata.api_versions,
-    DESCRIBE_CONFIGS: configs.describe_configs,
-    VOTE: controlling.vote,
-    BEGIN_QUORUM_EPOCH: controlling.begin_quorum_epoch,
-    END_QUORUM_EPOCH: controlling.end_quorum_epoch,
-    FETCH_SNAPSHOT: controlling.fetch_snapshot,
-    DESCRIBE_CLUSTER: metadata.describe_cluster,
-    ENVELOPE: controlling.envelope,
-}
-"""What a voter answers itself, on the controllers' listeners."""
-
-DECIDED_HANDLERS: dict[int, Handler] = {
+DECIDED_HANDLERS: dict[int, DecidedHandler] = {
     CREATE_TOPICS: topics.create_topics,
     DELETE_TOPICS: topics.delete_topics,
     ALTER_CONFIGS: configs.alter_configs,
@@ -124,11 +75,9 @@ DECIDED_HANDLERS: dict[int, Handler] = {
 }
 """What only the active controller answers: brokers carry it there (KIP-590)."""
 
-QUIET_HANDLERS: frozenset[Handler] = frozenset(
-    {produce.produce, fetch.fetch, group_offsets.offset_commit, groups.heartbeat}
-)
-"""What comes with every record. Such a handler reaches nothing but logs, waiting requests, groups, and the parts whose
-deadlines the node reads after each of them."""
+QUIET = frozenset({PRODUCE, FETCH, OFFSET_COMMIT, HEARTBEAT})
+"""What comes to brokers with every record. Such a handler reaches nothing but logs, waiting requests, groups, and the parts
+whose deadlines the node reads after each of them."""
 
 ADVERTISED_BELOW_SERVED = {PRODUCE: 0}
 """Kafka 4 advertises Produce from version 0 on though it serves 3 and later: old librdkafka gives up otherwise (KAFKA-18659)."""
@@ -146,14 +95,76 @@ class Api:
     """Whether no background work follows when such a request was handled, unless some is due."""
 
 
-def apis_of(listener: str) -> dict[int, Api]:
+def broker_handlers(node: Node) -> dict[int, Handler]:
+    """What a broker answers itself."""
+    context, groups, transactions = node.context, node.groups, node.transactions
+    replicas, image = context.replicas, context.image
+    return {
+        PRODUCE: partial(produce.produce, context, node.verification),
+        FETCH: partial(fetch.fetch, node.fetching),
+        LIST_OFFSETS: partial(offsets.list_offsets, replicas),
+        METADATA: partial(metadata.metadata, context, node.cluster_id, node.creation),
+        OFFSET_COMMIT: partial(group_offsets.offset_commit, groups),
+        OFFSET_FETCH: partial(offset_fetches.offset_fetch, groups),
+        FIND_COORDINATOR: partial(find_coordinator.find_coordinator, image, node.creation),
+        JOIN_GROUP: partial(group_requests.join_group, groups),
+        HEARTBEAT: partial(group_requests.heartbeat, groups),
+        LEAVE_GROUP: partial(group_requests.leave_group, groups),
+        SYNC_GROUP: partial(group_requests.sync_group, groups),
+        CONSUMER_GROUP_HEARTBEAT: partial(consumer_groups.consumer_group_heartbeat, groups),
+        CONSUMER_GROUP_DESCRIBE: partial(consumer_groups.consumer_group_describe, groups),
+        DESCRIBE_GROUPS: partial(group_administration.describe_groups, groups),
+        LIST_GROUPS: partial(group_administration.list_groups, groups),
+        DELETE_GROUPS: partial(group_administration.delete_groups, groups),
+        OFFSET_DELETE: partial(group_offsets.offset_delete, groups),
+        TXN_OFFSET_COMMIT: partial(
+            group_offsets.txn_offset_commit, groups, partial(verify_offsets, context, node.verification)
+        ),
+        DELETE_RECORDS: partial(topics.delete_records, context),
+        INIT_PRODUCER_ID: partial(producers.init_producer_id, transactions, node.producer_ids),
+        OFFSET_FOR_LEADER_EPOCH: partial(offsets.offset_for_leader_epoch, replicas),
+        DESCRIBE_CONFIGS: partial(configs.describe_configs, context, node.loggers),
+        DESCRIBE_LOG_DIRS: partial(log_dirs.describe_log_dirs, replicas, node.logs),
+        ALTER_REPLICA_LOG_DIRS: partial(log_dirs.alter_replica_log_dirs, context, node.moves),
+        LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, image),
+        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, context, node.cluster_id),
+        ADD_PARTITIONS_TO_TXN: partial(transaction_requests.add_partitions_to_txn, transactions),
+        ADD_OFFSETS_TO_TXN: partial(transaction_requests.add_offsets_to_txn, transactions),
+        END_TXN: partial(transaction_requests.end_txn, transactions),
+        WRITE_TXN_MARKERS: partial(write_markers.write_txn_markers, context, groups.coordination.marker_written),
+        DESCRIBE_PRODUCERS: partial(producers.describe_producers, replicas),
+        DESCRIBE_TRANSACTIONS: partial(described_transactions.describe_transactions, transactions),
+        LIST_TRANSACTIONS: partial(described_transactions.list_transactions, transactions),
+        DESCRIBE_TOPIC_PARTITIONS: partial(metadata.describe_topic_partitions, context),
+    }
+
+
+def controller_handlers(node: Node) -> dict[int, Handler]:
+    """What a voter answers itself, on the controllers' listeners."""
+    return {
+        FETCH: partial(controlling.fetch_metadata, node),
+        DESCRIBE_CONFIGS: partial(configs.describe_configs, node.context, node.loggers),
+        VOTE: partial(controlling.vote, node),
+        BEGIN_QUORUM_EPOCH: partial(controlling.begin_quorum_epoch, node),
+        END_QUORUM_EPOCH: partial(controlling.end_quorum_epoch, node),
+        FETCH_SNAPSHOT: partial(controlling.fetch_snapshot, node),
+        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, node.context, node.cluster_id),
+        ENVELOPE: partial(controlling.envelope, node),
+    }
+
+
+def apis_of(listener: str, node: Node) -> dict[int, Api]:
     """What a kind of listener serves, by API key."""
-    own = BROKER_HANDLERS if listener is BROKER else CONTROLLER_HANDLERS
-    decided = {key: handler for key, handler in DECIDED_HANDLERS.items() if is_served_on(key, listener)}
+    own = broker_handlers(node) if listener is BROKER else controller_handlers(node)
+    for key, handler in DECIDED_HANDLERS.items():
+        if is_served_on(key, listener):
+            own[key] = partial(handler, node)
     found: dict[int, Api] = {}
-    for key, handler in sorted({**own, **decided}.items()):
+    own[API_VERSIONS] = partial(metadata.api_versions, node.image, found)
+    for key, handler in sorted(own.items()):
         lowest, highest = versions_of(key)
-        found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), handler in QUIET_HANDLERS)
+        is_quiet = listener is BROKER and key in QUIET
+        found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), is_quiet)
     return found
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import Offset, TimestampMs
 from reference.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 Outcome = Callable[[ErrorCode, TimestampMs], None]
 """Takes NONE when the records are committed, else NOT_COORDINATOR or REQUEST_TIMED_OUT: they may be or not be."""
@@ -20,12 +17,12 @@ Outcome = Callable[[ErrorCode, TimestampMs], None]
 class AwaitingCommit:
     """One step, and the end of the records behind which it stands."""
 
-    __slots__ = ("_connection", "_end", "_leader_epoch", "_node", "_outcome", "_partition")
+    __slots__ = ("_connection", "_context", "_end", "_leader_epoch", "_outcome", "_partition")
 
     def __init__(
-        self, node: Node, connection: ConnectionId, partition: Partition, end: Offset, outcome: Outcome
+        self, context: Context, connection: ConnectionId, partition: Partition, end: Offset, outcome: Outcome
     ) -> None:
-        self._node = node
+        self._context = context
         self._connection = connection
         self._partition = partition
         self._leader_epoch = partition.leader_epoch
@@ -35,7 +32,9 @@ class AwaitingCommit:
     def begin(self, now: TimestampMs, timeout_ms: int) -> None:
         """Go on now if it may be, else when it may, or with an error when it takes too long."""
         if not self.try_complete(now):
-            self._node.produces.park(self, [(self._partition.topic, self._partition.index)], now + timeout_ms)
+            self._context.purgatories.produces.park(
+                self, [(self._partition.topic, self._partition.index)], now + timeout_ms
+            )
 
     @property
     def connection(self) -> ConnectionId:
@@ -43,7 +42,7 @@ class AwaitingCommit:
 
     def try_complete(self, now: TimestampMs) -> bool:
         partition = self._partition
-        if not self._node.leads(partition) or partition.leader_epoch != self._leader_epoch:
+        if not self._context.replicas.leads(partition) or partition.leader_epoch != self._leader_epoch:
             self._outcome(ErrorCode.NOT_COORDINATOR, now)
         elif partition.is_committed(self._end):
             self._outcome(ErrorCode.NONE, now)

@@ -11,8 +11,10 @@ from reference.controller.broker_configs import DYNAMIC, UNKNOWN
 from reference.controller.configs import Alteration, Setting
 from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
-from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from reference.controller.topics import validate_topic_name
+from reference.node.context import Context
+from reference.node.loggers import Loggers
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -26,7 +28,7 @@ from reference.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from reference.protocol.primitives import GroupId, TimestampMs
+from reference.protocol.primitives import GroupId, NodeId, TimestampMs
 
 if TYPE_CHECKING:
     from reference.node.node import Node
@@ -41,7 +43,7 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
 def describe_configs(
-    node: Node, request: Request, body: DescribeConfigsRequest, now: TimestampMs
+    context: Context, loggers: Loggers, request: Request, body: DescribeConfigsRequest, now: TimestampMs
 ) -> DescribeConfigsResponse:
     """The settings of topics and of this broker, with their sources (CFG-01, CFG-02).
 
@@ -49,7 +51,7 @@ def describe_configs(
     """
     return DescribeConfigsResponse(
         results=[
-            _describe(node, resource, body) if number < MAX_RESOURCES else _too_many(resource)
+            _describe(context, loggers, resource, body) if number < MAX_RESOURCES else _too_many(resource)
             for number, resource in enumerate(body.resources)
         ]
     )
@@ -65,11 +67,14 @@ def _too_many(resource: DescribeConfigsRequest.DescribeConfigsResource) -> Resul
 
 
 def _describe(
-    node: Node, resource: DescribeConfigsRequest.DescribeConfigsResource, body: DescribeConfigsRequest
+    context: Context,
+    loggers: Loggers,
+    resource: DescribeConfigsRequest.DescribeConfigsResource,
+    body: DescribeConfigsRequest,
 ) -> Result:
     result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None)
     try:
-        settings = _settings(node, resource.resource_type, resource.resource_name)
+        settings = _settings(context, loggers, resource.resource_type, resource.resource_name)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
@@ -80,29 +85,29 @@ def _describe(
     return result
 
 
-def _settings(node: Node, resource_type: int, name: str) -> Iterable[Setting]:
-    configuration = node.configuration
+def _settings(context: Context, loggers: Loggers, resource_type: int, name: str) -> Iterable[Setting]:
+    configuration = context.configuration
     if resource_type == TOPIC_RESOURCE:
         validate_topic_name(name)
-        if name not in node.image.topics:
+        if name not in context.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return configuration.topic_settings(node.image.topic_config(name))
+        return configuration.topic_settings(context.image.topic_config(name))
     if resource_type == BROKER_RESOURCE:
         if not name:
             return configuration.default_broker_settings()
-        if name != str(node.id):
+        if name != str(context.node):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {node.id} or empty string, but received {name}"
+                f"Unexpected broker id, expected {context.node} or empty string, but received {name}"
                 if name.isdigit()
                 else f"Broker id must be an integer, but it is: {name}",
             )
         return configuration.broker_settings()
     if resource_type == LOGGER_RESOURCE:
-        _require_this_broker(node, name)
+        _require_this_broker(context.node, name)
         return [
             Setting(each, level, configs.DYNAMIC_BROKER_LOGGER, UNKNOWN, ())
-            for each, level in node.loggers.effective().items()
+            for each, level in loggers.effective().items()
         ]
     if resource_type == GROUP_RESOURCE:
         if not name:
@@ -129,20 +134,19 @@ def _described(setting: Setting, resource_type: int, body: DescribeConfigsReques
     )
 
 
-def _require_this_broker(node: Node, name: str) -> None:
-    if name != str(node.id):
+def _require_this_broker(node: NodeId, name: str) -> None:
+    if name != str(node):
         wrong = f"must be an integer, but it is: {name}" if name else "must not be empty"
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node.id} but received {name}" if name.isdigit() else f"Broker id {wrong}",
+            f"Unexpected broker id, expected {node} but received {name}" if name.isdigit() else f"Broker id {wrong}",
         )
 
 
 def list_config_resources(
-    node: Node, request: Request, body: ListConfigResourcesRequest, now: TimestampMs
+    image: MetadataImage, request: Request, body: ListConfigResourcesRequest, now: TimestampMs
 ) -> ListConfigResourcesResponse:
     """What has settings that can be described (KIP-1142); version 0 asks for client metrics alone, and there are none."""
-    image = node.image
     brokers = [str(id) for id, broker in sorted(image.brokers.items()) if not broker.fenced]
     groups = sorted(name for kind, name in image.configs if kind == GROUP_RESOURCE)
     known = {TOPIC_RESOURCE: sorted(image.topics), BROKER_RESOURCE: brokers, LOGGER_RESOURCE: brokers,

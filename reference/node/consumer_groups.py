@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from reference.coordinator.consumer_group_description import describe
 from reference.coordinator.consumer_heartbeat_check import check_request
-from reference.node.groups import Fail, client_of
+from reference.node.context import Context
+from reference.node.group_requests import client_of
+from reference.node.groups import Fail, Groups
 from reference.node.known_topics import KnownTopics
-from reference.node.requests import Request
+from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -22,9 +23,6 @@ from reference.protocol.messages.consumer_group_heartbeat import (
 from reference.protocol.primitives import GroupId, TimestampMs
 from reference.protocol.schema import Message
 
-if TYPE_CHECKING:
-    from reference.node.node import Node
-
 GROUP_VERSION = "group.version"
 """The feature that allows consumer groups, from its level 1 on."""
 
@@ -32,48 +30,48 @@ DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
 
 def consumer_group_heartbeat(
-    node: Node, request: Request, body: ConsumerGroupHeartbeatRequest, now: TimestampMs
+    groups: Groups, request: Request, body: ConsumerGroupHeartbeatRequest, now: TimestampMs
 ) -> Message | None:
     """A member joins, lives on or leaves; answered when what that changes is committed."""
     try:
-        _require_protocol(node)
-        check_request(body, request.version, node.groups.consumer_settings.assignors)
-        index, shard = node.groups.coordination.shard_of(body.group_id)
+        _require_protocol(groups.context)
+        check_request(body, request.version, groups.consumer_settings.assignors)
+        index, shard = groups.coordination.shard_of(body.group_id)
         client = client_of(request)
         response = shard.consumer.heartbeat(body, client.id, client.host, now)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-    node.groups.answer(index, request, response, now)
-    return node.groups.send_said(now)
+    groups.answer(index, request, response, now)
+    return groups.send_said(now)
 
 
 def consumer_group_describe(
-    node: Node, request: Request, body: ConsumerGroupDescribeRequest, now: TimestampMs
+    groups: Groups, request: Request, body: ConsumerGroupDescribeRequest, now: TimestampMs
 ) -> Message | None:
     """Each group, or why it cannot be described."""
     response = ConsumerGroupDescribeResponse()
     parts: list[tuple[int, Fail]] = []
     for id in body.group_ids:
         try:
-            _require_protocol(node)
-            index, described = _described(node, id)
+            _require_protocol(groups.context)
+            index, described = _described(groups, id)
         except KafkaError as error:
             response.groups.append(DescribedGroup(group_id=id, error_code=error.code, error_message=error.message))
             continue
         if body.include_authorized_operations:
-            described.authorized_operations = node.authorized_operations("group")
+            described.authorized_operations = AUTHORIZED_OPERATIONS["group"]
         response.groups.append(described)
         parts.append((index, partial(_undescribe, described)))
-    node.groups.answer_together(request, response, parts, now)
+    groups.answer_together(request, response, parts, now)
     return None
 
 
-def _described(node: Node, id: GroupId) -> tuple[int, DescribedGroup]:
+def _described(groups: Groups, id: GroupId) -> tuple[int, DescribedGroup]:
     if not id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    index, shard = node.groups.coordination.shard_of(id)
-    default_assignor = node.groups.consumer_settings.assignors[0]
-    return index, describe(shard.consumer.of(id), KnownTopics(node.image), default_assignor)
+    index, shard = groups.coordination.shard_of(id)
+    default_assignor = groups.consumer_settings.assignors[0]
+    return index, describe(shard.consumer.of(id), KnownTopics(groups.context.image), default_assignor)
 
 
 def _undescribe(described: DescribedGroup, code: ErrorCode) -> None:
@@ -82,9 +80,9 @@ def _undescribe(described: DescribedGroup, code: ErrorCode) -> None:
     described.members = []
 
 
-def _require_protocol(node: Node) -> None:
+def _require_protocol(context: Context) -> None:
     """Errors: KafkaError UNSUPPORTED_VERSION where the cluster or the broker has consumer groups switched off."""
-    protocols = node.configuration.broker("group.coordinator.rebalance.protocols")
+    protocols = context.configuration.broker("group.coordinator.rebalance.protocols")
     is_enabled = isinstance(protocols, tuple) and "consumer" in protocols
-    if not is_enabled or node.image.features.get(GROUP_VERSION, 0) < 1:
+    if not is_enabled or context.image.features.get(GROUP_VERSION, 0) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -28,6 +28,7 @@ from reference.controller.reassignments import alter_partition_reassignments, li
 from reference.controller.telling import Telling
 from reference.node.decisions import Abandon, Answer, Decisions
 from reference.node.refusals import refusal
+from reference.node.release import SUPPORTED_FEATURES
 from reference.protocol.errors import KafkaError
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
@@ -51,13 +52,6 @@ FIRST_FEATURES = {
     "transaction.version": 2,
 }
 """What a new cluster finalizes: 4.3-IV0, KIP-966, KIP-848 and KIP-890, as Apache Kafka 4.3.1 does by default."""
-
-SUPPORTED_FEATURES = {
-    "metadata.version": (7, 30),
-    "eligible.leader.replicas.version": (0, 1),
-    "group.version": (0, 1),
-    "transaction.version": (0, 2),
-}
 
 FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH = 3
 

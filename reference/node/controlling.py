@@ -101,10 +101,10 @@ def envelope(node: Node, request: Request, body: EnvelopeRequest, now: Timestamp
         assert response is not None
         parts = encode_response(key, version, header.correlation_id, response)
         data = b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]  # no slices of files
-        node.respond(request, EnvelopeResponse(response_data=data))
+        node.responder.respond(request, EnvelopeResponse(response_data=data))
 
     def abandon(then: TimestampMs) -> None:
-        node.respond(request, EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        node.responder.respond(request, EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
 
     node.active_controller.decide(carried, api, inner, now, answer, abandon)
     return None

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from reference.node.committed import AwaitingCommit, Outcome
+from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.node.internal_topics import partition_for
 from reference.node.requests import Request
@@ -34,9 +35,6 @@ from reference.replication.partition import Partition
 from reference.replication.replica import Trace
 from reference.storage.errors import LogError, RefusedByProducerState
 from reference.storage.verification import Guard
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 LOAD_BYTES = 1 << 20
 """How much of a partition is replayed in one step."""
@@ -87,13 +85,13 @@ class Coordination(Generic[S]):
 
     def __init__(
         self,
-        node: Node,
+        context: Context,
         topic: TopicName,
         new_shard: Callable[[int, Epoch], S],
         commit_timeout_ms: int,
     ) -> None:
         """`new_shard` gets the partition's index and the leader epoch, which is the coordinator's epoch."""
-        self._node = node
+        self._context = context
         self.topic = topic
         self._new_shard = new_shard
         self._commit_timeout_ms = commit_timeout_ms
@@ -110,10 +108,10 @@ class Coordination(Generic[S]):
         """
         if trace is None:
             return None
-        partition = self._node.partitions[self.topic, index]
+        partition = self._context.replicas.partitions[self.topic, index]
 
         def tell(action: str, row: Mapping[str, Any]) -> None:
-            place = {"node": self._node.id, "shard": partition.name, "coordinatorEpoch": epoch}
+            place = {"node": self._context.node, "shard": partition.name, "coordinatorEpoch": epoch}
             trace(action, place | {"offset": partition.log.log_end_offset} | {**row})
 
         return tell
@@ -122,7 +120,7 @@ class Coordination(Generic[S]):
 
     def index_of(self, key: str) -> int:
         """The partition that keeps a key. Errors: KafkaError NOT_COORDINATOR while the topic does not exist."""
-        image = self._node.image.topics.get(self.topic)
+        image = self._context.image.topics.get(self.topic)
         if image is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return partition_for(key, len(image.partitions))
@@ -149,7 +147,7 @@ class Coordination(Generic[S]):
     def holds(self, index: int, shard: S) -> bool:
         """Whether a shard is still the one that keeps its partition."""
         held = self._held.get(index)
-        return held is not None and held.shard is shard and self._node.leads(held.partition)
+        return held is not None and held.shard is shard and self._context.replicas.leads(held.partition)
 
     @property
     def is_loading(self) -> bool:
@@ -158,7 +156,7 @@ class Coordination(Generic[S]):
 
     def _held_by(self, index: int) -> _Held[S]:
         held = self._held.get(index)
-        if held is None or not self._node.leads(held.partition):
+        if held is None or not self._context.replicas.leads(held.partition):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if not held.is_loaded:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -190,11 +188,11 @@ class Coordination(Generic[S]):
             raise KafkaError(self._refused(held.partition, error)) from error
         for key, value in records:
             held.shard.replay(key, value, now, producer)
-        self._node.on_moved(held.partition, now)
+        self._context.purgatories.wake(held.partition, now)
 
     def _refused(self, partition: Partition, error: LogError | RecordsError | KafkaError) -> ErrorCode:
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            self._node.storage_failed(partition.name, error)
+            self._context.log("error", f"{partition.name}: {error}")
         if isinstance(error, RefusedByProducerState):
             return error.code
         if isinstance(error, RecordsError) or error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
@@ -214,19 +212,19 @@ class Coordination(Generic[S]):
         def outcome(error: ErrorCode, then: TimestampMs) -> None:
             if error is not ErrorCode.NONE:
                 fail(error)
-            self._node.respond(request, response)
+            self._context.responder.respond(request, response)
 
         self._await_commit(index, request.client.connection, now, outcome)
 
     def when_committed(self, index: int, now: TimestampMs, outcome: Outcome) -> None:
         """Go on when everything that the shard has written so far is committed, or never will be known to be."""
-        self._await_commit(index, self._node.produces.nobody(), now, outcome)
+        self._await_commit(index, self._context.purgatories.produces.internal(), now, outcome)
 
     def _await_commit(self, index: int, connection: ConnectionId, now: TimestampMs, outcome: Outcome) -> None:
         """Errors: as `shard_of`."""
         partition = self._held_by(index).partition
         end = partition.log.log_end_offset
-        AwaitingCommit(self._node, connection, partition, end, outcome).begin(now, self._commit_timeout_ms)
+        AwaitingCommit(self._context, connection, partition, end, outcome).begin(now, self._commit_timeout_ms)
 
     def marker_written(self, partition: Partition, producer: Producer, committed: bool) -> None:
         """A transaction's marker was appended to a partition of this topic."""
@@ -272,7 +270,7 @@ class Coordination(Generic[S]):
         try:
             held.offset = self._replay(held, now)
         except RecordsError as error:
-            self._node.log("error", f"{held.partition.name}: cannot be loaded from offset {before} on: {error}")
+            self._context.log("error", f"{held.partition.name}: cannot be loaded from offset {before} on: {error}")
             self._drop(held.partition.index, now)
             return
         if held.offset >= log.log_end_offset or held.offset == before:  # an end without records: nothing is missing
@@ -305,4 +303,4 @@ class Coordination(Generic[S]):
         try:
             held.shard.replay(record.key, record.value, now, producer)
         except CodecError as error:
-            self._node.log("error", f"{held.partition.name}, offset {record.offset}: {error}")
+            self._context.log("error", f"{held.partition.name}, offset {record.offset}: {error}")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from reference.coordinator.pattern_matching import Regex, compile_pattern
 from reference.coordinator.transaction_state import State, Transaction
 from reference.node.requests import Request
+from reference.node.transactions import Transactions
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from reference.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from reference.protocol.primitives import TimestampMs, TransactionalId
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 _STATES = {state.title: state for state in State}
 
@@ -23,17 +19,19 @@ Listed = ListTransactionsResponse.TransactionState
 
 
 def describe_transactions(
-    node: Node, request: Request, body: DescribeTransactionsRequest, now: TimestampMs
+    transactions: Transactions, request: Request, body: DescribeTransactionsRequest, now: TimestampMs
 ) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(transaction_states=[_describe(node, id) for id in body.transactional_ids])
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(transactions, id) for id in body.transactional_ids]
+    )
 
 
-def _describe(node: Node, id: TransactionalId) -> Described:
+def _describe(transactions: Transactions, id: TransactionalId) -> Described:
     described = Described(transactional_id=id)
     try:
         if not id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        _, coordinator = node.transactions.coordination.shard_of(id)
+        _, coordinator = transactions.coordination.shard_of(id)
         if id not in coordinator.transactions:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     except KafkaError as error:
@@ -53,10 +51,10 @@ def _describe(node: Node, id: TransactionalId) -> Described:
 
 
 def list_transactions(
-    node: Node, request: Request, body: ListTransactionsRequest, now: TimestampMs
+    transactions: Transactions, request: Request, body: ListTransactionsRequest, now: TimestampMs
 ) -> ListTransactionsResponse:
     """The transactional ids of this node that pass all filters; a filter that is empty lets everything pass."""
-    coordination = node.transactions.coordination
+    coordination = transactions.coordination
     if coordination.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     unknown = [name for name in dict.fromkeys(body.state_filters) if name not in _STATES]

@@ -8,16 +8,16 @@ Source: org.apache.kafka.server.AssignmentsManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from reference.controller.directory_ids import LOST, is_online
+from reference.node.context import Context
+from reference.node.membership import Membership
+from reference.node.moves import Moves
+from reference.node.peers import AskController
 from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from reference.protocol.primitives import TimestampMs, TopicName
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 LANE = "directories"
 RETRY_MS = 1_000
@@ -28,8 +28,11 @@ MOST_PARTITIONS = 2_250
 class DirectoryAssignments:
     """Asks until the metadata name the right directories."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, context: Context, moves: Moves, membership: Membership, ask: AskController) -> None:
+        self._context = context
+        self._moves = moves
+        self._membership = membership
+        self._ask_controller = ask
         self._seen: object = None
         """The metadata's end and the moves and offline replicas, when the replicas were last looked at."""
         self._is_settled = False
@@ -40,37 +43,37 @@ class DirectoryAssignments:
 
     def advance(self, now: TimestampMs) -> None:
         """Ask, where something has changed since the last look, or after a while where a request was not granted."""
-        node = self._node
-        if self._is_settled and not node.replicas.offline:
+        context, logs = self._context, self._moves.logs
+        if self._is_settled and not context.replicas.offline:
             return
         is_due = self._retry_at is not None and now >= self._retry_at
-        seen = node.image.end_offset, frozenset(node.replicas.offline), frozenset(node.moves.caught_up)
+        seen = context.image.end_offset, frozenset(context.replicas.offline), frozenset(self._moves.caught_up)
         if self._is_asking or not (is_due or seen != self._seen):
             return
         self._seen, self._retry_at = seen, None
         misplaced = self._misplaced()
-        self._is_settled = not misplaced and not node.membership.is_fenced and len(node.logs.directories) == 1
+        self._is_settled = not misplaced and not self._membership.is_fenced and len(logs.directories) == 1
         if misplaced:
             self._is_asking = True
             body = AssignReplicasToDirsRequest(
-                broker_id=node.id,
-                broker_epoch=node.broker_epoch,
+                broker_id=context.node,
+                broker_epoch=self._membership.broker_epoch,
                 directories=[
                     AssignReplicasToDirsRequest.DirectoryData(id=directory, topics=topics)
                     for directory, topics in misplaced.items()
                 ],
             )
-            node.ask_controller(LANE, body, self._answered, now)
+            self._ask_controller(LANE, body, self._answered, now)
 
     def next_deadline(self) -> TimestampMs | None:
         return self._retry_at
 
     def _misplaced(self) -> dict[UUID, list[AssignReplicasToDirsRequest.TopicData]]:
-        node, found, count = self._node, dict[UUID, list[AssignReplicasToDirsRequest.TopicData]](), 0
-        for topic in node.image.topics.values():
+        context, found, count = self._context, dict[UUID, list[AssignReplicasToDirsRequest.TopicData]](), 0
+        for topic in context.image.topics.values():
             by_directory: dict[UUID, list[AssignReplicasToDirsRequest.PartitionData]] = {}
             for index, partition in topic.partitions.items():
-                known = partition.directory_of(node.id)
+                known = partition.directory_of(context.node)
                 if known is None or count >= MOST_PARTITIONS:
                     continue
                 actual = self._directory_of((topic.name, index), known)
@@ -87,11 +90,11 @@ class DirectoryAssignments:
 
     def _directory_of(self, key: tuple[TopicName, int], known: UUID) -> UUID | None:
         """Where a replica is, or moves to once its copy has caught up; None where it has no log yet."""
-        node = self._node
-        if key in node.replicas.offline:
-            return LOST if is_online(known, [each.id for each in node.logs.live]) else known
-        holder = node.moves.caught_up.get(key) or node.logs.holder(key)
-        return holder.id if holder is not None and key in node.partitions else None
+        replicas, logs = self._context.replicas, self._moves.logs
+        if key in replicas.offline:
+            return LOST if is_online(known, [each.id for each in logs.live]) else known
+        holder = self._moves.caught_up.get(key) or logs.holder(key)
+        return holder.id if holder is not None and key in replicas.partitions else None
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:
         """What was granted is in the metadata now or soon; what was not is asked for again after a while."""

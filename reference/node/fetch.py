@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from reference.node.context import Context
 from reference.node.effects import ConnectionId
-from reference.node.fetch_sessions import FetchContext, Wanted
+from reference.node.fetch_sessions import FetchContext, FetchSessions, Wanted
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -16,9 +17,6 @@ from reference.replication.partition import Partition, Read
 from reference.storage.errors import LogError
 from reference.storage.log import LogSlice
 
-if TYPE_CHECKING:
-    from reference.node.node import Node
-
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED) = (0, 1)
 FIRST_VERSION_FROM_ANY_REPLICA = 11
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -27,7 +25,19 @@ UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 PartitionData = FetchResponse.PartitionData
 
 
-def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """What fetches are served with."""
+
+    context: Context
+    sessions: FetchSessions
+    max_bytes: int
+    """Of one response (fetch.max.bytes)."""
+    may_propose: Callable[[Partition], None]
+    """Takes a partition whose ISR a follower's fetch may have enlarged."""
+
+
+def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
     """Serve a consumer's fetch (FET-01 to FET-21), or a follower's (REP-*).
 
     It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, when it asks
@@ -36,15 +46,15 @@ def fetch(node: Node, request: Request, body: FetchRequest, now: TimestampMs) ->
     """
     if body.isolation_level not in ISOLATION_LEVELS:
         return _of_no_isolation(body, request.version)
-    context = node.fetch_sessions.context(body, request.version, now)
+    context = fetching.sessions.context(body, request.version, now)
     if context.error is not ErrorCode.NONE:
         return FetchResponse(error_code=context.error)
-    serving = Serving(node, request, body, context)
+    serving = Serving(fetching, request, body, context)
     results, size, urgent = serving.read(now, is_first=True)
     if urgent or size >= body.min_bytes or body.max_wait_ms <= 0:
-        return node.fetch_sessions.finish(context, request.version, results, now)
+        return fetching.sessions.finish(context, request.version, results, now)
     release(results)
-    node.fetches.park(serving, serving.keys(), now + body.max_wait_ms)
+    fetching.context.purgatories.fetches.park(serving, serving.keys(), now + body.max_wait_ms)
     return None
 
 
@@ -61,10 +71,10 @@ def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
 class Serving:
     """One fetch request, read as often as needed until it is answered."""
 
-    __slots__ = ("_body", "_context", "_epoch", "_follower", "_node", "_request")
+    __slots__ = ("_body", "_context", "_epoch", "_fetching", "_follower", "_request")
 
-    def __init__(self, node: Node, request: Request, body: FetchRequest, context: FetchContext) -> None:
-        self._node = node
+    def __init__(self, fetching: Fetching, request: Request, body: FetchRequest, context: FetchContext) -> None:
+        self._fetching = fetching
         self._request = request
         self._body = body
         self._context = context
@@ -83,7 +93,7 @@ class Serving:
 
     def _name_of(self, wanted: Wanted) -> TopicName | None:
         by_id = self._request.version >= FIRST_VERSION_WITH_TOPIC_IDS
-        return self._node.topic_name(wanted.topic_id) if by_id else wanted.topic
+        return self._fetching.context.image.topic_name(wanted.topic_id) if by_id else wanted.topic
 
     def read(self, now: TimestampMs, is_first: bool = False) -> tuple[list[PartitionData], int, bool]:
         """Read all partitions in order: the results, the bytes of their records, and whether to answer at once.
@@ -92,7 +102,7 @@ class Serving:
         the first read of a follower's fetch is news of where it stands.
         """
         body = self._body
-        left = min(body.max_bytes, self._node.fetch_max_bytes)
+        left = min(body.max_bytes, self._fetching.max_bytes)
         committed = body.isolation_level == READ_COMMITTED
         size, urgent, waiting = 0, False, False
         results: list[PartitionData] = []
@@ -130,7 +140,9 @@ class Serving:
             return False
         name = self._name_of(wanted)
         assert name is not None, "it has just been read"
-        return self._node.partition(name, wanted.partition).log.batch_start(wanted.fetch_offset) > end
+        return (
+            self._fetching.context.replicas.partition(name, wanted.partition).log.batch_start(wanted.fetch_offset) > end
+        )
 
     def _read_one(
         self, wanted: Wanted, max_bytes: int, minimum_one: bool, committed: bool, is_first: bool, now: TimestampMs
@@ -140,7 +152,7 @@ class Serving:
         try:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = self._node.partition(name, wanted.partition)
+            partition = self._fetching.context.replicas.partition(name, wanted.partition)
             if self._follower >= 0:
                 read = self._read_as_follower(partition, wanted, max_bytes, minimum_one, is_first, now)
             else:
@@ -185,8 +197,8 @@ class Serving:
             max_bytes, minimum_one, wanted.log_start_offset,
         )  # fmt: skip
         if (partition.high_watermark, partition.pending, partition.low_watermark()) != before:
-            self._node.replication.may_propose(partition)
-            self._node.on_moved(partition, now)
+            self._fetching.may_propose(partition)
+            self._fetching.context.purgatories.wake(partition, now)
         return read
 
     def _refuse(
@@ -196,10 +208,8 @@ class Serving:
         result.error_code = error.code
         result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
         result.aborted_transactions = None
-        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            self._node.storage_failed(f"{name}-{result.partition_index}", error)
-        if isinstance(error, RecordsError):
-            self._node.log("error", f"{name}-{result.partition_index}: {error}")
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(error, RecordsError):
+            self._fetching.context.log("error", f"{name}-{result.partition_index}: {error}")
         return result
 
     # ---- while parked
@@ -217,8 +227,8 @@ class Serving:
         self._respond(results, now)
 
     def _respond(self, results: list[PartitionData], now: TimestampMs) -> None:
-        response = self._node.fetch_sessions.finish(self._context, self._request.version, results, now)
-        self._node.respond(self._request, response)
+        response = self._fetching.sessions.finish(self._context, self._request.version, results, now)
+        self._fetching.context.responder.respond(self._request, response)
 
     def abandon(self) -> None:
         """Nothing is held while a fetch waits."""

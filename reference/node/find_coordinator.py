@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, coordinator_of, create_internal_topic
+from reference.controller.image import Endpoint, MetadataImage
+from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation, coordinator_of
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.protocol.primitives import TimestampMs
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
+from reference.protocol.primitives import NodeId, TimestampMs
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 
@@ -29,13 +25,13 @@ _SENTENCES = {
 
 
 def find_coordinator(
-    node: Node, request: Request, body: FindCoordinatorRequest, now: TimestampMs
+    image: MetadataImage, creation: AutoTopicCreation, request: Request, body: FindCoordinatorRequest, now: TimestampMs
 ) -> FindCoordinatorResponse:
     """Who coordinates each key; the internal topic comes to be on the first question."""
     if request.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
-        found = [_find(node, request, key, body.key_type, now) for key in body.coordinator_keys]
+        found = [_find(image, creation, request, key, body.key_type, now) for key in body.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
-    found = _find(node, request, body.key, body.key_type, now)
+    found = _find(image, creation, request, body.key, body.key_type, now)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=_SENTENCES[ErrorCode(found.error_code)],
@@ -46,7 +42,7 @@ def find_coordinator(
 
 
 def _find(
-    node: Node, request: Request, key: str, key_type: int, now: TimestampMs
+    image: MetadataImage, creation: AutoTopicCreation, request: Request, key: str, key_type: int, now: TimestampMs
 ) -> FindCoordinatorResponse.Coordinator:
     answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
     topic = _TOPICS.get(key_type)
@@ -54,12 +50,19 @@ def _find(
         answer.error_code = ErrorCode.INVALID_REQUEST
         answer.error_message = _SENTENCES[ErrorCode.INVALID_REQUEST]
         return answer
-    leader = coordinator_of(node, topic, key)
+    leader = coordinator_of(image, topic, key)
     if leader is None:
-        create_internal_topic(node, topic, now)
-    endpoint = node.endpoint_of(leader, request.client.listener) if leader is not None else None
+        creation.create_internal(topic, now)
+    endpoint = _endpoint_of(image, leader, request.client.listener) if leader is not None else None
     if leader is None or endpoint is None:
         answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return answer
     answer.node_id, answer.host, answer.port = leader, endpoint.host, endpoint.port
     return answer
+
+
+def _endpoint_of(image: MetadataImage, broker: NodeId, listener: str) -> Endpoint | None:
+    found = image.brokers.get(broker)
+    if found is None or found.fenced:
+        return None
+    return next((each for each in found.endpoints if each.listener == listener), None)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from reference.coordinator import group_admin
-from reference.node.groups import Fail
-from reference.node.requests import Request
+from reference.node.groups import Fail, Groups
+from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from reference.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -15,16 +14,13 @@ from reference.protocol.messages.list_groups import ListGroupsRequest, ListGroup
 from reference.protocol.primitives import GroupId, TimestampMs
 from reference.protocol.schema import Message
 
-if TYPE_CHECKING:
-    from reference.node.node import Node
-
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
-def list_groups(node: Node, request: Request, body: ListGroupsRequest, now: TimestampMs) -> Message | None:
+def list_groups(groups: Groups, request: Request, body: ListGroupsRequest, now: TimestampMs) -> Message | None:
     """The groups that this broker coordinates (GAD-03); a part of them would pass for all while others are loaded."""
-    coordination = node.groups.coordination
+    coordination = groups.coordination
     if coordination.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     response = ListGroupsResponse()
@@ -34,7 +30,7 @@ def list_groups(node: Node, request: Request, body: ListGroupsRequest, now: Time
         if listed:
             response.groups += listed
             parts.append((index, partial(_unlist, response, listed)))
-    node.groups.answer_together(request, response, parts, now)
+    groups.answer_together(request, response, parts, now)
     return None
 
 
@@ -45,24 +41,24 @@ def _unlist(response: ListGroupsResponse, listed: list[ListGroupsResponse.Listed
         response.error_code = code
 
 
-def describe_groups(node: Node, request: Request, body: DescribeGroupsRequest, now: TimestampMs) -> Message | None:
+def describe_groups(groups: Groups, request: Request, body: DescribeGroupsRequest, now: TimestampMs) -> Message | None:
     """Each group, or why it cannot be described (GAD-01, GAD-02, GAD-06)."""
     response = DescribeGroupsResponse()
     parts: list[tuple[int, Fail]] = []
     for id in body.groups:
-        described, part = _describe(node, id, request.version)
+        described, part = _describe(groups, id, request.version)
         if part is not None:
             parts.append(part)
         if body.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = node.authorized_operations("group")
+            described.authorized_operations = AUTHORIZED_OPERATIONS["group"]
         response.groups.append(described)
-    node.groups.answer_together(request, response, parts, now)
+    groups.answer_together(request, response, parts, now)
     return None
 
 
-def _describe(node: Node, id: GroupId, version: int) -> tuple[DescribedGroup, tuple[int, Fail] | None]:
+def _describe(groups: Groups, id: GroupId, version: int) -> tuple[DescribedGroup, tuple[int, Fail] | None]:
     try:
-        index, shard = node.groups.coordination.shard_of(id)
+        index, shard = groups.coordination.shard_of(id)
     except KafkaError as error:
         return DescribedGroup(group_id=id, error_code=error.code), None
     described = group_admin.describe_group(shard.groups, id, version)
@@ -75,7 +71,7 @@ def _undescribe(described: DescribedGroup, code: ErrorCode) -> None:
     described.members = []
 
 
-def delete_groups(node: Node, request: Request, body: DeleteGroupsRequest, now: TimestampMs) -> Message | None:
+def delete_groups(groups: Groups, request: Request, body: DeleteGroupsRequest, now: TimestampMs) -> Message | None:
     """Each group with everything that it has committed, or why it stays (GAD-04, GAD-06)."""
     response = DeleteGroupsResponse()
     parts: list[tuple[int, Fail]] = []
@@ -83,13 +79,13 @@ def delete_groups(node: Node, request: Request, body: DeleteGroupsRequest, now: 
         result = DeletedGroup(group_id=id)
         response.results.append(result)
         try:
-            index, shard = node.groups.coordination.shard_of(id)
-            node.groups.coordination.write(index, group_admin.removal(shard.groups, shard.offsets, id), now)
+            index, shard = groups.coordination.shard_of(id)
+            groups.coordination.write(index, group_admin.removal(shard.groups, shard.offsets, id), now)
         except KafkaError as error:
             result.error_code = error.code
         else:
             parts.append((index, partial(_undelete, result)))
-    node.groups.answer_together(request, response, parts, now)
+    groups.answer_together(request, response, parts, now)
     return None
 
 

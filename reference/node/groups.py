@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from reference.controller.configs import Configuration
 from reference.controller.group_configs import (
     ASSIGNMENT_INTERVAL,
     GROUP_RESOURCE,
     HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
 )
-from reference.coordinator.classic_groups import check_group_id, check_join, check_sync
-from reference.coordinator.classic_member import Client
-from reference.coordinator.classic_rebalances import join_refused
+from reference.coordinator.classic_groups import check_group_id
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.group import Token
 from reference.coordinator.group_settings import GroupSettings
-from reference.coordinator.group_shard import GroupShard
+from reference.coordinator.group_shard import Chance, GroupShard
 from reference.coordinator.target_assignment import ASSIGNORS
+from reference.node.context import Context
 from reference.node.coordination import Coordination
 from reference.node.group_refusals import coordinator_error, is_refused, refuse
 from reference.node.internal_topics import OFFSETS_TOPIC
@@ -32,22 +31,11 @@ from reference.node.known_topics import KnownTopics
 from reference.node.requests import Request
 from reference.node.topic_changes import TopicChanges
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from reference.protocol.messages.join_group import JoinGroupResponse
 from reference.protocol.primitives import Epoch, GroupId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 from reference.replication.replica import Trace
-from reference.storage.verification import NOT_REQUIRED, Guard
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
-
-FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
-"""JoinGroup: before, the session timeout is meant."""
 
 FIRST_JOIN_WITHOUT_PROTOCOL = 7
 """JoinGroup: before, no protocol is the empty text."""
@@ -57,26 +45,19 @@ MINUTE_MS = 60_000
 Fail = Callable[[ErrorCode], None]
 """Puts into a response why it, or its part, is not true."""
 
-Verified = Callable[[ErrorCode, Guard | None, TimestampMs], None]
-"""Takes NONE and the right to write, or why the offsets are not to be written."""
-
-Verify = Callable[[Request, TxnOffsetCommitRequest, int, Verified, TimestampMs], None]
-"""Asks, now or later, whether a producer's open transaction has the group's partition of `__consumer_offsets`, whose index
-is given (KIP-890)."""
-
 
 class Groups:
     """The node's shards of groups."""
 
-    def __init__(self, node: Node, trace: Trace | None = None) -> None:
-        self._node = node
+    def __init__(self, context: Context, chance: Chance, trace: Trace | None = None) -> None:
+        self.context = context
+        self._chance = chance
         self._trace = trace
-        self.settings = settings_of(node)
-        self.consumer_settings = consumer_settings_of(node)
+        self.settings = settings_of(context.configuration)
+        self.consumer_settings = consumer_settings_of(context.configuration)
         self.coordination: Coordination[GroupShard] = Coordination(
-            node, OFFSETS_TOPIC, self._new_shard, node.configuration.integer("offsets.commit.timeout.ms")
+            context, OFFSETS_TOPIC, self._new_shard, context.configuration.integer("offsets.commit.timeout.ms")
         )
-        self.verify: Verify = _trust
         self._said: list[tuple[int, Token, Message]] = []
         self._deadlines: dict[int, TimestampMs] = {}
         """When each shard has something to do, but for those that were touched since."""
@@ -84,8 +65,8 @@ class Groups:
     def _new_shard(self, index: int, epoch: Epoch) -> GroupShard:
         return GroupShard(
             self.settings,
-            self._node.chance,
-            KnownTopics(self._node.image),
+            self._chance,
+            KnownTopics(self.context.image),
             write=lambda records, now: self.coordination.write(index, records, now),
             say=lambda token, response: self._said.append((index, token, response)),
             consumer_settings=self.consumer_settings_of,
@@ -94,7 +75,7 @@ class Groups:
 
     def consumer_settings_of(self, group: GroupId) -> ConsumerGroupSettings:
         """The broker's settings for consumer groups, or where a group has its own, those."""
-        configuration = self._node.configuration
+        configuration = self.context.configuration
         if (GROUP_RESOURCE, group) not in configuration.image.configs:
             return self.consumer_settings
         return replace(
@@ -174,7 +155,7 @@ class Groups:
                 refuse(response, error.code)
             else:
                 return
-        self._node.respond(request, response)
+        self.context.responder.respond(request, response)
 
     def answer_together(
         self, request: Request, response: Message, parts: Iterable[tuple[int, Fail]], now: TimestampMs
@@ -187,7 +168,7 @@ class Groups:
             nonlocal left
             left -= 1
             if not left:
-                self._node.respond(request, response)
+                self.context.responder.respond(request, response)
 
         def outcome(fail: Fail, error: ErrorCode, then: TimestampMs) -> None:
             if error is not ErrorCode.NONE:
@@ -207,66 +188,9 @@ class Groups:
         return self.coordination.shard_of(group)
 
 
-def _trust(request: Request, body: TxnOffsetCommitRequest, index: int, then: Verified, now: TimestampMs) -> None:
-    """Where transactions are not verified."""
-    then(ErrorCode.NONE, NOT_REQUIRED, now)
-
-
-# ---- membership
-
-
-def join_group(node: Node, request: Request, body: JoinGroupRequest, now: TimestampMs) -> Message | None:
-    if request.version < FIRST_JOIN_WITH_REBALANCE_TIMEOUT:
-        body.rebalance_timeout_ms = body.session_timeout_ms
-    try:
-        check_join(body, node.groups.settings)
-        _, shard = node.groups.coordination.shard_of(body.group_id)
-    except KafkaError as error:
-        refused = join_refused(body.member_id, error.code)
-        refused.protocol_name = None if request.version >= FIRST_JOIN_WITHOUT_PROTOCOL else ""
-        return refused
-    shard.join(body, request.version, client_of(request), request, now)
-    return node.groups.send_said(now)
-
-
-def sync_group(node: Node, request: Request, body: SyncGroupRequest, now: TimestampMs) -> Message | None:
-    try:
-        check_sync(body, request.version)
-        _, shard = node.groups.coordination.shard_of(body.group_id)
-    except KafkaError as error:
-        return SyncGroupResponse(error_code=error.code)
-    shard.sync(body, request, now)
-    return node.groups.send_said(now)
-
-
-def heartbeat(node: Node, request: Request, body: HeartbeatRequest, now: TimestampMs) -> Message | None:
-    """A member of a group that is still being loaded has done what it should: it is told that all is well."""
-    try:
-        index, shard = node.groups.shard_of_member(body.group_id)
-    except KafkaError as error:
-        is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
-    node.groups.answer(index, request, shard.heartbeat(body, now), now)
-    return None
-
-
-def leave_group(node: Node, request: Request, body: LeaveGroupRequest, now: TimestampMs) -> Message | None:
-    try:
-        index, shard = node.groups.shard_of_member(body.group_id)
-        left = shard.leave(body, request.version, now)
-    except KafkaError as error:
-        return LeaveGroupResponse(error_code=error.code)
-    node.groups.answer(index, request, left, now)
-    return node.groups.send_said(now)
-
-
-def client_of(request: Request) -> Client:
-    return Client(request.client_id or "", f"/{request.client.host}")
-
-
-def settings_of(node: Node) -> GroupSettings:
+def settings_of(configuration: Configuration) -> GroupSettings:
     """The broker's settings for groups."""
-    integer = node.configuration.integer
+    integer = configuration.integer
     return GroupSettings(
         min_session_timeout_ms=integer("group.min.session.timeout.ms"),
         max_session_timeout_ms=integer("group.max.session.timeout.ms"),
@@ -278,10 +202,10 @@ def settings_of(node: Node) -> GroupSettings:
     )
 
 
-def consumer_settings_of(node: Node) -> ConsumerGroupSettings:
+def consumer_settings_of(configuration: Configuration) -> ConsumerGroupSettings:
     """The broker's settings for consumer groups. Of group.consumer.assignors, those count that this broker has."""
-    integer = node.configuration.integer
-    named = node.configuration.broker("group.consumer.assignors")
+    integer = configuration.integer
+    named = configuration.broker("group.consumer.assignors")
     known = tuple(name for name in named if name in ASSIGNORS) if isinstance(named, tuple) else ()
     return ConsumerGroupSettings(
         assignors=known or tuple(ASSIGNORS),
@@ -290,6 +214,6 @@ def consumer_settings_of(node: Node) -> ConsumerGroupSettings:
         assignment_interval_ms=integer("group.consumer.assignment.interval.ms"),
         max_size=integer("group.consumer.max.size"),
         max_classic_size=integer("group.max.size"),
-        migration_policy=str(node.configuration.broker("group.consumer.migration.policy")).lower(),
+        migration_policy=str(configuration.broker("group.consumer.migration.policy")).lower(),
         regex_refresh_interval_ms=integer("group.consumer.regex.refresh.interval.ms"),
     )

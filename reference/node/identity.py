@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from reference.controller.image import Endpoint
-from reference.node.controller import SUPPORTED_FEATURES
+from reference.node.release import SUPPORTED_FEATURES
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.primitives import NodeId
 

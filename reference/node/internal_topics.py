@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.controller.configs import Configuration
+from reference.controller.image import MetadataImage
+from reference.node.peers import CONTROLLER_TIMEOUT_MS, AskController
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.primitives import NodeId, TimestampMs, TopicName
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
+from reference.protocol.schema import Message
+from reference.storage.log_directory import Logger
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -34,10 +36,10 @@ def partition_for(key: str, partitions: int) -> int:
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
 
 
-def coordinator_of(node: Node, topic: TopicName, key: str) -> NodeId | None:
+def coordinator_of(image: MetadataImage, topic: TopicName, key: str) -> NodeId | None:
     """The leader of the partition that keeps a key, -1 while there is none; None while the topic does not exist."""
-    image = node.image.topics.get(topic)
-    return None if image is None else image.partitions[partition_for(key, len(image.partitions))].leader
+    found = image.topics.get(topic)
+    return None if found is None else found.partitions[partition_for(key, len(found.partitions))].leader
 
 
 def is_created_on_demand(name: TopicName) -> bool:
@@ -45,25 +47,43 @@ def is_created_on_demand(name: TopicName) -> bool:
     return name in _SETTINGS
 
 
-def create_internal_topic(node: Node, name: TopicName, now: TimestampMs) -> None:
-    """Ask for a coordinator's topic, with the settings that Kafka gives it."""
-    integer = node.configuration.integer
-    prefix = _SETTINGS[name]
-    configs = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(integer(f"{prefix}.segment.bytes")),
-    }
-    if name == TRANSACTIONS_TOPIC:
-        configs |= {
-            "compression.type": "uncompressed",
-            "min.insync.replicas": str(integer(f"{prefix}.min.isr")),
-            "unclean.leader.election.enable": "false",
+class AutoTopicCreation:
+    """Creates topics that clients use before they exist (Kafka's AutoTopicCreationManager)."""
+
+    def __init__(self, configuration: Configuration, ask: AskController, log: Logger) -> None:
+        self._configuration = configuration
+        self._ask = ask
+        self._log = log
+
+    def create_internal(self, name: TopicName, now: TimestampMs) -> None:
+        """Ask for a coordinator's topic, with the settings that Kafka gives it."""
+        integer = self._configuration.integer
+        prefix = _SETTINGS[name]
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(integer(f"{prefix}.segment.bytes")),
         }
-    topic = CreateTopicsRequest.CreatableTopic(
-        name=name,
-        num_partitions=integer(f"{prefix}.num.partitions"),
-        replication_factor=integer(f"{prefix}.replication.factor"),
-        configs=[CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-    )
-    node.create_topic(topic, now)
+        if name == TRANSACTIONS_TOPIC:
+            configs |= {
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(integer(f"{prefix}.min.isr")),
+                "unclean.leader.election.enable": "false",
+            }
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=integer(f"{prefix}.num.partitions"),
+            replication_factor=integer(f"{prefix}.replication.factor"),
+            configs=[CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        self.create(topic, now)
+
+    def create(self, topic: CreateTopicsRequest.CreatableTopic, now: TimestampMs) -> None:
+        """Ask for a topic; a refusal is only logged."""
+
+        def answered(answer: Message | None, then: TimestampMs) -> None:
+            for result in answer.topics if isinstance(answer, CreateTopicsResponse) else ():
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    self._log("warning", f"topic {topic.name} was not created: {result.error_message}")
+
+        self._ask("topics", CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_TIMEOUT_MS), answered, now)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from reference.node.context import Context
+from reference.node.moves import Moves
+from reference.node.replicas import Replicas
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
@@ -11,30 +12,28 @@ from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.primitives import TimestampMs, TopicName
 from reference.storage.errors import CorruptFile, LogError
 from reference.storage.log_directory import LogDirectory, can_move
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
+from reference.storage.log_manager import LogManager
 
 Key = tuple[TopicName, int]
 Described = DescribeLogDirsResponse.DescribeLogDirsResult
 
 
 def describe_log_dirs(
-    node: Node, request: Request, body: DescribeLogDirsRequest, now: TimestampMs
+    replicas: Replicas, logs: LogManager, request: Request, body: DescribeLogDirsRequest, now: TimestampMs
 ) -> DescribeLogDirsResponse:
     """The size of each partition in each of the node's log directories; of one that is offline, KAFKA_STORAGE_ERROR."""
     wanted = (
         None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     )
-    return DescribeLogDirsResponse(results=[_describe(node, each, wanted) for each in node.logs.directories])
+    return DescribeLogDirsResponse(results=[_describe(replicas, each, wanted) for each in logs.directories])
 
 
-def _describe(node: Node, directory: LogDirectory, wanted: set[Key] | None) -> Described:
+def _describe(replicas: Replicas, directory: LogDirectory, wanted: set[Key] | None) -> Described:
     if directory.disk.failure is not None:
         return Described(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(directory.folder))
     topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
     for (name, index), log in sorted(directory.logs.items(), key=lambda item: item[0]):
-        partition, is_future = node.partitions.get((name, index)), (name, index) in directory.futures
+        partition, is_future = replicas.partitions.get((name, index)), (name, index) in directory.futures
         if partition is None or (wanted is not None and (name, index) not in wanted):
             continue
         topic = topics.setdefault(name, DescribeLogDirsResponse.DescribeLogDirsTopic(name=name))
@@ -52,7 +51,7 @@ def _describe(node: Node, directory: LogDirectory, wanted: set[Key] | None) -> D
 
 
 def alter_replica_log_dirs(
-    node: Node, request: Request, body: AlterReplicaLogDirsRequest, now: TimestampMs
+    context: Context, moves: Moves, request: Request, body: AlterReplicaLogDirsRequest, now: TimestampMs
 ) -> AlterReplicaLogDirsResponse:
     """Move replicas to another log directory; `Moves` does it by and by. A replica that is not here yet is made there."""
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
@@ -62,7 +61,7 @@ def alter_replica_log_dirs(
                 topic.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=topic.name)
             )
             for index in topic.partitions:
-                code = _move(node, directory.path, (topic.name, index), now)
+                code = _move(context, moves, directory.path, (topic.name, index), now)
                 result.partitions.append(
                     AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
                         partition_index=index, error_code=code
@@ -71,23 +70,24 @@ def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=[*topics.values()])
 
 
-def _move(node: Node, path: str, key: Key, now: TimestampMs) -> ErrorCode:
-    target, partition = node.logs.find(path), node.partitions.get(key)
+def _move(context: Context, moves: Moves, path: str, key: Key, now: TimestampMs) -> ErrorCode:
+    logs = moves.logs
+    target, partition = logs.find(path), context.replicas.partitions.get(key)
     if not can_move(key):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if target.disk.failure is not None or key in node.replicas.offline:
+    if target.disk.failure is not None or key in context.replicas.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if partition is None:
-        node.logs.prefer(key, target)
-        is_known = node.image.partition(*key) is not None
+        logs.prefer(key, target)
+        is_known = context.image.partition(*key) is not None
         return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if node.logs.holder(key) is not target and len(node.logs.live) < len(node.logs.directories):
+    if logs.holder(key) is not target and len(logs.live) < len(logs.directories):
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        node.moves.begin(partition, target, now)
+        moves.begin(partition, target, now)
     except (LogError, CorruptFile) as error:
-        node.storage_failed(f"{key[0]}-{key[1]} does not move to {path}", error)
+        context.log("error", f"{key[0]}-{key[1]} does not move to {path}: {error}")
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE

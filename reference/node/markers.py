@@ -10,23 +10,21 @@ Source: org.apache.kafka `TransactionMarkerChannelManager`, `TransactionMarkerRe
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
 
 from reference.coordinator.transaction_coordinator import TransactionCoordinator
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import PREPARED, TopicPartition, Transaction
+from reference.node.context import Context
 from reference.node.coordination import Coordination
-from reference.node.write_markers import write_markers_here
+from reference.node.peers import Brokers
+from reference.node.write_markers import Answered
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 LANE = "markers"
 RETRY_MS = 50
@@ -59,16 +57,23 @@ class _Work:
         return Identity(self.transaction.producer_id, self.transaction.epoch)
 
 
+WriteHere = Callable[[WriteTxnMarkersRequest, TimestampMs, Answered], None]
+
 _Part = tuple[_Work, list[TopicPartition]]
 
 
 class Markers:
     """The markers that this node's coordinators want written."""
 
-    def __init__(self, node: Node, coordination: Coordination[TransactionCoordinator]) -> None:
-        self._node = node
+    def __init__(
+        self, context: Context, brokers: Brokers, write_here: WriteHere,
+        coordination: Coordination[TransactionCoordinator],
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._brokers = brokers
+        self._write_here = write_here
         self._coordination = coordination
-        self._timeout_ms = node.configuration.integer("request.timeout.ms")
+        self._timeout_ms = context.configuration.integer("request.timeout.ms")
         self._lines: dict[NodeId, list[_Part]] = {}
         self._asked: set[NodeId] = set()
         """Brokers that owe an answer."""
@@ -101,7 +106,7 @@ class Markers:
             return
         by_leader: dict[NodeId, list[TopicPartition]] = {}
         for partition in partitions:
-            found = self._node.image.partition(*partition)
+            found = self._context.image.partition(*partition)
             if found is None:
                 work.coordinator.write_marker(work.id, work.identity, partition)
             else:
@@ -142,10 +147,10 @@ class Markers:
                 self._take_results(work, partitions, results, then)
             self.send(then)
 
-        if broker == self._node.id:
-            write_markers_here(self._node, body, now, answered)
+        if broker == self._context.node:
+            self._write_here(body, now, answered)
         else:
-            self._node.ask_broker(broker, LANE, body, self._timeout_ms, answered, now)
+            self._brokers.ask(broker, LANE, body, self._timeout_ms, answered, now)
 
     def _take_results(
         self,
@@ -162,7 +167,7 @@ class Markers:
             if error == ErrorCode.NONE:
                 work.coordinator.write_marker(work.id, work.identity, partition)
             elif error in GIVEN_UP:
-                self._node.log(
+                self._context.log(
                     "warning",
                     f"{partition.topic}-{partition.partition} refuses the marker of {work.id} for good: {error}",
                 )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
-from reference.controller.image import PartitionImage, TopicImage
+from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.controller.topics import INTERNAL_TOPICS, validate_topic_name
-from reference.node.internal_topics import create_internal_topic, is_created_on_demand
-from reference.node.requests import Request
+from reference.node.context import Context
+from reference.node.internal_topics import AutoTopicCreation, is_created_on_demand
+from reference.node.release import SUPPORTED_FEATURES
+from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -19,9 +22,6 @@ from reference.protocol.messages.describe_topic_partitions import (
 )
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.primitives import NO_UUID, NodeId, TimestampMs
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client may call itself and its version (KIP-511)."""
@@ -35,28 +35,41 @@ MAX_PARTITIONS_IN_RESPONSE = 2000
 TopicResponse = MetadataResponse.MetadataResponseTopic
 
 
-def api_versions(node: Node, request: Request, body: ApiVersionsRequest, now: TimestampMs) -> ApiVersionsResponse:
+class Api(Protocol):
+    """What ApiVersions lists of an API."""
+
+    @property
+    def advertised_from(self) -> int: ...
+
+    @property
+    def highest(self) -> int: ...
+
+
+def api_versions(
+    image: MetadataImage, apis: Mapping[int, Api], request: Request, body: ApiVersionsRequest, now: TimestampMs
+) -> ApiVersionsResponse:
     """List the APIs that this listener serves (API-01, API-03, API-08)."""
     if request.version >= 3:
         names = (body.client_software_name, body.client_software_version)
         if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.client.software = " ".join(names)
-    return api_versions_response(node, request, ErrorCode.NONE)
+    return api_versions_response(image, apis, request, ErrorCode.NONE)
 
 
-def api_versions_response(node: Node, request: Request, error: ErrorCode) -> ApiVersionsResponse:
+def api_versions_response(
+    image: MetadataImage, apis: Mapping[int, Api], request: Request, error: ErrorCode
+) -> ApiVersionsResponse:
     """The list itself; features whose least level is 0 are told from version 4 on (API-10)."""
-    image = node.image
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=api.advertised_from, max_version=api.highest)
-            for key, api in node.apis_for(request.client).items()
+            for key, api in apis.items()
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, (lowest, highest) in node.supported_features.items()
+            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             if lowest > 0 or request.version >= 4
         ],
         finalized_features=[
@@ -71,10 +84,10 @@ def api_versions_response(node: Node, request: Request, error: ErrorCode) -> Api
 # ---- brokers
 
 
-def broker_endpoints(node: Node, request: Request) -> list[tuple[NodeId, str, int, str | None, bool]]:
+def broker_endpoints(image: MetadataImage, request: Request) -> list[tuple[NodeId, str, int, str | None, bool]]:
     """Every broker's address on the listener that the request came in on (MET-02): id, host, port, rack, fenced."""
     found: list[tuple[NodeId, str, int, str | None, bool]] = []
-    for _, broker in sorted(node.image.brokers.items()):
+    for _, broker in sorted(image.brokers.items()):
         for endpoint in broker.endpoints:
             if endpoint.listener == request.client.listener:
                 found.append((broker.id, endpoint.host, endpoint.port, broker.rack, broker.fenced))
@@ -82,7 +95,7 @@ def broker_endpoints(node: Node, request: Request) -> list[tuple[NodeId, str, in
 
 
 def describe_cluster(
-    node: Node, request: Request, body: DescribeClusterRequest, now: TimestampMs
+    context: Context, cluster_id: str, request: Request, body: DescribeClusterRequest, now: TimestampMs
 ) -> DescribeClusterResponse:
     """Brokers and controller (MET-14)."""
     if body.endpoint_type != BROKER_ENDPOINT:
@@ -95,52 +108,68 @@ def describe_cluster(
         )
     return DescribeClusterResponse(
         endpoint_type=BROKER_ENDPOINT,
-        cluster_id=node.cluster_id,
-        controller_id=node.controller_for_clients(),
+        cluster_id=cluster_id,
+        controller_id=_controller_for_clients(context),
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
                 broker_id=id, host=host, port=port, rack=rack, is_fenced=fenced
             )
-            for id, host, port, rack, fenced in broker_endpoints(node, request)
+            for id, host, port, rack, fenced in broker_endpoints(context.image, request)
             if not fenced or body.include_fenced_brokers
         ],
-        cluster_authorized_operations=node.authorized_operations("cluster")
+        cluster_authorized_operations=AUTHORIZED_OPERATIONS["cluster"]
         if body.include_cluster_authorized_operations
         else -(1 << 31),
     )
 
 
+def _controller_for_clients(context: Context) -> NodeId:
+    """The controller that clients are told of: a live broker, which forwards (KIP-500)."""
+    if context.node in context.image.brokers:
+        return context.node
+    return next((broker.id for broker in context.image.live_brokers()), -1)
+
+
 # ---- topics
 
 
-def metadata(node: Node, request: Request, body: MetadataRequest, now: TimestampMs) -> MetadataResponse | None:
+def metadata(
+    context: Context,
+    cluster_id: str,
+    creation: AutoTopicCreation,
+    request: Request,
+    body: MetadataRequest,
+    now: TimestampMs,
+) -> MetadataResponse | None:
     """Brokers and topics; unknown topics may come to be (MET-01 to MET-13)."""
-    wanted = body.topics
+    wanted, image = body.topics, context.image
     if request.version < 12 and wanted is not None:
         for topic in wanted:
             if topic.name is None or (topic.topic_id != NO_UUID and request.version < 12):
-                return node.close(request, "Metadata below version 12 names topics by name only")
+                return context.responder.close(request, "Metadata below version 12 names topics by name only")
     if wanted is None or (request.version == 0 and not wanted):
-        topics = [_describe(node, topic) for _, topic in sorted(node.image.topics.items())]
+        topics = [_describe(image, topic) for _, topic in sorted(image.topics.items())]
     else:
         allow_creation = (
-            body.allow_auto_topic_creation and node.configuration.broker("auto.create.topics.enable") is True
+            body.allow_auto_topic_creation and context.configuration.broker("auto.create.topics.enable") is True
         )
-        topics = [_named_or_identified(node, topic, allow_creation, now) for topic in _once(wanted)]
+        topics = [
+            _named_or_identified(image, topic, creation if allow_creation else None, now) for topic in _once(wanted)
+        ]
     if body.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == ErrorCode.NONE:
-                topic.topic_authorized_operations = node.authorized_operations("topic")
+                topic.topic_authorized_operations = AUTHORIZED_OPERATIONS["topic"]
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=id, host=host, port=port, rack=rack)
-            for id, host, port, rack, fenced in broker_endpoints(node, request)
+            for id, host, port, rack, fenced in broker_endpoints(context.image, request)
             if not fenced
         ],
-        cluster_id=node.cluster_id,
-        controller_id=node.controller_for_clients(),
+        cluster_id=cluster_id,
+        controller_id=_controller_for_clients(context),
         topics=topics,
-        cluster_authorized_operations=node.authorized_operations("cluster")
+        cluster_authorized_operations=AUTHORIZED_OPERATIONS["cluster"]
         if body.include_cluster_authorized_operations
         else -(1 << 31),
     )
@@ -152,73 +181,77 @@ def _once(wanted: list[MetadataRequest.MetadataRequestTopic]) -> list[MetadataRe
 
 
 def _named_or_identified(
-    node: Node, wanted: MetadataRequest.MetadataRequestTopic, allow_creation: bool, now: TimestampMs
+    image: MetadataImage,
+    wanted: MetadataRequest.MetadataRequestTopic,
+    creation: AutoTopicCreation | None,
+    now: TimestampMs,
 ) -> TopicResponse:
     if wanted.name is None:
-        found = node.image.topics_by_id.get(wanted.topic_id)
+        found = image.topics_by_id.get(wanted.topic_id)
         if found is None:
             return TopicResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
-        return _describe(node, found)
-    found = node.image.topics.get(wanted.name)
+        return _describe(image, found)
+    found = image.topics.get(wanted.name)
     if found is not None:
-        return _describe(node, found)
+        return _describe(image, found)
     try:
         validate_topic_name(wanted.name)
     except KafkaError as error:
         return TopicResponse(error_code=error.code, name=wanted.name)
-    if allow_creation:
-        _create_automatically(node, wanted.name, now)
+    if creation is not None:
+        _create_automatically(creation, wanted.name, now)
     return TopicResponse(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=wanted.name, is_internal=wanted.name in INTERNAL_TOPICS
     )
 
 
-def _create_automatically(node: Node, name: str, now: TimestampMs) -> None:
+def _create_automatically(creation: AutoTopicCreation, name: str, now: TimestampMs) -> None:
     """The topic is there for the next request; this one is still told that it is not, as Kafka does (MET-05)."""
     if is_created_on_demand(name):
-        create_internal_topic(node, name, now)
+        creation.create_internal(name, now)
     elif name not in INTERNAL_TOPICS:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-        node.create_topic(topic, now)
+        creation.create(topic, now)
 
 
-def _describe(node: Node, topic: TopicImage) -> TopicResponse:
+def _describe(image: MetadataImage, topic: TopicImage) -> TopicResponse:
     return TopicResponse(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_describe_partition(node, index, each) for index, each in sorted(topic.partitions.items())],
+        partitions=[_describe_partition(image, index, each) for index, each in sorted(topic.partitions.items())],
     )
 
 
 def _describe_partition(
-    node: Node, index: int, partition: PartitionImage
+    image: MetadataImage, index: int, partition: PartitionImage
 ) -> MetadataResponse.MetadataResponsePartition:
     """One partition; without a live leader LEADER_NOT_AVAILABLE, its replicas still listed (MET-07, MET-08)."""
     return MetadataResponse.MetadataResponsePartition(
-        error_code=ErrorCode.NONE if node.is_alive(partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if image.is_alive(partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=partition.leader if node.is_alive(partition.leader) else -1,
+        leader_id=partition.leader if image.is_alive(partition.leader) else -1,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=[replica for replica in partition.replicas if not _is_online(node, partition, replica)],
+        offline_replicas=[replica for replica in partition.replicas if not _is_online(image, partition, replica)],
     )
 
 
-def _is_online(node: Node, partition: PartitionImage, replica: NodeId) -> bool:
+def _is_online(image: MetadataImage, partition: PartitionImage, replica: NodeId) -> bool:
     """Whether a replica's broker is alive and its log directory works."""
-    directory, broker = partition.directory_of(replica), node.image.brokers.get(replica)
+    directory, broker = partition.directory_of(replica), image.brokers.get(replica)
     return broker is not None and not broker.fenced and (directory is None or broker.has_online(directory))
 
 
 def describe_topic_partitions(
-    node: Node, request: Request, body: DescribeTopicPartitionsRequest, now: TimestampMs
+    context: Context, request: Request, body: DescribeTopicPartitionsRequest, now: TimestampMs
 ) -> DescribeTopicPartitionsResponse | None:
     """Topics page by page, in the order of their names; the cursor says where the next page begins (MET-15)."""
     if body.cursor is not None and body.cursor.partition_index < 0:
-        return node.close(request, f"a cursor at partition {body.cursor.partition_index}")
-    names = sorted({topic.name for topic in body.topics}) or sorted(node.image.topics)
+        return context.responder.close(request, f"a cursor at partition {body.cursor.partition_index}")
+    image = context.image
+    names = sorted({topic.name for topic in body.topics}) or sorted(image.topics)
     listed_all = not body.topics
     first = 0
     if body.cursor is not None:
@@ -228,7 +261,7 @@ def describe_topic_partitions(
     left = max(1, min(body.response_partition_limit, MAX_PARTITIONS_IN_RESPONSE))
     response = DescribeTopicPartitionsResponse()
     for name in names:
-        topic = node.image.topics.get(name)
+        topic = image.topics.get(name)
         if topic is None:
             if not listed_all:
                 response.topics.append(_missing(name))
@@ -240,8 +273,8 @@ def describe_topic_partitions(
             name=name,
             topic_id=topic.id,
             is_internal=name in INTERNAL_TOPICS,
-            partitions=[_describe_page_entry(node, index, topic.partitions[index]) for index in page],
-            topic_authorized_operations=node.authorized_operations("topic"),
+            partitions=[_describe_page_entry(image, index, topic.partitions[index]) for index in page],
+            topic_authorized_operations=AUTHORIZED_OPERATIONS["topic"],
         )
         response.topics.append(described)
         left -= len(page)
@@ -252,7 +285,7 @@ def describe_topic_partitions(
             return response
         first = 0
         if left == 0:
-            following = [other for other in names if other > name and other in node.image.topics]
+            following = [other for other in names if other > name and other in image.topics]
             if following:
                 response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
                     topic_name=following[0], partition_index=0
@@ -271,9 +304,9 @@ def _missing(name: str) -> DescribeTopicPartitionsResponse.DescribeTopicPartitio
 
 
 def _describe_page_entry(
-    node: Node, index: int, partition: PartitionImage
+    image: MetadataImage, index: int, partition: PartitionImage
 ) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
-    plain = _describe_partition(node, index, partition)
+    plain = _describe_partition(image, index, partition)
     return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
         error_code=plain.error_code,
         partition_index=index,

@@ -10,16 +10,13 @@ Source: kafka.server.ReplicaAlterLogDirsThread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from reference.node.context import Context
 from reference.protocol.primitives import TimestampMs, TopicName
 from reference.replication.partition import Partition
 from reference.storage.copying import copy_step
 from reference.storage.errors import CorruptFile, LogError, RecordsError
 from reference.storage.log_directory import LogDirectory
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
+from reference.storage.log_manager import LogManager
 
 Key = tuple[TopicName, int]
 
@@ -30,10 +27,11 @@ LOOK_AGAIN_MS = 100
 class Moves:
     """The moves of this node's replicas."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, context: Context, logs: LogManager) -> None:
+        self.logs = logs
         self.caught_up: dict[Key, LogDirectory] = {}
         """Replicas whose copies had all once, and where these are."""
-        self._node = node
+        self._context = context
         self._next: TimestampMs | None = None
 
     def begin(self, partition: Partition, target: LogDirectory, now: TimestampMs) -> None:
@@ -41,7 +39,7 @@ class Moves:
 
         Errors: StorageError, CorruptFile.
         """
-        logs, key = self._node.logs, (partition.topic, partition.index)
+        logs, key = self.logs, (partition.topic, partition.index)
         if logs.future_holder(key) not in (None, target):
             logs.drop_future(key, now)
             self.caught_up.pop(key, None)
@@ -59,10 +57,10 @@ class Moves:
         """Copy what is to be copied, and replace what can be replaced."""
         if self._next is not None and now < self._next:
             return
-        moving = [(key, each) for each in self._node.logs.live for key in each.futures]
+        moving = [(key, each) for each in self.logs.live for key in each.futures]
         self._next = now + LOOK_AGAIN_MS if moving else None  # an idle node is not woken for nothing
         for key, directory in moving:
-            partition = self._node.partitions.get(key)
+            partition = self._context.replicas.partitions.get(key)
             if partition is not None and not self._advance(key, partition, directory, now):
                 self._next = now
 
@@ -71,17 +69,17 @@ class Moves:
 
     def _advance(self, key: Key, partition: Partition, directory: LogDirectory, now: TimestampMs) -> bool:
         """One step of a move; whether the next may wait."""
-        node = self._node
+        context = self._context
         try:
             copy = directory.open_future(key, partition.topic_id, partition.log.config, now)
             if not copy_step(partition.log, copy, now):
                 return False
             self.caught_up[key] = directory
-            known = node.image.topics_by_id[partition.topic_id].partitions[partition.index].directory_of(node.id)
-            if known == directory.id:
-                partition.log = node.logs.replace_with_future(key, now)
+            image = context.image.topics_by_id[partition.topic_id].partitions[partition.index]
+            if image.directory_of(context.node) == directory.id:
+                partition.log = self.logs.replace_with_future(key, now)
                 del self.caught_up[key]
-                node.log("info", f"{partition.name} has moved to {directory.folder}")
+                context.log("info", f"{partition.name} has moved to {directory.folder}")
         except (LogError, RecordsError, CorruptFile, OSError) as error:
-            node.storage_failed(f"{partition.name} does not move to {directory.folder}", error)
+            context.log("error", f"{partition.name} does not move to {directory.folder}: {error}")
         return True

@@ -19,32 +19,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
-from uuid import UUID
 
 from reference.controller import topics as topic_plans
 from reference.controller.configs import Configuration
-from reference.controller.image import Endpoint, MetadataImage
+from reference.controller.image import MetadataImage
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
-from reference.node.active_controller import CONTROLLER_TIMEOUT_MS, HEARTBEAT_LANE, ActiveController, Answered
-from reference.node.apis import Api, apis_of
+from reference.node.active_controller import HEARTBEAT_LANE, ActiveController, Answered
+from reference.node.apis import apis_of
 from reference.node.cleaning import set_up_cleaner
-from reference.node.committed import AwaitingCommit
-from reference.node.controller import SUPPORTED_FEATURES, Controller
+from reference.node.context import Context
+from reference.node.controller import Controller
 from reference.node.directory_assignments import DirectoryAssignments
-from reference.node.effects import Close, ConnectionId, Effect, Respond
-from reference.node.fetch import Serving
+from reference.node.effects import ConnectionId, Effect
+from reference.node.fetch import Fetching
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.forwarding import Forwarding
 from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
-from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
+from reference.node.metadata_snapshots import MetadataSnapshots
 from reference.node.misfit import Misfit
 from reference.node.moves import Moves
-from reference.node.peers import Peers
-from reference.node.produce import ParkedProduce
+from reference.node.peers import Brokers, Peers
 from reference.node.producer_ids import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of
 from reference.node.reception import Reception
@@ -52,18 +51,14 @@ from reference.node.release import BROKER, CONTROLLER
 from reference.node.replay import Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import Replication
-from reference.node.requests import Client, ParkingLot, Request
-from reference.node.topics import ParkedDeletion
-from reference.node.transactional_offsets import verify_offsets
+from reference.node.requests import Client, Purgatories, Request, Responder
+from reference.node.topic_changes import TopicChanges
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
-from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, Address, voters_of
-from reference.node.write_markers import AwaitedMarkers
-from reference.protocol.codec import Part
-from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.frames import encode_response
-from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from reference.protocol.primitives import Buffer, NodeId, TimestampMs, TopicId, TopicName
+from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, voters_of
+from reference.node.write_markers import write_markers_here
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.primitives import Buffer, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
@@ -115,63 +110,60 @@ class Node:
         self.log: Logger = lambda level, text: log(level, text) if self.loggers.admits(level) else None
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
-        self.supported_features = SUPPORTED_FEATURES
-        self.produces: ParkingLot[ParkedProduce | AwaitingCommit | AwaitedMarkers | ParkedDeletion] = ParkingLot()
-        self.fetches: ParkingLot[Serving] = ParkingLot()
-        integer = self.configuration.integer
-        self.fetch_sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
-        self.fetch_max_bytes = integer("fetch.max.bytes")
-        self.groups = Groups(self, tracer)
-        self.transactions = Transactions(self, tracer)
-        self.verification = Verification(self)
-        self.groups.verify = partial(verify_offsets, self)
-        self.apis = {kind: apis_of(kind) for kind in (BROKER, CONTROLLER)}
         self.controller_listeners = controller_listeners_of(properties)
-        self._own_listener = properties.get("inter.broker.listener.name", "").upper()
+        self.voters = voters_of(properties, identity.node)
+        self.is_broker = is_broker(properties)
         self._effects: list[Effect] = []
-        self._reception = Reception(self, self._emit)
-        self.producer_ids = ProducerIds(self)
         self._is_draining = False
         self._upkeep_deadline: TimestampMs | None = None
         """The earliest of `_upkeep_deadlines`; None while it has to be looked up."""
         self.has_begun_to_serve = False
         """Whether the replicas are what the metadata say, and requests are not held any more."""
+        integer = self.configuration.integer
+        self.responder = Responder(self._emit)
+        self.purgatories = Purgatories()
         self.peers = Peers(identity.node, self._emit)
-        self.voters = voters_of(properties, identity.node)
-        self.is_broker = is_broker(properties)
+        brokers = Brokers(self.peers, self.image, properties.get("inter.broker.listener.name", ""))
+        self._reception = Reception(self, self._emit)
         self.logs = logs
         logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
         logs.load(now)
         self.replicas = Replicas(
-            identity.node, self.image, self.configuration, self.logs, self, now, brokers=self.peer_of,
+            identity.node, self.image, self.configuration, self.logs, self, self.log, now, brokers=self.peer_of,
             truncation=truncation_of(properties), trace=tracer,
         )  # fmt: skip
         self.partitions = self.replicas.partitions
         for each in logs.directories:
             set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
-        self.replication = Replication(
-            identity.node, self.partitions, self, FetchSettings.of(integer), integer("replica.lag.time.max.ms"), now
+        self.context = context = Context(
+            identity.node, self.image, self.configuration, self.replicas, self.purgatories, self.responder, self.log
         )
+        self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.ask_controller)
+        self.creation = AutoTopicCreation(self.configuration, self.ask_controller, self.log)
+        self.groups = Groups(context, chance, tracer)
+        write_here = partial(write_markers_here, context, self.groups.coordination.marker_written)
+        self.transactions = Transactions(context, brokers, self.producer_ids.next, write_here, tracer)
+        self.verification = Verification(context, brokers, self.transactions)
+        self.replication = Replication(
+            context, brokers, self.ask_controller, lambda: self.broker_epoch, FetchSettings.of(integer), now
+        )
+        sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
+        self.fetching = Fetching(context, sessions, integer("fetch.max.bytes"), self.replication.may_propose)
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
-        self._replay = Replay(self, metadata_log, now)
+        snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
         self.quorum = Quorum(
             identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), logs.metadata.disk,
             metadata_log, chance, now, directory=logs.metadata.id, say=log, trace=tracer,
         )  # fmt: skip
+        self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
         self.controller = Controller(
-            self.quorum,
-            self.image,
-            self.configuration,
-            identity.cluster_id,
-            identity.incarnation,
-            self._replay.advance,
+            self.quorum, self.image, self.configuration, identity.cluster_id, identity.incarnation, self._replay.advance,
             tracer,
-        )
+        )  # fmt: skip
         self.active_controller = ActiveController(self)
-        self.forwarding = Forwarding(self.active_controller, self.respond, self.respond_raw)
+        self.forwarding = Forwarding(self.active_controller, self.responder.respond, self.responder.respond_raw)
         self._misfit = Misfit(log)
-        self.moves = Moves(self)
-        self._directories = DirectoryAssignments(self)
+        self.moves = Moves(context, logs)
         self.membership = Membership(
             registration(identity, [each.id for each in logs.live], logs.last_broker_epoch),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
@@ -181,6 +173,8 @@ class Node:
             log=self.log,
             now=now,
         )
+        self._directories = DirectoryAssignments(context, self.moves, self.membership, self.ask_controller)
+        self.apis = {kind: apis_of(kind, self) for kind in (BROKER, CONTROLLER)}
         self._start(now)
 
     def _start(self, now: TimestampMs) -> None:
@@ -200,8 +194,8 @@ class Node:
     def disconnected(self, connection: ConnectionId) -> None:
         """A client's connection is gone: nothing more is sent to it."""
         self._reception.disconnected(connection)
-        self.fetches.forget(connection)
-        self.produces.forget(connection)
+        self.purgatories.fetches.forget(connection)
+        self.purgatories.produces.forget(connection)
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
@@ -226,8 +220,8 @@ class Node:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
         if self.is_broken:
             return
-        self.produces.tick(now)
-        self.fetches.tick(now)
+        self.purgatories.produces.tick(now)
+        self.purgatories.fetches.tick(now)
         self.peers.tick(now)
         self.quorum.tick(now)
         self.controller.tick(now)
@@ -251,8 +245,8 @@ class Node:
         times = [
             self._upkeep_deadline,
             *self._reachable_deadlines(),
-            self.produces.next_deadline(),
-            self.fetches.next_deadline(),
+            self.purgatories.produces.next_deadline(),
+            self.purgatories.fetches.next_deadline(),
         ]
         if self.is_serving:
             times.append(self.groups.next_deadline())
@@ -376,14 +370,21 @@ class Node:
             self._ask_voter(peer, body, now)
         for token, response in self.quorum.take_answers():
             assert isinstance(token, Request)
-            self.respond(token, response)
+            self.responder.respond(token, response)
         self._replay.advance(now)
         if self.is_broker and self.is_serving != self.has_begun_to_serve:
             self.has_begun_to_serve = self.is_serving
             if self.is_serving:
-                self._replay.begin_to_serve(now)
+                self._replay.guard(lambda: self.replicas.reconcile(now))
                 for connection, frame in self._reception.take_held():
                     self.receive(connection, frame, now)
+
+    def _metadata_applied(self, changes: TopicChanges, now: TimestampMs) -> None:
+        if self.is_broker:
+            self.membership.metadata_applied(now)
+            if self.is_serving and self.has_begun_to_serve:
+                self.replicas.reconcile(now)
+                self.groups.topics_changed(changes, now)
 
     def _ask_voter(self, peer: NodeId, body: Message, now: TimestampMs) -> None:
         def answered(answer: Message | None, then: TimestampMs) -> None:
@@ -407,20 +408,6 @@ class Node:
         """Ask the active controller, which may be this node; None is the answer where there is none."""
         self.active_controller.ask(lane, body, answered, now)
 
-    def ask_broker(
-        self, broker: NodeId, lane: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
-    ) -> None:
-        """Ask another broker; one whose address is not known is asked at an address that nobody has."""
-        self.peers.ask(broker, self._address_of(broker), lane, body, now, timeout_ms, answered)
-
-    def _address_of(self, broker: NodeId) -> Address:
-        found = self.image.brokers.get(broker)
-        if found is not None:
-            for endpoint in found.endpoints:
-                if self._own_listener in ("", endpoint.listener):
-                    return endpoint.host, endpoint.port
-        return NOWHERE
-
     # ---- what replicas tell
 
     @property
@@ -442,106 +429,22 @@ class Node:
             self.groups.on_role(partition, now)
         if is_new_reign and partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.on_role(partition, now)
-        self.on_moved(partition, now)
+        self.purgatories.wake(partition, now)
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
         """A replica is no more: who waits for it is told."""
         self.replication.on_given_up(partition)
-        self.on_moved(partition, now)
+        self.purgatories.wake(partition, now)
         if partition.topic == OFFSETS_TOPIC:
             self.groups.on_given_up(partition, now)
         if partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.coordination.on_given_up(partition, now)
 
-    def on_moved(self, partition: Partition, now: TimestampMs) -> None:
-        """Records, high watermark or ISR have moved: wake who waits for this partition."""
-        key = (partition.topic, partition.index)
-        self.fetches.wake(key, now)
-        self.produces.wake(key, now)
-
-    def storage_failed(self, name: str, error: Exception) -> None:
-        """Say why a write or read was refused; clients get KAFKA_STORAGE_ERROR."""
-        self.log("error", f"{name}: {error}")
-
-    # ---- answering
-
-    def respond(self, request: Request, response: Message) -> None:
-        """Answer a request; an answer to a connection that is gone lets go of its slices."""
-        parts = encode_response(request.key, request.version, request.correlation_id, response)
-        self._effects.append(Respond(request.client.connection, parts))
-
-    def respond_raw(self, request: Request, parts: list[Part]) -> None:
-        """Answer with a frame that somebody else has encoded."""
-        self._effects.append(Respond(request.client.connection, parts))
-
-    def say_nothing(self, request: Request) -> None:
-        """An acks=0 request went well: the connection goes on."""
-        self._effects.append(Respond(request.client.connection, None))
-
-    def close(self, request: Request, reason: str) -> None:
-        """Close the request's connection without an answer."""
-        self._effects.append(Close(request.client.connection, reason))
-
     # ---- what handlers ask
-
-    def partition(self, topic: TopicName, index: int) -> Partition:
-        """This node's replica.
-
-        Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for another node's, KAFKA_STORAGE_ERROR for
-        one that is offline.
-        """
-        found = self.partitions.get((topic, index))
-        if found is not None:
-            return found
-        if (topic, index) in self.replicas.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        if self.image.partition(topic, index) is not None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-
-    def leads(self, partition: Partition) -> bool:
-        """Whether the replica is still there and leads."""
-        return self.partitions.get((partition.topic, partition.index)) is partition and partition.is_leader
-
-    def topic_name(self, topic_id: TopicId) -> TopicName | None:
-        topic = self.image.topics_by_id.get(topic_id)
-        return topic.name if topic is not None else None
-
-    def topic_id(self, name: TopicName) -> TopicId:
-        topic = self.image.topics.get(name)
-        return topic.id if topic is not None else UUID(int=0)
-
-    def is_alive(self, broker: NodeId) -> bool:
-        found = self.image.brokers.get(broker)
-        return found is not None and not found.fenced
-
-    def controller_for_clients(self) -> NodeId:
-        """Whom clients are told to be the controller: a live broker, which forwards (KIP-500)."""
-        if self.image.brokers.get(self.id) is not None:
-            return self.id
-        return next((broker.id for broker in self.image.live_brokers()), -1)
 
     def kind_of(self, client: Client) -> str:
         """The kind of listener that a client is connected to."""
         return CONTROLLER if client.listener in self.controller_listeners else BROKER
-
-    def apis_for(self, client: Client) -> dict[int, Api]:
-        """The APIs of the listener that a client is connected to."""
-        return self.apis[self.kind_of(client)]
-
-    def endpoint_of(self, broker: NodeId, listener: str) -> Endpoint | None:
-        found = self.image.brokers.get(broker)
-        if found is None or found.fenced:
-            return None
-        return next((each for each in found.endpoints if each.listener == listener), None)
-
-    def authorized_operations(self, resource: str) -> int:
-        """The bit field of operations a client may do: all that the resource has, for there is no authorizer."""
-        return {
-            "topic": 0b0000_1101_1111_1000,
-            "group": 0b0000_1101_0100_1000,
-            "cluster": 0b0001_1111_1111_1000_0000 >> 4 & 0xFFFF,
-        }[resource]
 
     # ---- metadata
 
@@ -561,19 +464,3 @@ class Node:
         Errors: KafkaError KAFKA_STORAGE_ERROR when the metadata log cannot be written; nothing has then changed.
         """
         self.controller.append(records, now)
-
-    def create_topic(self, topic: CreateTopicsRequest.CreatableTopic, now: TimestampMs) -> None:
-        """Ask for a topic that nobody asked for by CreateTopics; a refusal is only logged."""
-
-        def answered(answer: Message | None, then: TimestampMs) -> None:
-            for result in answer.topics if isinstance(answer, CreateTopicsResponse) else ():
-                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    self.log("warning", f"topic {topic.name} was not created: {result.error_message}")
-
-        self.ask_controller(
-            "topics", CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_TIMEOUT_MS), answered, now
-        )
-
-
-NOWHERE: Address = ("127.0.0.1", 1)
-"""Where a broker is asked whose address the metadata do not tell: nobody listens there, and the question fails."""

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+from reference.controller.image import MetadataImage
 from reference.coordinator.group_shard import GroupShard
 from reference.coordinator.offsets import CommittedOffset
+from reference.node.groups import Groups
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.primitives import NO_UUID, GroupId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 FIRST_FETCH_WITH_ERROR_AT_THE_TOP = 2
 FIRST_FETCH_OF_SEVERAL_GROUPS = 8
@@ -33,34 +31,34 @@ TopicAnswer = OffsetFetchResponse.OffsetFetchResponseTopics
 PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
-def offset_fetch(node: Node, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
+def offset_fetch(groups: Groups, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
     """Each group's offsets; those that a transaction may yet change are refused to who wants stable ones (KIP-447)."""
     if request.version >= FIRST_FETCH_OF_SEVERAL_GROUPS:
         answers = [GroupAnswer(group_id=group.group_id) for group in body.groups]
         response = OffsetFetchResponse(groups=answers)
         parts = [
-            _fetch(node, group, answer, request.version, body.require_stable)
+            _fetch(groups, group, answer, request.version, body.require_stable)
             for group, answer in zip(body.groups, answers, strict=True)
         ]
-        node.groups.answer_together(request, response, [part for part in parts if part is not None], now)
+        groups.answer_together(request, response, [part for part in parts if part is not None], now)
         return None
-    return _fetch_of_one(node, request, body, now)
+    return _fetch_of_one(groups, request, body, now)
 
 
 def _fetch(
-    node: Node, asked: AskedGroup, answer: GroupAnswer, version: int, require_stable: bool
+    groups: Groups, asked: AskedGroup, answer: GroupAnswer, version: int, require_stable: bool
 ) -> tuple[int, Callable[[ErrorCode], None]] | None:
     """Fill a group's answer; gives the shard whose records it tells of, and how it fails; None where it is refused."""
     fail = partial(_fail, asked, answer, version)
     try:
-        index, shard = node.groups.coordination.shard_of(asked.group_id)
+        index, shard = groups.coordination.shard_of(asked.group_id)
         group = shard.groups.get(asked.group_id)
         if group is not None:
             group.check_fetch(asked.member_id, asked.member_epoch)
     except KafkaError as error:
         fail(error.code)
         return None
-    reading = _Reading(node, shard, asked.group_id, version, require_stable)
+    reading = _Reading(groups.context.image, shard, asked.group_id, version, require_stable)
     answer.topics = reading.all() if asked.topics is None else reading.of(asked.topics)
     return index, fail
 
@@ -80,7 +78,7 @@ def _fail(asked: AskedGroup, answer: GroupAnswer, version: int, code: ErrorCode)
 class _Reading:
     """One group's offsets as one request wants them."""
 
-    node: Node
+    image: MetadataImage
     shard: GroupShard
     group: GroupId
     version: int
@@ -95,7 +93,7 @@ class _Reading:
         indexes: dict[TopicName, list[int]] = {}
         for name, index in sorted(self.shard.offsets.of(self.group)):
             indexes.setdefault(name, []).append(index)
-        found = [self._topic(name, NO_UUID, self.node.topic_id(name), each) for name, each in indexes.items()]
+        found = [self._topic(name, NO_UUID, self.image.topic_id(name), each) for name, each in indexes.items()]
         return [topic for topic in found if not self.uses_ids or topic.topic_id != NO_UUID]
 
     def of(self, topics: Iterable[AskedTopic]) -> list[TopicAnswer]:
@@ -105,7 +103,7 @@ class _Reading:
         return [self._topic_by_id(topic) for topic in topics]
 
     def _topic_by_id(self, topic: AskedTopic) -> TopicAnswer:
-        name = self.node.topic_name(topic.topic_id)
+        name = self.image.topic_name(topic.topic_id)
         if name is not None:
             return self._topic(name, topic.topic_id, topic.topic_id, topic.partition_indexes)
         unknown = [_nothing(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
@@ -141,7 +139,7 @@ def _nothing(index: int, code: ErrorCode = ErrorCode.NONE) -> PartitionAnswer:
 # ---- before version 8
 
 
-def _fetch_of_one(node: Node, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
+def _fetch_of_one(groups: Groups, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
     """The request has one group, and the answer has its fields at the top."""
     topics = body.topics
     asked = AskedGroup(
@@ -151,7 +149,7 @@ def _fetch_of_one(node: Node, request: Request, body: OffsetFetchRequest, now: T
         else [AskedTopic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
     )
     answer = GroupAnswer(group_id=body.group_id)
-    part = _fetch(node, asked, answer, request.version, body.require_stable)
+    part = _fetch(groups, asked, answer, request.version, body.require_stable)
     response = OffsetFetchResponse()
     _flatten(answer, response)
     if part is None:
@@ -162,7 +160,7 @@ def _fetch_of_one(node: Node, request: Request, body: OffsetFetchRequest, now: T
         fail(code)
         _flatten(answer, response)
 
-    node.groups.answer_together(request, response, [(index, fail_and_flatten)], now)
+    groups.answer_together(request, response, [(index, fail_and_flatten)], now)
     return None
 
 

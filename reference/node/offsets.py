@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from reference.node.fetch import ISOLATION_LEVELS, READ_COMMITTED
+from reference.node.replicas import Replicas
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -16,9 +16,6 @@ from reference.protocol.messages.offset_for_leader_epoch import (
 from reference.protocol.primitives import TimestampMs, TopicName
 from reference.replication import partition as places
 from reference.storage.errors import LogError
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 """KIP-207; who asks in an earlier version is told LEADER_NOT_AVAILABLE."""
@@ -36,13 +33,15 @@ FIRST_VERSION = {
 PartitionResponse = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-def list_offsets(node: Node, request: Request, body: ListOffsetsRequest, now: TimestampMs) -> ListOffsetsResponse:
+def list_offsets(
+    replicas: Replicas, request: Request, body: ListOffsetsRequest, now: TimestampMs
+) -> ListOffsetsResponse:
     """Offsets by time or place; a partition that stands there twice is refused (LOF-07)."""
     times = Counter((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
     response = ListOffsetsResponse()
     for topic in body.topics:
         results = [
-            _list_one(node, request.version, topic.name, each, body.isolation_level, times, body.replica_id >= 0)
+            _list_one(replicas, request.version, topic.name, each, body.isolation_level, times, body.replica_id >= 0)
             for each in topic.partitions
         ]
         response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=results))
@@ -50,7 +49,7 @@ def list_offsets(node: Node, request: Request, body: ListOffsetsRequest, now: Ti
 
 
 def _list_one(
-    node: Node,
+    replicas: Replicas,
     version: int,
     topic: TopicName,
     wanted: ListOffsetsRequest.ListOffsetsPartition,
@@ -66,7 +65,7 @@ def _list_one(
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if wanted.timestamp < 0 and version < FIRST_VERSION.get(wanted.timestamp, 1 << 15):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        partition = node.partition(topic, wanted.partition_index)
+        partition = replicas.partition(topic, wanted.partition_index)
         found = partition.list_offset(
             wanted.timestamp, isolation_level == READ_COMMITTED, wanted.current_leader_epoch, for_replica=for_replica
         )
@@ -82,7 +81,7 @@ def _list_one(
 
 
 def offset_for_leader_epoch(
-    node: Node, request: Request, body: OffsetForLeaderEpochRequest, now: TimestampMs
+    replicas: Replicas, request: Request, body: OffsetForLeaderEpochRequest, now: TimestampMs
 ) -> OffsetForLeaderEpochResponse:
     """Where epochs end (EPO-01 to EPO-06)."""
     response = OffsetForLeaderEpochResponse()
@@ -91,7 +90,7 @@ def offset_for_leader_epoch(
         for wanted in topic.partitions:
             result = OffsetForLeaderEpochResponse.EpochEndOffset(partition=wanted.partition)
             try:
-                partition = node.partition(topic.topic, wanted.partition)
+                partition = replicas.partition(topic.topic, wanted.partition)
                 result.leader_epoch, result.end_offset = partition.offset_for_leader_epoch(
                     wanted.leader_epoch, wanted.current_leader_epoch
                 )

@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reference.controller.image import MetadataImage
 from reference.node.effects import Effect, HangUp, Send
 from reference.node.release import versions_of
+from reference.node.voters import Address
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.primitives import Buffer, NodeId, TimestampMs
@@ -23,6 +25,15 @@ MAX_UNANSWERED = 100
 
 Answered = Callable[[Message | None, TimestampMs], None]
 """Takes the answer, or None when there will be none."""
+
+AskController = Callable[[str, Message, Answered, TimestampMs], None]
+"""Asks the active controller, which may be this node, on a lane; None is the answer where there is none."""
+
+CONTROLLER_TIMEOUT_MS = 30_000
+"""request.timeout.ms' default: how long the active controller may take for an answer."""
+
+NOWHERE: Address = ("127.0.0.1", 1)
+"""The address of a broker that the metadata do not name: no process listens there, and the request fails."""
 
 
 @dataclass(slots=True)
@@ -108,3 +119,25 @@ class Peers:
     def next_deadline(self) -> TimestampMs | None:
         """When the first question has waited too long."""
         return min((questions[0].deadline for questions in self._lanes.values() if questions), default=None)
+
+
+class Brokers:
+    """Asks other brokers, at the addresses that the metadata name."""
+
+    def __init__(self, peers: Peers, image: MetadataImage, listener: str) -> None:
+        """`listener` is inter.broker.listener.name; empty for the first of each broker."""
+        self._peers = peers
+        self._image = image
+        self._listener = listener.upper()
+
+    def ask(
+        self, broker: NodeId, lane: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
+    ) -> None:
+        self._peers.ask(broker, self._address_of(broker), lane, body, now, timeout_ms, answered)
+
+    def _address_of(self, broker: NodeId) -> Address:
+        found = self._image.brokers.get(broker)
+        for endpoint in found.endpoints if found is not None else ():
+            if self._listener in ("", endpoint.listener):
+                return endpoint.host, endpoint.port
+        return NOWHERE

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from reference.controller.topics import INTERNAL_TOPICS
 from reference.coordinator.transaction_state import TopicPartition
+from reference.node.context import Context
 from reference.node.effects import ConnectionId
-from reference.node.requests import Request
+from reference.node.requests import Request, Responder
 from reference.node.transactional_produce import Verdict, Verdicts, has_transactional_batches, verify
+from reference.node.verification import Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.primitives import NO_UUID, Buffer, Epoch, Offset, TimestampMs, TopicId, TopicName
@@ -17,10 +19,8 @@ from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import refuse_zstd
 from reference.replication.partition import ACKS_ALL, Partition
 from reference.storage.errors import LogError
+from reference.storage.log_directory import Logger
 from reference.storage.verification import NOT_REQUIRED
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 FIRST_VERSION_WITH_ZSTD = 7
 VALID_ACKS = (0, 1, ACKS_ALL)
@@ -32,42 +32,46 @@ PartitionResponse = ProduceResponse.PartitionProduceResponse
 RecordErrors = ProduceResponse.BatchIndexAndErrorMessage
 
 
-def produce(node: Node, request: Request, body: ProduceRequest, now: TimestampMs) -> ProduceResponse | None:
+def produce(
+    context: Context, verification: Verification, request: Request, body: ProduceRequest, now: TimestampMs
+) -> ProduceResponse | None:
     """Append each partition's batch; acks=all waits for the high watermark (ACK-01 to ACK-08)."""
     if body.acks not in VALID_ACKS:
         return _refuse_all(body, ErrorCode.INVALID_REQUIRED_ACKS)
     if has_transactional_batches(body):
-        return _produce_in_transaction(node, request, body, now)
-    return _append_all(node, request, body, None, now)
+        return _produce_in_transaction(context, verification, request, body, now)
+    return _append_all(context, request, body, None, now)
 
 
 def _produce_in_transaction(
-    node: Node, request: Request, body: ProduceRequest, now: TimestampMs
+    context: Context, verification: Verification, request: Request, body: ProduceRequest, now: TimestampMs
 ) -> ProduceResponse | None:
     """The same when the transaction's coordinator has confirmed the batches that open it (TXN-16, TXN-21)."""
     if body.transactional_id is None:
-        return _answer(node, request, body.acks, _refuse_all(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return _answer(
+            context.responder, request, body.acks, _refuse_all(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        )
 
     def verified(verdicts: Verdicts, then: TimestampMs) -> None:
-        response = _append_all(node, request, body, verdicts, then)
+        response = _append_all(context, request, body, verdicts, then)
         if response is not None:
-            node.respond(request, response)
+            context.responder.respond(request, response)
 
     try:
-        verify(node, request.version, body, now, verified)
+        verify(context, verification, request.version, body, now, verified)
     except KafkaError as error:
-        return _answer(node, request, body.acks, _refuse_all(body, error.code))
+        return _answer(context.responder, request, body.acks, _refuse_all(body, error.code))
     return None
 
 
 def _append_all(
-    node: Node, request: Request, body: ProduceRequest, verdicts: Verdicts | None, now: TimestampMs
+    context: Context, request: Request, body: ProduceRequest, verdicts: Verdicts | None, now: TimestampMs
 ) -> ProduceResponse | None:
     """`verdicts` are of the transactional batches, by partition; None where there is none."""
     response = ProduceResponse()
     waiting: list[_Awaited] = []
     for topic in body.topic_data:
-        name = node.topic_name(topic.topic_id) if request.version >= 13 else topic.name
+        name = context.image.topic_name(topic.topic_id) if request.version >= 13 else topic.name
         results = TopicResponse(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(results)
         for each in topic.partition_data:
@@ -78,7 +82,7 @@ def _append_all(
                 if verdicts is not None and name is not None
                 else NOT_REQUIRED
             )
-            appended = _append(node, request, body.acks, name, topic.topic_id, each, verdict, result, now)
+            appended = _append(context, request, body.acks, name, topic.topic_id, each, verdict, result, now)
             if appended is not None and body.acks == ACKS_ALL:
                 partition, end = appended
                 if partition.high_watermark < end:
@@ -86,25 +90,25 @@ def _append_all(
                 else:
                     partition.acknowledge(end)
     if waiting:
-        parked = ParkedProduce(node, request, response, waiting)
-        node.produces.park(
+        parked = ParkedProduce(context, request, response, waiting)
+        context.purgatories.produces.park(
             parked, [(each.partition.topic, each.partition.index) for each in waiting], now + body.timeout_ms
         )
         return None
-    return _answer(node, request, body.acks, response)
+    return _answer(context.responder, request, body.acks, response)
 
 
-def _answer(node: Node, request: Request, acks: int, response: ProduceResponse) -> ProduceResponse | None:
+def _answer(responder: Responder, request: Request, acks: int, response: ProduceResponse) -> ProduceResponse | None:
     """With acks=0 nothing is said: the connection goes on, or is closed when something failed (ACK-02, ACK-03)."""
     if acks != 0:
         return response
     for topic in response.responses:
         for result in topic.partition_responses:
             if result.error_code != ErrorCode.NONE:
-                return node.close(
+                return responder.close(
                     request, f"acks=0 produce to {topic.name}-{result.index} failed with error {result.error_code}"
                 )
-    return node.say_nothing(request)
+    return responder.respond_raw(request, None)
 
 
 def _refuse_all(body: ProduceRequest, code: ErrorCode) -> ProduceResponse:
@@ -124,7 +128,7 @@ def _refuse_all(body: ProduceRequest, code: ErrorCode) -> ProduceResponse:
 
 
 def _append(
-    node: Node,
+    context: Context,
     request: Request,
     acks: int,
     topic: TopicName | None,
@@ -143,7 +147,7 @@ def _append(
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_ID if topic_id != NO_UUID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-        partition = node.partition(topic, data.index)
+        partition = context.replicas.partition(topic, data.index)
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         if records is None:
@@ -152,16 +156,16 @@ def _append(
             refuse_zstd(records)
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
-        return _refuse(node, partition_name=f"{topic}-{data.index}", error=error, result=result)
+        return _refuse(context.log, partition_name=f"{topic}-{data.index}", error=error, result=result)
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
-    node.on_moved(partition, now)
+    context.purgatories.wake(partition, now)
     return partition, info.last_offset + 1
 
 
 def _refuse(
-    node: Node, partition_name: str, error: KafkaError | RecordsError | LogError, result: PartitionResponse
+    log: Logger, partition_name: str, error: KafkaError | RecordsError | LogError, result: PartitionResponse
 ) -> None:
     result.error_code = error.code
     result.error_message = error.message
@@ -171,7 +175,7 @@ def _refuse(
             for each in error.record_errors
         ]
     if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-        node.storage_failed(partition_name, error)
+        log("error", f"{partition_name}: {error}")
 
 
 @dataclass(slots=True)
@@ -187,10 +191,10 @@ class _Awaited:
 class ParkedProduce:
     """An acks=all request whose records are not yet on every in-sync replica (ACK-04, ACK-06, ACK-08)."""
 
-    __slots__ = ("_awaited", "_node", "_request", "_response")
+    __slots__ = ("_awaited", "_context", "_request", "_response")
 
-    def __init__(self, node: Node, request: Request, response: ProduceResponse, awaited: list[_Awaited]) -> None:
-        self._node = node
+    def __init__(self, context: Context, request: Request, response: ProduceResponse, awaited: list[_Awaited]) -> None:
+        self._context = context
         self._request = request
         self._response = response
         self._awaited = awaited
@@ -203,13 +207,13 @@ class ParkedProduce:
         self._awaited = [each for each in self._awaited if not self._is_decided(each)]
         if self._awaited:
             return False
-        self._node.respond(self._request, self._response)
+        self._context.responder.respond(self._request, self._response)
         return True
 
     def _is_decided(self, awaited: _Awaited) -> bool:
         """Whether the answer for a partition is known. A new reign knows nothing of what an earlier one appended."""
         partition = awaited.partition
-        leads = self._node.leads(partition) and partition.leader_epoch == awaited.leader_epoch
+        leads = self._context.replicas.leads(partition) and partition.leader_epoch == awaited.leader_epoch
         code = partition.answer_to_produce(awaited.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if code is None:
             return False
@@ -226,7 +230,7 @@ class ParkedProduce:
     def expire(self, now: TimestampMs) -> None:
         for awaited in self._awaited:
             self._fail(awaited, ErrorCode.REQUEST_TIMED_OUT)
-        self._node.respond(self._request, self._response)
+        self._context.responder.respond(self._request, self._response)
 
     def abandon(self) -> None:
         self._awaited = []

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from reference.controller.image import MetadataImage
+from reference.node.peers import AskController
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from reference.protocol.primitives import ProducerId, TimestampMs
+from reference.protocol.primitives import NodeId, ProducerId, TimestampMs
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 
 class ProducerIds:
     """What is left of the node's block."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeId, image: MetadataImage, broker_epoch: Callable[[], int], ask: AskController) -> None:
         self._node = node
+        self._image = image
+        self._broker_epoch = broker_epoch
+        self._ask_controller = ask
         self._block = range(0)
         self._is_asking = False
 
@@ -42,5 +44,5 @@ class ProducerIds:
 
         if not self._is_asking:
             self._is_asking = True
-            body = AllocateProducerIdsRequest(broker_id=self._node.id, broker_epoch=self._node.broker_epoch)
-            self._node.ask_controller("producer-ids", body, answered, now)
+            body = AllocateProducerIdsRequest(broker_id=self._node, broker_epoch=self._broker_epoch())
+            self._ask_controller("producer-ids", body, answered, now)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from reference.controller.topics import validate_topic_name
 from reference.node import transaction_requests
+from reference.node.producer_ids import ProducerIds
+from reference.node.replicas import Replicas
 from reference.node.requests import Request
+from reference.node.transactions import Transactions
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.protocol.primitives import TimestampMs
 
-if TYPE_CHECKING:
-    from reference.node.node import Node
-
 
 def init_producer_id(
-    node: Node, request: Request, body: InitProducerIdRequest, now: TimestampMs
+    transactions: Transactions,
+    producer_ids: ProducerIds,
+    request: Request,
+    body: InitProducerIdRequest,
+    now: TimestampMs,
 ) -> InitProducerIdResponse | None:
     """A fresh producer id with epoch 0, or a session of a transactional id (IDM-01, IDM-02)."""
     refused = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
@@ -25,30 +27,30 @@ def init_producer_id(
         refused.error_code = ErrorCode.INVALID_REQUEST
         return refused
     if body.transactional_id is not None:
-        return transaction_requests.init_producer_id(node, request, body, now)
+        return transaction_requests.init_producer_id(transactions, request, body, now)
     try:
-        return InitProducerIdResponse(producer_id=node.producer_ids.next(now), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=producer_ids.next(now), producer_epoch=0)
     except KafkaError as error:
         refused.error_code = error.code
         return refused
 
 
 def describe_producers(
-    node: Node, request: Request, body: DescribeProducersRequest, now: TimestampMs
+    replicas: Replicas, request: Request, body: DescribeProducersRequest, now: TimestampMs
 ) -> DescribeProducersResponse:
     """The idempotent producers that this replica of a partition remembers; it need not lead (IDM-14, IDM-18)."""
     response = DescribeProducersResponse()
     for topic in body.topics:
-        results = [_describe(node, topic.name, index) for index in topic.partition_indexes]
+        results = [_describe(replicas, topic.name, index) for index in topic.partition_indexes]
         response.topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=results))
     return response
 
 
-def _describe(node: Node, topic: str, index: int) -> DescribeProducersResponse.PartitionResponse:
+def _describe(replicas: Replicas, topic: str, index: int) -> DescribeProducersResponse.PartitionResponse:
     result = DescribeProducersResponse.PartitionResponse(partition_index=index)
     try:
         validate_topic_name(topic)
-        partition = node.partition(topic, index)
+        partition = replicas.partition(topic, index)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result

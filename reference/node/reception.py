@@ -52,13 +52,13 @@ class Reception:
             return None
         request, api, body = asked
         if isinstance(body, IncrementalAlterConfigsRequest) and (answer := alter_loggers(node, body)) is not None:
-            node.respond(request, answer)
+            node.responder.respond(request, answer)
         elif is_decided(request.key):
             node.active_controller.take(request, api, body, kind, frame, now)
         else:
-            response = api.handler(node, request, body, now)
+            response = api.handler(request, body, now)
             if response is not None:
-                node.respond(request, response)
+                node.responder.respond(request, response)
         return api
 
     def _read(self, client: Client, apis: Mapping[int, Api], frame: Buffer) -> tuple[Request, Api, Message] | None:
@@ -86,8 +86,10 @@ class Reception:
             self._emit(Close(client.connection, reason))
             return
         request = Request(client, API_VERSIONS, 0, header.correlation_id, None)
-        response = metadata.api_versions_response(self._node, request, ErrorCode.UNSUPPORTED_VERSION)
-        self._node.respond(request, response)
+        response = metadata.api_versions_response(
+            self._node.image, self._node.apis[self._node.kind_of(client)], request, ErrorCode.UNSUPPORTED_VERSION
+        )
+        self._node.responder.respond(request, response)
 
     def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
         """Before the metadata are replayed nothing true can be said: whoever asks waits."""

@@ -9,6 +9,14 @@ RELEASE = "4.3.1"
 BROKER, CONTROLLER = "broker", "controller"
 """The listeners that serve an API, as the schemas call them."""
 
+SUPPORTED_FEATURES = {
+    "metadata.version": (7, 30),
+    "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+"""Feature -> the lowest and the highest level."""
+
 
 def versions_of(key: int) -> tuple[int, int]:
     """The lowest and the highest version of an API; what Kafka calls unstable is left out."""

@@ -13,12 +13,13 @@ from typing import Protocol
 from reference.controller.config_table import TOPIC
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
+from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicId, TopicName
 from reference.replication.partition import Partition, Reign, Trace
 from reference.replication.reign import Brokers, TruncationRule
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, LogError, StorageError
-from reference.storage.log_directory import LogDirectory
+from reference.storage.log_directory import LogDirectory, Logger
 from reference.storage.log_manager import LogManager
 
 TAKE_UP_AGAIN_MS = 1000
@@ -41,8 +42,6 @@ class Listener(Protocol):
         """It is no more on this node."""
         ...
 
-    def storage_failed(self, name: str, error: Exception) -> None: ...
-
 
 class Replicas:
     """This node's replicas, by topic and partition."""
@@ -54,6 +53,7 @@ class Replicas:
         configuration: Configuration,
         logs: LogManager,
         listener: Listener,
+        log: Logger,
         now: TimestampMs,
         *,
         brokers: Brokers,
@@ -70,6 +70,7 @@ class Replicas:
         self._configuration = configuration
         self._logs = logs
         self._listener = listener
+        self._log = log
         self._brokers = brokers
         self._truncation: TruncationRule = truncation
         self._trace = trace
@@ -87,6 +88,27 @@ class Replicas:
         self._set_aside: dict[Key, Partition] = {}
         """Replicas whose disk refused what a decision asked of them: they act for nobody, and know all that they knew (their
         high watermark above all) when they are taken up again."""
+
+    # ---- questions
+
+    def partition(self, topic: TopicName, index: int) -> Partition:
+        """This node's replica.
+
+        Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for another node's, KAFKA_STORAGE_ERROR for
+        one that is offline.
+        """
+        found = self.partitions.get((topic, index))
+        if found is not None:
+            return found
+        if (topic, index) in self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._image.partition(topic, index) is not None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+    def leads(self, partition: Partition) -> bool:
+        """Whether the replica is still there and leads."""
+        return self.partitions.get((partition.topic, partition.index)) is partition and partition.is_leader
 
     # ---- following the metadata
 
@@ -141,14 +163,14 @@ class Replicas:
     def _go_offline(self, key: Key, topic_id: TopicId, error: CorruptFile) -> None:
         """A log that cannot be opened, for damage that only its operator can mend, stays as it is until the next start."""
         self.offline[key] = topic_id
-        self._listener.storage_failed(f"{key[0]}-{key[1]} is offline", error)
+        self._log("error", f"{key[0]}-{key[1]} is offline: {error}")
 
     def _fail(self, key: Key, error: StorageError, now: TimestampMs) -> None:
         partition = self.partitions.pop(key, None)
         if partition is not None:
             self._set_aside[key] = partition
             self._listener.on_given_up(partition, now)
-        self._listener.storage_failed(f"{key[0]}-{key[1]}", error)
+        self._log("error", f"{key[0]}-{key[1]}: {error}")
         self._next_take_up = now + TAKE_UP_AGAIN_MS
 
     def _take_up(
@@ -253,7 +275,7 @@ class Replicas:
             try:
                 partition.log.delete_old_segments(now, partition.high_watermark)
             except LogError as error:
-                self._listener.storage_failed(f"{name}-{index}", error)
+                self._log("error", f"{name}-{index}: {error}")
 
     def _checkpoint(self) -> None:
         """Write the high watermarks down, where any moved; before the first replica is taken up, the old ones stand."""
@@ -263,7 +285,7 @@ class Replicas:
                 self._logs.checkpoint_high_watermarks(reached)
                 self._checkpointed = reached
             except StorageError as error:
-                self._listener.storage_failed("high watermarks", error)
+                self._log("error", f"high watermarks: {error}")
 
 
 def _reign(image: PartitionImage) -> Reign:

@@ -7,9 +7,10 @@ replica.lag.time.max.ms at who has fallen behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
+from reference.node.context import Context
+from reference.node.peers import AskController, Brokers
 from reference.node.replicas import Key
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -30,47 +31,18 @@ FETCH_TIMEOUT_MS = 30_000
 """replica.socket.timeout.ms' default."""
 
 
-class World(Protocol):
-    """What replication needs of its node."""
-
-    @property
-    def broker_epoch(self) -> int: ...
-
-    def ask_broker(
-        self,
-        broker: NodeId,
-        lane: str,
-        body: Message,
-        timeout_ms: int,
-        answered: Callable[[Message | None, TimestampMs], None],
-        now: TimestampMs,
-    ) -> None:
-        """Ask another broker; without a known address the answer is None, but not before this returns."""
-        ...  # fmt: skip
-
-    def ask_controller(
-        self, lane: str, body: Message, answered: Callable[[Message | None, TimestampMs], None], now: TimestampMs
-    ) -> None: ...
-
-    def on_moved(self, partition: Partition, now: TimestampMs) -> None:
-        """Something that others wait for has moved: records, high watermark, ISR, log start."""
-        ...
-
-    def storage_failed(self, name: str, error: Exception) -> None: ...
-
-    def log(self, level: str, message: str, /) -> None: ...
-
-
 class Replication:
     """The node's fetchers and proposals."""
 
     def __init__(
-        self, node: NodeId, partitions: Mapping[Key, Partition], world: World, settings: FetchSettings, lag_max_ms: int,
-        now: TimestampMs,
+        self, context: Context, brokers: Brokers, ask_controller: AskController, broker_epoch: Callable[[], int],
+        settings: FetchSettings, now: TimestampMs,
     ) -> None:  # fmt: skip
-        self._node = node
-        self._partitions = partitions
-        self._world = world
+        """`broker_epoch` is this broker's own."""
+        self._context = context
+        self._brokers = brokers
+        self._ask_controller = ask_controller
+        self._broker_epoch = broker_epoch
         self._settings = settings
         self._fetchers: dict[NodeId, Fetcher] = {}
         self._proposed: list[tuple[Partition, Proposal]] = []
@@ -78,7 +50,7 @@ class Replication:
         self._proposing: dict[Key, Partition] = {}
         """Partitions that may have a proposal to send."""
         self._propose_at: TimestampMs | None = None
-        self._shrink_interval_ms = max(1, lag_max_ms // 2)
+        self._shrink_interval_ms = max(1, context.configuration.integer("replica.lag.time.max.ms") // 2)
         self._next_shrink = now + self._shrink_interval_ms
 
     # ---- following
@@ -93,7 +65,7 @@ class Replication:
             return
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = Fetcher(leader, self._node, self._world.broker_epoch, self._settings)
+            fetcher = Fetcher(leader, self._context.node, self._broker_epoch(), self._settings)
             self._fetchers[leader] = fetcher
         fetcher.follow(partition)
 
@@ -105,7 +77,7 @@ class Replication:
     def fetch(self, now: TimestampMs) -> None:
         """Send what the fetchers have to ask."""
         for leader, fetcher in [*self._fetchers.items()]:
-            fetcher.broker_epoch = self._world.broker_epoch
+            fetcher.broker_epoch = self._broker_epoch()
             request = fetcher.next_request(now)
             if request is not None:
                 self._ask(leader, fetcher, request, now)
@@ -123,17 +95,17 @@ class Replication:
             self.fetch(then)
 
         timeout_ms = FETCH_TIMEOUT_MS + self._settings.max_wait_ms
-        self._world.ask_broker(leader, FETCH_LANE, request, timeout_ms, answered, now)
+        self._brokers.ask(leader, FETCH_LANE, request, timeout_ms, answered, now)
 
     def _take(self, fetched: Fetched, now: TimestampMs) -> None:
         for note in fetched.notes:
             if isinstance(note.error, StorageError) and note.partition is not None:
-                self._world.storage_failed(note.partition.name, note.error)
+                self._context.log("error", f"{note.partition.name}: {note.error}")
             else:
                 name = f"{note.partition.name}: " if note.partition is not None else ""
-                self._world.log("info", name + note.text)
+                self._context.log("info", name + note.text)
         for partition in fetched.moved:
-            self._world.on_moved(partition, now)
+            self._context.purgatories.wake(partition, now)
 
     # ---- the ISR
 
@@ -144,7 +116,7 @@ class Replication:
 
     def shrink(self, now: TimestampMs) -> None:
         """Propose to go on without members that lag."""
-        for partition in self._partitions.values():
+        for partition in self._context.replicas.partitions.values():
             if partition.is_leader and partition.shrink_isr(now):
                 self.may_propose(partition)
 
@@ -159,8 +131,8 @@ class Replication:
             if proposal is not None:
                 self._proposed.append((partition, proposal))
         if self._proposed:
-            body = _alter_partition(self._node, self._world.broker_epoch, self._proposed)
-            self._world.ask_controller(PROPOSAL_LANE, body, self._answered, now)
+            body = _alter_partition(self._context.node, self._broker_epoch(), self._proposed)
+            self._ask_controller(PROPOSAL_LANE, body, self._answered, now)
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:
         proposed, self._proposed = self._proposed, []
@@ -191,7 +163,7 @@ class Replication:
         if partition.pending is proposal and not partition.pending_is_sent:
             self._propose_at = now + PROPOSE_AGAIN_MS
         self.may_propose(partition)
-        self._world.on_moved(partition, now)
+        self._context.purgatories.wake(partition, now)
 
     # ---- time
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
-from reference.node.effects import ConnectionId
+from reference.node.effects import Close, ConnectionId, Effect, Respond
+from reference.protocol.codec import Part
+from reference.protocol.frames import encode_response
 from reference.protocol.primitives import TimestampMs
+from reference.protocol.schema import Message
+from reference.replication.partition import Partition
 
 
 @dataclass(slots=True)
@@ -31,6 +35,34 @@ class Request:
     version: int
     correlation_id: int
     client_id: str | None
+
+
+class Responder:
+    """Answers requests: each answer is one effect."""
+
+    def __init__(self, emit: Callable[[Effect], None]) -> None:
+        self._emit = emit
+
+    def respond(self, request: Request, response: Message) -> None:
+        """Answer a request; an answer to a connection that is gone lets go of its slices."""
+        parts = encode_response(request.key, request.version, request.correlation_id, response)
+        self.respond_raw(request, parts)
+
+    def respond_raw(self, request: Request, parts: list[Part] | None) -> None:
+        """Answer with an encoded frame; None where the client expects no answer (acks=0)."""
+        self._emit(Respond(request.client.connection, parts))
+
+    def close(self, request: Request, reason: str) -> None:
+        """Close the request's connection without an answer."""
+        self._emit(Close(request.client.connection, reason))
+
+
+AUTHORIZED_OPERATIONS = {
+    "topic": 0b0000_1101_1111_1000,
+    "group": 0b0000_1101_0100_1000,
+    "cluster": 0b0001_1111_1111_1000,
+}
+"""The operations that a client may do, as bits: all that a resource has, for there is no authorizer."""
 
 
 class Parked(Protocol):
@@ -66,8 +98,8 @@ class _Waiting(Generic[P]):
     """Whether it is being tried: what it does when it completes may wake it once more."""
 
 
-class ParkingLot(Generic[P]):
-    """Requests that wait, by what they wait for and by deadline (Kafka calls this a purgatory).
+class Purgatory(Generic[P]):
+    """Requests that wait, by what they wait for and by deadline (DelayedOperationPurgatory).
 
     The order of completion is that of arrival, so that the same inputs give the same outputs.
     """
@@ -77,11 +109,11 @@ class ParkingLot(Generic[P]):
         self._by_connection: dict[ConnectionId, _Waiting[P]] = {}
         self._deadlines: list[tuple[TimestampMs, int, _Waiting[P]]] = []
         self._numbers = count()
-        self._nobodies = count(-2, -1)
+        self._internal = count(-2, -1)
 
-    def nobody(self) -> ConnectionId:
-        """A name that no connection has, for a step of the node's own that waits."""
-        return next(self._nobodies)
+    def internal(self) -> ConnectionId:
+        """An id that no connection has, for a step of the node itself that waits."""
+        return next(self._internal)
 
     def __len__(self) -> int:
         return len(self._by_connection)
@@ -138,3 +170,18 @@ class ParkingLot(Generic[P]):
                 watching.pop(waiting.number, None)
                 if not watching:
                     del self._by_key[key]
+
+
+class Purgatories:
+    """The requests of one node that wait for its partitions."""
+
+    def __init__(self) -> None:
+        self.produces: Purgatory[Parked] = Purgatory()
+        """Produce, DeleteRecords, markers, and steps of coordinators: they wait for commits."""
+        self.fetches: Purgatory[Parked] = Purgatory()
+
+    def wake(self, partition: Partition, now: TimestampMs) -> None:
+        """Records, high watermark, ISR, log start or role of a partition have changed."""
+        key = (partition.topic, partition.index)
+        self.fetches.wake(key, now)
+        self.produces.wake(key, now)

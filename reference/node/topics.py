@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reference.controller import topics
+from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -149,7 +150,7 @@ def create_partitions(
 
 
 def delete_records(
-    node: Node, request: Request, body: DeleteRecordsRequest, now: TimestampMs
+    context: Context, request: Request, body: DeleteRecordsRequest, now: TimestampMs
 ) -> DeleteRecordsResponse | None:
     """Move the start of partitions up; the answer waits until all live replicas have followed (TOP-19, TOP-20)."""
     response = DeleteRecordsResponse()
@@ -159,29 +160,29 @@ def delete_records(
         for each in topic.partitions:
             result = DeleteResultOfRecords(partition_index=each.partition_index, low_watermark=-1)
             results.append(result)
-            deletion = _delete_records(node, topic.name, each, result, now)
+            deletion = _delete_records(context, topic.name, each, result, now)
             if deletion is not None:
                 waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    parked = ParkedDeletion(node, request, response, waiting)
+    parked = ParkedDeletion(context, request, response, waiting)
     if not parked.try_complete(now):
         keys = [(each.partition.topic, each.partition.index) for each in waiting]
-        node.produces.park(parked, keys, now + body.timeout_ms)
+        context.purgatories.produces.park(parked, keys, now + body.timeout_ms)
     return None
 
 
 def _delete_records(
-    node: Node, topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, result: DeleteResultOfRecords,
+    context: Context, topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, result: DeleteResultOfRecords,
     now: TimestampMs,
 ) -> _Deletion | None:  # fmt: skip
     """Delete here; gives what the replicas must follow, or fills in the refusal."""
     try:
-        partition = node.partition(topic, wanted.partition_index)
+        partition = context.replicas.partition(topic, wanted.partition_index)
         if topic in topics.INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         target = partition.high_watermark if wanted.offset == -1 else wanted.offset
         partition.delete_records(wanted.offset)
-        node.fetches.wake((topic, wanted.partition_index), now)
+        context.purgatories.fetches.wake((topic, wanted.partition_index), now)
     except (KafkaError, LogError) as error:
         result.error_code = error.code
         return None
@@ -200,10 +201,12 @@ class _Deletion:
 class ParkedDeletion:
     """A DeleteRecords whose followers have not yet moved their logs' starts."""
 
-    __slots__ = ("_node", "_request", "_response", "_waiting")
+    __slots__ = ("_context", "_request", "_response", "_waiting")
 
-    def __init__(self, node: Node, request: Request, response: DeleteRecordsResponse, waiting: list[_Deletion]) -> None:
-        self._node = node
+    def __init__(
+        self, context: Context, request: Request, response: DeleteRecordsResponse, waiting: list[_Deletion]
+    ) -> None:
+        self._context = context
         self._request = request
         self._response = response
         self._waiting = waiting
@@ -216,11 +219,11 @@ class ParkedDeletion:
         self._waiting = [each for each in self._waiting if not self._is_decided(each)]
         if self._waiting:
             return False
-        self._node.respond(self._request, self._response)
+        self._context.responder.respond(self._request, self._response)
         return True
 
     def _is_decided(self, deletion: _Deletion) -> bool:
-        if not self._node.leads(deletion.partition):
+        if not self._context.replicas.leads(deletion.partition):
             deletion.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
         low_watermark = deletion.partition.low_watermark()
@@ -232,7 +235,7 @@ class ParkedDeletion:
     def expire(self, now: TimestampMs) -> None:
         for deletion in self._waiting:
             deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._node.respond(self._request, self._response)
+        self._context.responder.respond(self._request, self._response)
 
     def abandon(self) -> None:
         self._waiting = []

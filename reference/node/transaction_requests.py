@@ -7,24 +7,21 @@ committed. A refusal changes nothing, and is answered at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from reference.controller.topics import INTERNAL_TOPICS
 from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator
 from reference.coordinator.transaction_sessions import NOBODY, Identity
 from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, State, TopicPartition
+from reference.node.context import Context
 from reference.node.internal_topics import OFFSETS_TOPIC, partition_for
 from reference.node.requests import Request
-from reference.node.transactions import Verdicts, after_append
+from reference.node.transactions import Transactions, Verdicts, after_append
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.protocol.primitives import TimestampMs, TransactionalId
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 FIRST_VERSION_WITH_FENCED = {22: 4, 24: 2, 25: 2, 26: 2}
 """From which version on an API's clients know PRODUCER_FENCED; before, it is INVALID_PRODUCER_EPOCH (TXN-06, TXN-08)."""
@@ -39,7 +36,7 @@ TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 
 def init_producer_id(
-    node: Node, request: Request, body: InitProducerIdRequest, now: TimestampMs
+    transactions: Transactions, request: Request, body: InitProducerIdRequest, now: TimestampMs
 ) -> InitProducerIdResponse | None:
     """A session of a transactional id (TXN-01 to TXN-06)."""
     id = body.transactional_id
@@ -47,7 +44,7 @@ def init_producer_id(
     response = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
     expected = Identity(body.producer_id, body.producer_epoch)
     try:
-        timeout_ms = _timeout(node, body)
+        timeout_ms = _timeout(transactions, body)
     except KafkaError as error:
         response.error_code = error.code
         return response
@@ -64,20 +61,22 @@ def init_producer_id(
         response.error_code = code
         response.producer_id = response.producer_epoch = -1
 
-    return response if _is_answered(node, request, id, response, decide, refuse, now) else None
+    return response if _is_answered(transactions, request, id, response, decide, refuse, now) else None
 
 
-def _timeout(node: Node, body: InitProducerIdRequest) -> int:
+def _timeout(transactions: Transactions, body: InitProducerIdRequest) -> int:
     """Errors: KafkaError for what no coordinator would grant."""
     if not body.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    timeout_ms = node.transactions.settings.timeout_of(body.transaction_timeout_ms, body.enable2_pc)
+    timeout_ms = transactions.settings.timeout_of(body.transaction_timeout_ms, body.enable2_pc)
     if body.keep_prepared_txn:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     return timeout_ms
 
 
-def end_txn(node: Node, request: Request, body: EndTxnRequest, now: TimestampMs) -> EndTxnResponse | None:
+def end_txn(
+    transactions: Transactions, request: Request, body: EndTxnRequest, now: TimestampMs
+) -> EndTxnResponse | None:
     """Commit or abort (TXN-11 to TXN-14). It is answered when the outcome is committed; the markers follow."""
     response = EndTxnResponse()
     version = TRANSACTION_VERSION_2 if request.version >= FIRST_END_WITH_BUMP else 0
@@ -93,16 +92,16 @@ def end_txn(node: Node, request: Request, body: EndTxnRequest, now: TimestampMs)
         response.error_code = code
         response.producer_id = response.producer_epoch = -1
 
-    answered = _is_answered(node, request, body.transactional_id, response, decide, refuse, now)
+    answered = _is_answered(transactions, request, body.transactional_id, response, decide, refuse, now)
     return response if answered else None
 
 
 def add_offsets_to_txn(
-    node: Node, request: Request, body: AddOffsetsToTxnRequest, now: TimestampMs
+    transactions: Transactions, request: Request, body: AddOffsetsToTxnRequest, now: TimestampMs
 ) -> AddOffsetsToTxnResponse | None:
     """The partition that keeps a group's offsets joins the transaction."""
     response = AddOffsetsToTxnResponse()
-    partition = TopicPartition(OFFSETS_TOPIC, partition_for(body.group_id, offsets_partitions(node)))
+    partition = TopicPartition(OFFSETS_TOPIC, partition_for(body.group_id, offsets_partitions(transactions.context)))
 
     def decide(coordinator: TransactionCoordinator) -> Decided | None:
         identity = Identity(body.producer_id, body.producer_epoch)
@@ -111,18 +110,18 @@ def add_offsets_to_txn(
     def refuse(code: ErrorCode) -> None:
         response.error_code = code
 
-    answered = _is_answered(node, request, body.transactional_id, response, decide, refuse, now)
+    answered = _is_answered(transactions, request, body.transactional_id, response, decide, refuse, now)
     return response if answered else None
 
 
-def offsets_partitions(node: Node) -> int:
+def offsets_partitions(context: Context) -> int:
     """How many partitions `__consumer_offsets` has, or will have."""
-    image = node.image.topics.get(OFFSETS_TOPIC)
-    return len(image.partitions) if image is not None else node.configuration.integer("offsets.topic.num.partitions")
+    image = context.image.topics.get(OFFSETS_TOPIC)
+    return len(image.partitions) if image is not None else context.configuration.integer("offsets.topic.num.partitions")
 
 
 def _is_answered(
-    node: Node,
+    transactions: Transactions,
     request: Request,
     id: TransactionalId,
     response: InitProducerIdResponse | EndTxnResponse | AddOffsetsToTxnResponse,
@@ -131,7 +130,6 @@ def _is_answered(
     now: TimestampMs,
 ) -> bool:
     """Decide, write, and answer when it is committed; True where the response is to be sent at once: it is a refusal."""
-    transactions = node.transactions
     try:
         if not id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -155,30 +153,36 @@ def _known_to(request: Request, code: ErrorCode) -> ErrorCode:
 
 
 def add_partitions_to_txn(
-    node: Node, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs
+    transactions: Transactions, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs
 ) -> AddPartitionsToTxnResponse | None:
     """Partitions join a transaction: a client's request for one, a partition leader's for several (TXN-09, TXN-10)."""
     if request.version < FIRST_VERSION_OF_BROKERS:
-        _add_for_client(node, request, body, now)
+        _add_for_client(transactions, request, body, now)
         return None
     if not body.transactions:
         return AddPartitionsToTxnResponse()
-    _add_for_leader(node, request, body, now)
+    _add_for_leader(transactions, request, body, now)
     return None
 
 
-def _add_for_client(node: Node, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs) -> None:
+def _add_for_client(
+    transactions: Transactions, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs
+) -> None:
     def answered(verdicts: Verdicts, then: TimestampMs) -> None:
         results = _by_topic(body.v3_and_below_topics, verdicts, request)
-        node.respond(request, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+        transactions.context.responder.respond(
+            request, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        )
 
     identity = Identity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     partitions = _partitions(body.v3_and_below_topics)
     id = body.v3_and_below_transactional_id
-    node.transactions.join(id, identity, partitions, 0, now, answered, forbidden=INTERNAL_TOPICS)
+    transactions.join(id, identity, partitions, 0, now, answered, forbidden=INTERNAL_TOPICS)
 
 
-def _add_for_leader(node: Node, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs) -> None:
+def _add_for_leader(
+    transactions: Transactions, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs
+) -> None:
     results = [TransactionResult(transactional_id=each.transactional_id) for each in body.transactions]
     left = len(results)
 
@@ -188,13 +192,15 @@ def _add_for_leader(node: Node, request: Request, body: AddPartitionsToTxnReques
             result.topic_results = _by_topic(asked.topics, verdicts, request)
             left -= 1
             if not left:
-                node.respond(request, AddPartitionsToTxnResponse(results_by_transaction=results))
+                transactions.context.responder.respond(
+                    request, AddPartitionsToTxnResponse(results_by_transaction=results)
+                )
 
         id, identity = asked.transactional_id, Identity(asked.producer_id, asked.producer_epoch)
         if asked.verify_only:
-            node.transactions.verify(id, identity, _partitions(asked.topics), now, answered)
+            transactions.verify(id, identity, _partitions(asked.topics), now, answered)
         else:
-            node.transactions.join(id, identity, _partitions(asked.topics), TRANSACTION_VERSION_2, now, answered)
+            transactions.join(id, identity, _partitions(asked.topics), TRANSACTION_VERSION_2, now, answered)
 
     for asked, result in zip(body.transactions, results, strict=True):
         add(asked, result)

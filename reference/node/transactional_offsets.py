@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TopicPartition
-from reference.node.groups import Verified
+from reference.node.context import Context
+from reference.node.group_offsets import Verified
 from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.requests import Request
 from reference.node.transactional_produce import operation_of
-from reference.node.verification import Operation
+from reference.node.verification import Operation, Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.primitives import TimestampMs
 from reference.storage.errors import LogError
 from reference.storage.verification import NOT_REQUIRED
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 FIRST_VERSION_WITH_ABORTABLE = 4
 FIRST_VERSION_THAT_ADDS = 5
@@ -35,16 +32,22 @@ _AS_COORDINATORS_SAY = {
 
 
 def verify_offsets(
-    node: Node, request: Request, body: TxnOffsetCommitRequest, index: int, verified: Verified, now: TimestampMs
+    context: Context,
+    verification: Verification,
+    request: Request,
+    body: TxnOffsetCommitRequest,
+    index: int,
+    verified: Verified,
+    now: TimestampMs,
 ) -> None:
     """Find out what the group's write must show; `verified` is told, perhaps before this returns."""
     operation = operation_of(request.version, FIRST_VERSION_WITH_ABORTABLE, FIRST_VERSION_THAT_ADDS)
-    if operation is not Operation.ADD and not node.verification.is_enabled:
+    if operation is not Operation.ADD and not verification.is_enabled:
         verified(ErrorCode.NONE, NOT_REQUIRED, now)
         return
     partition, identity = TopicPartition(OFFSETS_TOPIC, index), Identity(body.producer_id, body.producer_epoch)
     try:
-        guard = node.partition(*partition).log.begin_verification(
+        guard = context.replicas.partition(*partition).log.begin_verification(
             identity.producer_id, identity.epoch, NO_SEQUENCE, operation is Operation.ADD, now
         )
     except (KafkaError, LogError) as error:
@@ -58,4 +61,4 @@ def verify_offsets(
         code = verdicts[partition]
         verified(_AS_COORDINATORS_SAY.get(code, code), guard, then)
 
-    node.verification.ask(body.transactional_id, identity, (partition,), operation, now, answered)
+    verification.ask(body.transactional_id, identity, (partition,), operation, now, answered)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from reference.controller.image import MetadataImage
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TopicPartition
-from reference.node.verification import Operation
+from reference.node.context import Context
+from reference.node.replicas import Replicas
+from reference.node.verification import Operation, Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import Buffer, TimestampMs
@@ -15,9 +18,6 @@ from reference.protocol.records.batch import MAGIC_AT, NO_PRODUCER_ID, TRANSACTI
 from reference.protocol.records.errors import RecordsError
 from reference.storage.errors import LogError
 from reference.storage.verification import NOT_REQUIRED, Guard
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 FIRST_VERSION_THAT_ADDS = 12
 """Produce: from here on the first batch adds its partition to the transaction (KIP-890)."""
@@ -54,20 +54,29 @@ def has_transactional_batches(body: ProduceRequest) -> bool:
     return False
 
 
-def verify(node: Node, version: int, body: ProduceRequest, now: TimestampMs, verified: Verified) -> None:
+def verify(
+    context: Context,
+    verification: Verification,
+    version: int,
+    body: ProduceRequest,
+    now: TimestampMs,
+    verified: Verified,
+) -> None:
     """Find out what each batch's append must show; `verified` is told, perhaps before this returns.
 
     Errors: KafkaError INVALID_PRODUCER_ID_MAPPING when the batches are of several producers.
     """
-    batches = dict(_transactional(node, version, body))
+    batches = dict(_transactional(context.image, version, body))
     identities = {Identity(header.producer_id, header.producer_epoch) for header in batches.values()}
     if len(identities) > 1:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     operation = operation_of(version, FIRST_VERSION_WITH_ABORTABLE, FIRST_VERSION_THAT_ADDS)
-    if operation is not Operation.ADD and not node.verification.is_enabled:
+    if operation is not Operation.ADD and not verification.is_enabled:
         verified(dict.fromkeys(batches, NOT_REQUIRED), now)
         return
-    verdicts = {partition: _begin(node, partition, header, operation, now) for partition, header in batches.items()}
+    verdicts = {
+        partition: _begin(context.replicas, partition, header, operation, now) for partition, header in batches.items()
+    }
     asked = tuple(partition for partition, verdict in verdicts.items() if isinstance(verdict, Guard))
     if not asked:
         verified(verdicts, now)
@@ -81,7 +90,7 @@ def verify(node: Node, version: int, body: ProduceRequest, now: TimestampMs, ver
 
     _keep_records(body)
     assert body.transactional_id is not None
-    node.verification.ask(body.transactional_id, identities.pop(), asked, operation, now, answered)
+    verification.ask(body.transactional_id, identities.pop(), asked, operation, now, answered)
 
 
 def operation_of(version: int, first_with_abortable: int, first_that_adds: int) -> Operation:
@@ -91,10 +100,12 @@ def operation_of(version: int, first_with_abortable: int, first_that_adds: int) 
     return Operation.VERIFY if version >= first_with_abortable else Operation.VERIFY_OLD
 
 
-def _transactional(node: Node, version: int, body: ProduceRequest) -> Iterator[tuple[TopicPartition, BatchHeader]]:
+def _transactional(
+    image: MetadataImage, version: int, body: ProduceRequest
+) -> Iterator[tuple[TopicPartition, BatchHeader]]:
     """The transactional batches of a producer; what cannot be read, or has no topic, is refused when it is to be appended."""
     for topic in body.topic_data:
-        name = node.topic_name(topic.topic_id) if version >= 13 else topic.name
+        name = image.topic_name(topic.topic_id) if version >= 13 else topic.name
         for each in topic.partition_data:
             data = cast("Buffer | None", each.records)
             if name is None or data is None:
@@ -108,10 +119,10 @@ def _transactional(node: Node, version: int, body: ProduceRequest) -> Iterator[t
 
 
 def _begin(
-    node: Node, partition: TopicPartition, header: BatchHeader, operation: Operation, now: TimestampMs
+    replicas: Replicas, partition: TopicPartition, header: BatchHeader, operation: Operation, now: TimestampMs
 ) -> Verdict:
     try:
-        replica = node.partition(*partition)
+        replica = replicas.partition(*partition)
         replica.require_leader()
         return replica.log.begin_verification(
             header.producer_id, header.producer_epoch, header.base_sequence, operation is Operation.ADD, now

@@ -8,20 +8,18 @@ before, markers are sent (`markers`), and when all are written, the transaction 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator, TransactionSettings
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TopicPartition
+from reference.node.context import Context
 from reference.node.coordination import Coordination
 from reference.node.internal_topics import TRANSACTIONS_TOPIC
-from reference.node.markers import Markers
+from reference.node.markers import Markers, WriteHere
+from reference.node.peers import Brokers
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Epoch, TimestampMs, TopicName, TransactionalId
+from reference.protocol.primitives import Epoch, ProducerId, TimestampMs, TopicName, TransactionalId
 from reference.replication.partition import Partition, Trace
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 FEATURE = "transaction.version"
 
@@ -32,19 +30,24 @@ Answered = Callable[[Verdicts, TimestampMs], None]
 class Transactions:
     """What this node coordinates of transactions."""
 
-    def __init__(self, node: Node, trace: Trace | None = None) -> None:
-        self._node = node
+    def __init__(
+        self, context: Context, brokers: Brokers, next_producer_id: Callable[[TimestampMs], ProducerId],
+        write_here: WriteHere, trace: Trace | None = None,
+    ) -> None:  # fmt: skip
+        """`write_here` writes markers into this broker's partitions."""
+        self.context = context
+        self._next_producer_id = next_producer_id
         self._trace = trace
-        integer = node.configuration.integer
+        integer = context.configuration.integer
         self.settings = TransactionSettings(
             max_timeout_ms=integer("transaction.max.timeout.ms"),
             expiration_ms=integer("transactional.id.expiration.ms"),
-            allows_two_phase_commit=node.configuration.broker("transaction.two.phase.commit.enable") is True,
+            allows_two_phase_commit=context.configuration.broker("transaction.two.phase.commit.enable") is True,
         )
         self.coordination: Coordination[TransactionCoordinator] = Coordination(
-            node, TRANSACTIONS_TOPIC, self._new_coordinator, integer("request.timeout.ms")
+            context, TRANSACTIONS_TOPIC, self._new_coordinator, integer("request.timeout.ms")
         )
-        self.markers = Markers(node, self.coordination)
+        self.markers = Markers(context, brokers, write_here, self.coordination)
         self._abort_interval_ms = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expiry_interval_ms = integer("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._next_abort: TimestampMs | None = None
@@ -58,13 +61,13 @@ class Transactions:
             epoch,
             self.settings,
             self.version,
-            self._node.producer_ids.next,
+            self._next_producer_id,
             self.coordination.telling(index, epoch, self._trace),
         )
 
     def version(self) -> int:
         """The cluster's finalized transaction.version; 0 where there is none."""
-        return self._node.image.features.get(FEATURE, 0)
+        return self.context.image.features.get(FEATURE, 0)
 
     # ---- deciding
 
@@ -127,7 +130,7 @@ class Transactions:
     def _access(self, partition: TopicPartition, forbidden: Container[TopicName]) -> ErrorCode:
         if partition.topic in forbidden:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        is_there = self._node.image.partition(*partition) is not None
+        is_there = self.context.image.partition(*partition) is not None
         return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     # ---- by itself
@@ -182,7 +185,7 @@ class Transactions:
                 try:
                     self.write(index, coordinator.time_out(id, now), now)
                 except KafkaError as error:  # the next turn tries again
-                    self._node.log(
+                    self.context.log(
                         "warning", f"transaction of {id} timed out and is not aborted yet: {error.code.name}"
                     )
 
@@ -191,7 +194,7 @@ class Transactions:
             try:
                 self.coordination.write(index, coordinator.expire(now), now)
             except KafkaError as error:  # the next turn tries again
-                self._node.log("warning", f"transactional ids of partition {index} are kept: {error.code.name}")
+                self.context.log("warning", f"transactional ids of partition {index} are kept: {error.code.name}")
 
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next."""

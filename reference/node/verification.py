@@ -13,19 +13,17 @@ import heapq
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING
 
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, TopicPartition
+from reference.node.context import Context
 from reference.node.internal_topics import TRANSACTIONS_TOPIC, coordinator_of
-from reference.node.transactions import Answered, Verdicts
+from reference.node.peers import Brokers
+from reference.node.transactions import Answered, Transactions, Verdicts
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 LANE = "verification"
 
@@ -58,9 +56,11 @@ class _Question:
 class Verification:
     """What this node's partitions ask of transaction coordinators."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        integer = node.configuration.integer
+    def __init__(self, context: Context, brokers: Brokers, transactions: Transactions) -> None:
+        self._context = context
+        self._brokers = brokers
+        self._transactions = transactions
+        integer = context.configuration.integer
         self._timeout_ms = integer("request.timeout.ms")
         self._retry_ms = integer("add.partitions.to.txn.retry.backoff.ms")
         self._patience_ms = integer("add.partitions.to.txn.retry.backoff.max.ms")
@@ -73,7 +73,7 @@ class Verification:
     @property
     def is_enabled(self) -> bool:
         """transaction.partition.verification.enable; adding partitions does not depend on it."""
-        return self._node.configuration.broker("transaction.partition.verification.enable") is True
+        return self._context.configuration.broker("transaction.partition.verification.enable") is True
 
     def ask(
         self, id: TransactionalId, identity: Identity, partitions: tuple[TopicPartition, ...], operation: Operation,
@@ -91,10 +91,10 @@ class Verification:
         return self._again[0][0] if self._again else None
 
     def _put(self, question: _Question, now: TimestampMs) -> None:
-        coordinator = coordinator_of(self._node, TRANSACTIONS_TOPIC, question.id)
+        coordinator = coordinator_of(self._context.image, TRANSACTIONS_TOPIC, question.id)
         if coordinator is None or coordinator < 0:
             question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE), now)
-        elif coordinator == self._node.id:
+        elif coordinator == self._context.node:
             self._ask_here(question, now)
         else:
             self._lines.setdefault(coordinator, []).append(question)
@@ -103,7 +103,7 @@ class Verification:
     # ---- the coordinator on this node
 
     def _ask_here(self, question: _Question, now: TimestampMs) -> None:
-        transactions = self._node.transactions
+        transactions = self._transactions
 
         def answered(verdicts: Verdicts, then: TimestampMs) -> None:
             self._take(question, verdicts, then)
@@ -135,7 +135,7 @@ class Verification:
             self._send(broker, then)
 
         body = AddPartitionsToTxnRequest(transactions=[_asked(each) for each in questions])
-        self._node.ask_broker(broker, LANE, body, self._timeout_ms, answered, now)
+        self._brokers.ask(broker, LANE, body, self._timeout_ms, answered, now)
 
     def _take(self, question: _Question, verdicts: Verdicts, now: TimestampMs) -> None:
         """An answer, or one that is to be waited out."""

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from reference.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import Origin
 from reference.replication.partition import Partition
 from reference.storage.errors import LogError
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
@@ -33,20 +30,35 @@ PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 Answered = Callable[[WriteTxnMarkersResponse, TimestampMs], None]
 
+MarkerWritten = Callable[[Partition, tuple[ProducerId, ProducerEpoch], bool], None]
+"""Takes a partition of `__consumer_offsets`, the producer, and whether its transaction is committed."""
 
-def write_txn_markers(node: Node, request: Request, body: WriteTxnMarkersRequest, now: TimestampMs) -> None:
+
+def write_txn_markers(
+    context: Context, marker_written: MarkerWritten, request: Request, body: WriteTxnMarkersRequest, now: TimestampMs
+) -> None:
     """Another node's coordinator asks; an operator may, to end a hanging transaction (KIP-664)."""
     connection = request.client.connection
-    _write(node, connection, body, now, lambda response, then: node.respond(request, response))
+    _write(
+        context, marker_written, connection, body, now,
+        lambda response, then: context.responder.respond(request, response),
+    )  # fmt: skip
 
 
-def write_markers_here(node: Node, body: WriteTxnMarkersRequest, now: TimestampMs, answered: Answered) -> None:
+def write_markers_here(
+    context: Context, marker_written: MarkerWritten, body: WriteTxnMarkersRequest, now: TimestampMs, answered: Answered
+) -> None:
     """The same for a coordinator on this node."""
-    _write(node, node.produces.nobody(), body, now, answered)
+    _write(context, marker_written, context.purgatories.produces.internal(), body, now, answered)
 
 
 def _write(
-    node: Node, connection: ConnectionId, body: WriteTxnMarkersRequest, now: TimestampMs, answered: Answered
+    context: Context,
+    marker_written: MarkerWritten,
+    connection: ConnectionId,
+    body: WriteTxnMarkersRequest,
+    now: TimestampMs,
+    answered: Answered,
 ) -> None:
     response = WriteTxnMarkersResponse()
     waiting: list[_Written] = []
@@ -57,17 +69,24 @@ def _write(
             partitions = [PartitionResult(partition_index=index) for index in topic.partition_indexes]
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))
             for each in partitions:
-                written = _append(node, marker, topic.name, each, now)
+                written = _append(context, marker_written, marker, topic.name, each, now)
                 if written is not None:
                     waiting.append(written)
-    parked = AwaitedMarkers(node, connection, waiting, lambda then: answered(response, then))
+    parked = AwaitedMarkers(context, connection, waiting, lambda then: answered(response, then))
     if not parked.try_complete(now):
         keys = {(each.partition.topic, each.partition.index) for each in waiting}
-        node.produces.park(parked, keys, now + node.configuration.integer("request.timeout.ms"))
+        context.purgatories.produces.park(parked, keys, now + context.configuration.integer("request.timeout.ms"))
 
 
-def _append(node: Node, marker: Marker, topic: str, result: PartitionResult, now: TimestampMs) -> _Written | None:
-    partition = node.partitions.get((topic, result.partition_index))
+def _append(
+    context: Context,
+    marker_written: MarkerWritten,
+    marker: Marker,
+    topic: str,
+    result: PartitionResult,
+    now: TimestampMs,
+) -> _Written | None:
+    partition = context.replicas.partitions.get((topic, result.partition_index))
     if partition is None:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return None
@@ -81,12 +100,11 @@ def _append(node: Node, marker: Marker, topic: str, result: PartitionResult, now
     except (KafkaError, RecordsError, LogError) as error:
         result.error_code = error.code
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            node.storage_failed(partition.name, error)
+            context.log("error", f"{partition.name}: {error}")
         return None
     if topic == OFFSETS_TOPIC:
-        producer = marker.producer_id, marker.producer_epoch
-        node.groups.coordination.marker_written(partition, producer, marker.transaction_result)
-    node.on_moved(partition, now)
+        marker_written(partition, (marker.producer_id, marker.producer_epoch), marker.transaction_result)
+    context.purgatories.wake(partition, now)
     return _Written(partition, partition.leader_epoch, info.last_offset + 1, result)
 
 
@@ -103,12 +121,12 @@ class _Written:
 class AwaitedMarkers:
     """The markers of one request."""
 
-    __slots__ = ("_connection", "_done", "_node", "_waiting")
+    __slots__ = ("_connection", "_context", "_done", "_waiting")
 
     def __init__(
-        self, node: Node, connection: ConnectionId, waiting: list[_Written], done: Callable[[TimestampMs], None]
+        self, context: Context, connection: ConnectionId, waiting: list[_Written], done: Callable[[TimestampMs], None]
     ) -> None:
-        self._node = node
+        self._context = context
         self._connection = connection
         self._waiting = waiting
         self._done = done
@@ -126,7 +144,7 @@ class AwaitedMarkers:
 
     def _is_decided(self, written: _Written) -> bool:
         partition = written.partition
-        leads = self._node.leads(partition) and partition.leader_epoch == written.leader_epoch
+        leads = self._context.replicas.leads(partition) and partition.leader_epoch == written.leader_epoch
         code = partition.answer_to_produce(written.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if code is None:
             return False

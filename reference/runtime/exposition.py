@@ -37,9 +37,11 @@ class NodeCollector(Collector):
         yield CounterMetricFamily("tidegauge_connections_accepted", "Connections.", metrics.connections_accepted)
         yield GaugeMetricFamily("tidegauge_connections", "Open connections.", connections)
         yield GaugeMetricFamily("tidegauge_partitions", "Partitions with a replica here.", len(node.partitions))
-        yield GaugeMetricFamily("tidegauge_parked_fetches", "Fetches that wait.", len(node.fetches))
-        yield GaugeMetricFamily("tidegauge_parked_produces", "Produce requests that wait.", len(node.produces))
-        yield GaugeMetricFamily("tidegauge_fetch_sessions", "Fetch sessions.", len(node.fetch_sessions.sessions))
+        yield GaugeMetricFamily("tidegauge_parked_fetches", "Fetches that wait.", len(node.purgatories.fetches))
+        yield GaugeMetricFamily(
+            "tidegauge_parked_produces", "Produce requests that wait.", len(node.purgatories.produces)
+        )
+        yield GaugeMetricFamily("tidegauge_fetch_sessions", "Fetch sessions.", len(node.fetching.sessions.sessions))
         yield from self._of_partitions()
 
     def _of_partitions(self) -> Iterator[Metric]:

@@ -42,7 +42,7 @@ def test_a_replica_in_a_directory_of_another_id_is_assigned_to_it_and_led_again(
         again.tick(own.NOW + 100 * step)
     partition = again.image.topics["t"].partitions[0]
     assert (partition.directory_of(1), partition.leader) == (NEW, 1)
-    assert again.partition("t", 0).is_leader
+    assert again.replicas.partition("t", 0).is_leader
     end = again.image.end_offset
     for step in range(20, 60):
         again.tick(own.NOW + 100 * step)

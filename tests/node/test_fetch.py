@@ -36,8 +36,8 @@ def node() -> Node:
             records, producer_id=producer, producer_epoch=0 if has_producer else -1,
             base_sequence=0 if has_producer else -1, transactional=has_producer,
         )  # fmt: skip
-        node.partition("t", 0).produce(batch, NOW, guard=NOT_REQUIRED)
-    node.partition("t", 0).high_watermark = 7
+        node.replicas.partition("t", 0).produce(batch, NOW, guard=NOT_REQUIRED)
+    node.replicas.partition("t", 0).high_watermark = 7
     return node
 
 
@@ -49,7 +49,7 @@ def ask(node: Node, offset: int, isolation_level: int) -> FetchResponse.Partitio
         topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])],
     )  # fmt: skip
     request = Request(Client(offset, "127.0.0.1", "PLAINTEXT"), FETCH, VERSION, 1, None)
-    answer = fetch(node, request, body, NOW)
+    answer = fetch(node.fetching, request, body, NOW)
     return None if answer is None else answer.responses[0].partitions[0]
 
 

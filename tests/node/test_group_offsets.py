@@ -13,6 +13,10 @@ from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 CLIENT = Client(1, "127.0.0.1", "PLAINTEXT")
 
 
+def never(*_: object) -> None:
+    raise AssertionError("no transaction is verified")
+
+
 def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinator_at_all() -> None:
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
@@ -22,7 +26,7 @@ def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinato
     body = OffsetCommitRequest(
         group_id="g", topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[place])]
     )
-    answer = offset_commit(node, Request(CLIENT, OffsetCommitRequest.KEY, 8, 1, None), body, NOW)
+    answer = offset_commit(node.groups, Request(CLIENT, OffsetCommitRequest.KEY, 8, 1, None), body, NOW)
     assert isinstance(answer, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
@@ -30,6 +34,8 @@ def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinato
         transactional_id="id", group_id="g", producer_id=1, producer_epoch=0,
         topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
     )  # fmt: skip
-    answer = txn_offset_commit(node, Request(CLIENT, TxnOffsetCommitRequest.KEY, 3, 1, None), in_transaction, NOW)
+    answer = txn_offset_commit(
+        node.groups, never, Request(CLIENT, TxnOffsetCommitRequest.KEY, 3, 1, None), in_transaction, NOW
+    )
     assert isinstance(answer, TxnOffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

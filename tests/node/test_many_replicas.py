@@ -31,7 +31,7 @@ def test_replicas_are_taken_up_a_bounded_number_a_step() -> None:
     assert led(node) == replicas.TAKE_UPS_A_STEP
     assert node.next_deadline() <= NOW
     with pytest.raises(KafkaError) as refused:
-        node.partition("many", PARTITIONS - 1)
+        node.replicas.partition("many", PARTITIONS - 1)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     node.tick(NOW)
     assert led(node) == 2 * replicas.TAKE_UPS_A_STEP

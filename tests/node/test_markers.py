@@ -32,17 +32,17 @@ class Room:
     said: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
-        self.id = 1
+        self.node = 1
         self.configuration = SimpleNamespace(integer=lambda name: 30_000)
         self.image = SimpleNamespace(partition=self._partition)
         self.coordinator = TransactionCoordinator(0, 5, SETTINGS, lambda: 2, lambda now: 77)
-        self.markers = Markers(self, self)  # type: ignore[arg-type]
+        self.markers = Markers(self, self, lambda body, now, answered: None, self)  # type: ignore[arg-type]
 
     def _partition(self, topic: str, index: int) -> Any:
         leader = self.leaders.get(TopicPartition(topic, index))
         return None if leader is None else SimpleNamespace(leader=leader)
 
-    def ask_broker(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
+    def ask(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
         assert lane == LANE
         self.asked.append((broker, body, answered))
 

@@ -25,13 +25,13 @@ class Room:
     """A node that coordinates nothing itself; the coordinator, broker 2, is the test."""
 
     def __init__(self, coordinator: int = 2) -> None:
-        self.id = 1
+        self.node = 1
         self.configuration = SimpleNamespace(integer=SETTINGS.__getitem__, broker=lambda name: True)
         partitions = {0: SimpleNamespace(leader=coordinator)}
         self.image = SimpleNamespace(topics={"__transaction_state": SimpleNamespace(partitions=partitions)})
         self.asked: list[tuple[AddPartitionsToTxnRequest, Answered]] = []
         self.verdicts: list[tuple[str, ErrorCode]] = []
-        self.verification = Verification(self)  # type: ignore[arg-type]
+        self.verification = Verification(self, SimpleNamespace(ask=self.ask_broker), None)  # type: ignore[arg-type]
 
     def ask_broker(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
         assert (broker, lane) == (2, LANE)

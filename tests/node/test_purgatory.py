@@ -1,6 +1,6 @@
 """Requests that wait: woken by key in the order of arrival, answered at their deadline, forgotten with their connection."""
 
-from reference.node.requests import ParkingLot
+from reference.node.requests import Purgatory
 
 
 class Car:
@@ -23,7 +23,7 @@ class Car:
 
 def test_wakes_in_the_order_of_arrival_and_only_what_is_ready() -> None:
     log: list[str] = []
-    lot: ParkingLot[Car] = ParkingLot()
+    lot: Purgatory[Car] = Purgatory()
     cars = [Car(number, log) for number in (3, 1, 2)]
     for car in cars:
         lot.park(car, ["a"], 100)
@@ -37,7 +37,7 @@ def test_wakes_in_the_order_of_arrival_and_only_what_is_ready() -> None:
 
 def test_a_request_that_watches_two_keys_is_answered_once() -> None:
     log: list[str] = []
-    lot: ParkingLot[Car] = ParkingLot()
+    lot: Purgatory[Car] = Purgatory()
     car = Car(1, log)
     lot.park(car, ["a", "b"], 100)
     car.ready = True
@@ -50,7 +50,7 @@ def test_a_request_that_watches_two_keys_is_answered_once() -> None:
 
 def test_deadlines_are_met_in_their_order() -> None:
     log: list[str] = []
-    lot: ParkingLot[Car] = ParkingLot()
+    lot: Purgatory[Car] = Purgatory()
     for connection, deadline in ((1, 30), (2, 10), (3, 20)):
         lot.park(Car(connection, log), ["a"], deadline)
     assert lot.next_deadline() == 10
@@ -61,7 +61,7 @@ def test_deadlines_are_met_in_their_order() -> None:
 
 def test_a_closed_connection_is_forgotten() -> None:
     log: list[str] = []
-    lot: ParkingLot[Car] = ParkingLot()
+    lot: Purgatory[Car] = Purgatory()
     car = Car(1, log)
     lot.park(car, ["a"], 10)
     lot.forget(1)
@@ -75,7 +75,7 @@ def test_a_closed_connection_is_forgotten() -> None:
 
 def test_what_wakes_itself_while_it_completes_is_answered_once() -> None:
     log: list[str] = []
-    lot: ParkingLot[Car] = ParkingLot()
+    lot: Purgatory[Car] = Purgatory()
 
     class Waker(Car):
         def try_complete(self, now: int) -> bool:

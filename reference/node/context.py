@@ -1,0 +1,25 @@
+"""What the parts and handlers of a broker share: who it is, what it knows, and how it answers and waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reference.controller.configs import Configuration
+from reference.controller.image import MetadataImage
+from reference.node.replicas import Replicas
+from reference.node.requests import Purgatories, Responder
+from reference.protocol.primitives import NodeId
+from reference.storage.log_directory import Logger
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Each part and handler gets this, and by name whatever else it needs."""
+
+    node: NodeId
+    image: MetadataImage
+    configuration: Configuration
+    replicas: Replicas
+    purgatories: Purgatories
+    responder: Responder
+    log: Logger

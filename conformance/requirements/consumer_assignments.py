@@ -95,6 +95,7 @@ def leaving(broker: Broker) -> None:
     since=SINCE,
     apis=STATIC,
     deadline_s=60,
+    requires=("CGH-41",),
 )
 def away_for_a_while(broker: Broker) -> None:
     topic = broker.topic(4)

@@ -95,6 +95,7 @@ def fenced_epochs(broker: Broker) -> None:
     accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is told; who is nobody's member can fetch",
     since=SINCE,
     apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS, "OffsetFetch": EPOCHS_IN_COMMITS},
+    requires=("CGH-41",),
 )
 def commits_by_epoch(broker: Broker) -> None:
     topic = broker.topic()

@@ -1,10 +1,12 @@
 """CGH: what a member of a KIP-848 consumer group says with a heartbeat, and how it is answered."""
 
+import time
 from typing import Any
 
 from conformance.broker import Broker, Told
 from conformance.committed_offsets import commit_one, delete_offsets
 from conformance.consumers import (
+    BEAT_S,
     CHOSEN_BY_CLIENT,
     DESCRIBE,
     HEARTBEAT,
@@ -174,6 +176,27 @@ def first_heartbeat(broker: Broker) -> None:
 
 
 @requirement(
+    "CGH-41",
+    notices="client: each topic that is made anywhere sends every group into a new epoch, and its members report again",
+    source="KIP-848; GroupMetadataManager (epoch and metadata of the subscribed topics)",
+    sentence="A topic to which no member subscribes changes nothing in a group: its epoch stays when such a topic is made.",
+    accepted="the same epoch, and no assignment, in the answers to heartbeats after each of three such topics is made",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def other_topics(broker: Broker) -> None:
+    (consumer,) = joined(broker, unused_group(broker), 1, [broker.topic()])
+    epoch = consumer.epoch
+    for number in range(3):
+        broker.topic()
+        for _ in range(4):
+            answer = consumer.beat()
+            broker.expect_equal(f"the epoch after {number + 1} other topics", answer.member_epoch, epoch)
+            broker.expect_equal("the assignment in the answer", answer.assignment, None)
+            time.sleep(BEAT_S)
+
+
+@requirement(
     "CGH-06",
     notices="client: Java and librdkafka take null for no change; each list is compared with what they have",
     source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat (isFullRequest)",
@@ -182,6 +205,7 @@ def first_heartbeat(broker: Broker) -> None:
     accepted="null for short ones, the same partitions for full ones, in the same epoch",
     since=SINCE,
     apis=HEARTBEAT,
+    requires=("CGH-41",),
 )
 def short_and_full(broker: Broker) -> None:
     topic = broker.topic(3)

@@ -30,6 +30,7 @@ MET_BY_AGREEING = {
     "OFF-23",
     "OFF-32",
     "CGH-06",
+    "CGH-41",
     "GAD-13",
 }
 """What this coordinator does: it gives ids, stores offsets, and repeats assignments. `test_can_fail` has others that do not."""

@@ -138,7 +138,7 @@ class Driver(ABC, Generic[S]):
         self._step = step
         self._world.trace.note(f"step {self._position} {step.action} {step.broker}")
         if self._world.trace.keep:
-            self._world.trace.tell("world", "world", f"step {self._position}: {step.action} {step.broker}")
+            self._world.trace.log_event("world", "world", f"step {self._position}: {step.action} {step.broker}")
         self._until_us = self._world.now_us + self._bound_ms(step) * MICROSECONDS_A_MS
         self._act(step)
         self._check()

@@ -11,8 +11,8 @@ from linearizability.guided.scripts import GroupScript
 from linearizability.history.operations import commit
 from linearizability.simulation.client import Key, SimulatedClient, error_name
 from linearizability.simulation.grouping import FIND_COORDINATOR, GROUP_KEY, OFFSET_COMMIT
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.reconciling import CONSUMER_GROUP_HEARTBEAT, JOINING, LEAVING
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
@@ -41,8 +41,8 @@ class Answer(NamedTuple):
 class ScriptedMember(SimulatedClient):
     """One member of a script's group; all requests go to the script's only broker."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, script: GroupScript, id: str) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, script: GroupScript, id: str) -> None:
+        super().__init__(cluster, number, recorder)
         self.id = id
         self._script = script
         self._home = script.brokers[0]
@@ -99,7 +99,7 @@ class ScriptedMember(SimulatedClient):
             for name, index in sorted(self.owned)
         ]  # fmt: skip
         offsets: dict[str | int, int] = {f"{name}-{index}": 0 for name, index in sorted(self.owned)}
-        operation = self.notebook.invoke("commit", [commit(self._script.group, offsets, self.epoch, self.id)])
+        operation = self.recorder.invoke("commit", [commit(self._script.group, offsets, self.epoch, self.id)])
         body = request(
             group_id=self._script.group, generation_id_or_member_epoch=self.epoch, member_id=self.id, topics=topics
         )
@@ -109,9 +109,9 @@ class ScriptedMember(SimulatedClient):
         code = next((each.error_code for topic in body.topics for each in topic.partitions if each.error_code), 0)
         self.count("OffsetCommit", code)
         if code == ErrorCode.NONE:
-            self.notebook.ok(operation)
+            self.recorder.ok(operation)
         else:
-            self.notebook.info(operation, error_name(code))
+            self.recorder.info(operation, error_name(code))
 
     # ---- connections
 
@@ -167,4 +167,4 @@ class ScriptedMember(SimulatedClient):
     def _note(self) -> None:
         keys = [f"{name}-{index}" for name, index in sorted(self.owned)]
         claim = {"generation": self.epoch, "member": self.id} if self.epoch != JOINING else {}
-        self.notebook.ok(self.notebook.invoke("assign", keys=keys, group=self._script.group, **claim))
+        self.recorder.ok(self.recorder.invoke("assign", keys=keys, group=self._script.group, **claim))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import ACKS, PRODUCE_TIMEOUT_MS, VALUE_HEAD
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
@@ -41,8 +41,8 @@ class Sent:
 class ScriptedProducer(SimulatedClient):
     """The producer of a script of replication."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, topic: str, idempotent: bool) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, topic: str, idempotent: bool) -> None:
+        super().__init__(cluster, number, recorder)
         self._topic = topic
         self._idempotent = idempotent
         self._producer_id = -1
@@ -59,7 +59,7 @@ class ScriptedProducer(SimulatedClient):
     def produce(self, node: int, acks: str) -> None:
         """Send a new record."""
         number = len(self._sent)
-        sent = Sent(number, acks, self.notebook.invoke("send", self._mops(number, acks)))
+        sent = Sent(number, acks, self.recorder.invoke("send", self._mops(number, acks)))
         self._sent.append(sent)
         self._send_soon(node, sent)
 
@@ -138,14 +138,14 @@ class ScriptedProducer(SimulatedClient):
             end = answer.base_offset + 1
             self.cluster.on_acknowledged((self._topic, 0), end, self.name, sent.acks)
             sent.is_settled = True
-            self.notebook.ok(sent.operation, self._mops(sent.number, sent.acks, answer.base_offset))
+            self.recorder.ok(sent.operation, self._mops(sent.number, sent.acks, answer.base_offset))
         else:
             self._leave_open(sent, error_name(code))
 
     def _leave_open(self, sent: Sent, reason: str) -> None:
         """It stays unknown whether the record was written."""
         sent.is_settled = True
-        self.notebook.info(sent.operation, reason, self._mops(sent.number, sent.acks))
+        self.recorder.info(sent.operation, reason, self._mops(sent.number, sent.acks))
 
     def _mops(self, number: int, acks: str, offset: int | None = None) -> list[MicroOperation]:
         return [send(f"{self._topic}-0", self._value(number), offset, acks)]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from linearizability.guided.scripts import TransactionScript
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import API_NAMES, BACKOFF_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import VALUE_HEAD
 from linearizability.simulation.transacting import (
     ADD_PARTITIONS_TO_TXN,
@@ -83,8 +83,8 @@ class CoordinatorRequest:
 class ScriptedTransactor(SimulatedClient):
     """The producer of a script of transactions."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, script: TransactionScript) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, script: TransactionScript) -> None:
+        super().__init__(cluster, number, recorder)
         self._script = script
         self._coordinator = script.brokers[0]
         self._topics = dict(zip(script.brokers[1:], script.topics, strict=True))
@@ -119,9 +119,9 @@ class ScriptedTransactor(SimulatedClient):
         if not self._open:
             self._transactions += 1
             self._open = f"{self._script.id}-{self._transactions}"
-            self.notebook.ok(self.notebook.invoke("begin", txn=self._open))
+            self.recorder.ok(self.recorder.invoke("begin", txn=self._open))
         place, value = (self._producer, broker), (self.number << 32) | self._values
-        operation = self.notebook.invoke("send", self._mops(broker, value), txn=self._open)
+        operation = self.recorder.invoke("send", self._mops(broker, value), txn=self._open)
         self.writes[name] = Write(broker, self._producer, self._sequences[place], value, self._open, operation)
         self._sequences[place] += 1
         self._values += 1
@@ -285,7 +285,7 @@ class ScriptedTransactor(SimulatedClient):
         write.may_arrive = write.is_asked = False
         if answer.error_code == ErrorCode.NONE and not write.is_settled:
             write.is_settled = True
-            self.notebook.ok(write.operation, self._mops(write.broker, write.value, answer.base_offset))
+            self.recorder.ok(write.operation, self._mops(write.broker, write.value, answer.base_offset))
 
     def _mops(self, broker: int, value: int, offset: int | None = None) -> list[MicroOperation]:
         return [send(f"{self._topics[broker]}-0", value, offset, "all")]
@@ -294,7 +294,7 @@ class ScriptedTransactor(SimulatedClient):
         """A write without a response when its transaction ends stays unknown, also if a response comes later."""
         if not write.is_settled:
             write.is_settled = True
-            self.notebook.info(write.operation, reason, self._mops(write.broker, write.value))
+            self.recorder.info(write.operation, reason, self._mops(write.broker, write.value))
 
     # ---- ends and sessions
 
@@ -306,21 +306,21 @@ class ScriptedTransactor(SimulatedClient):
         for write in self.writes.values():
             if write.transaction == name:
                 self._leave_open(write, "late")
-        operation = self.notebook.invoke("end", txn=name, commit=commits)
+        operation = self.recorder.invoke("end", txn=name, commit=commits)
         if commits:
             self._commit = operation
         else:
-            self.notebook.ok(operation)
+            self.recorder.ok(operation)
 
     def _ended(self, body: EndTxnResponse) -> None:
         operation, self._commit = self._commit, None
         if body.error_code != ErrorCode.NONE:
             self._producer = NO_PRODUCER
             if operation is not None:
-                self.notebook.info(operation, error_name(body.error_code))
+                self.recorder.info(operation, error_name(body.error_code))
             return
         if operation is not None:
-            self.notebook.ok(operation)
+            self.recorder.ok(operation)
         if self._script.version > 1:
             self._producer = body.producer_id, body.producer_epoch
 
@@ -330,7 +330,7 @@ class ScriptedTransactor(SimulatedClient):
             self.cluster.claim_producer_id(*self._producer, self.name)
         if self._is_retiring:
             if self._commit is not None:
-                self.notebook.info(self._commit, "no answer")
+                self.recorder.info(self._commit, "no answer")
             self.finish()
 
 

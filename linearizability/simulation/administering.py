@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.client import CREATE_TOPICS, METADATA, METADATA_VERSION, STALE, SimulatedClient
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Administrator, Topic
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.protocol.errors import ErrorCode
@@ -32,8 +32,10 @@ ALONE_NOT_YET = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REPL
 class SimulatedAdministrator(SimulatedClient):
     """Creates the topics of a list one by one, each until it is confirmed."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, topics: list[Topic], pause_ms: int) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(
+        self, cluster: Cluster, number: int, recorder: HistoryRecorder, topics: list[Topic], pause_ms: int
+    ) -> None:
+        super().__init__(cluster, number, recorder)
         self._topics = topics
         self._pause_ms = pause_ms
         self._next = 0
@@ -41,9 +43,11 @@ class SimulatedAdministrator(SimulatedClient):
         """Topics that were created, and their ids; an id that was never told is empty."""
 
     @classmethod
-    def for_plan(cls, cluster: Cluster, number: int, notebook: Notebook, plan: Administrator) -> SimulatedAdministrator:
+    def for_plan(
+        cls, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Administrator
+    ) -> SimulatedAdministrator:
         topics = [Topic(name=f"made-{number}-{index}") for index in range(plan.topics)]
-        return cls(cluster, number, notebook, topics, plan.pause_ms)
+        return cls(cluster, number, recorder, topics, plan.pause_ms)
 
     def on_ready(self) -> None:
         self._create()

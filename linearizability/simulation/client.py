@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -51,12 +51,12 @@ STALE = frozenset(
 class SimulatedClient(ABC):
     """A client with a connection to each node that it needs. Subclasses say what they do with them."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook) -> None:
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder) -> None:
         self.cluster = cluster
         self.world: World = cluster.world
         self.number = number
         self.name = f"client {number}"
-        self.notebook = notebook
+        self.recorder = recorder
         self.chance = self.world.chance(f"client/{number}")
         self.finished = False
         self.leaders: dict[Key, int] = {}
@@ -101,7 +101,7 @@ class SimulatedClient(ABC):
             self.on_leader_ready(line)
 
     def on_line_down(self, line: Line, reason: str) -> None:
-        self.tell(f"lost its connection to {line.machine.name}: {reason}")
+        self.log_event(f"lost its connection to {line.machine.name}: {reason}")
         is_home = line is self.home
         if is_home:
             self._refreshing = False
@@ -227,10 +227,10 @@ class SimulatedClient(ABC):
         """What is broken where a correct client is refused with this."""
         return Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
 
-    def tell(self, text: str) -> None:
+    def log_event(self, text: str) -> None:
         trace = self.world.trace
         if trace.keep:
-            trace.tell(self.name, self.name, text)
+            trace.log_event(self.name, self.name, text)
 
 
 @cache

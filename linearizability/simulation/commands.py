@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ENGINE_ERROR = 3
 DEFAULT_SCHEDULES = 200
 SCHEDULE_FILE = "schedule.json"
-STORY_FILE = "story.txt"
+EXPLANATION_FILE = "explanation.txt"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -214,6 +214,6 @@ def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False)
     if json:
         print(json_module.dumps(outcome.to_json() | {"folder": str(folder)}))
     else:
-        print((folder / STORY_FILE).read_text(), end="")
+        print((folder / EXPLANATION_FILE).read_text(), end="")
         print(folder)
     return EXIT_CODES[outcome.verdict]

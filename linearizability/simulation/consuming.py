@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from linearizability.history.operations import drain, list_offsets, poll
 from linearizability.simulation.batches import batches_in, header_of, records_in
 from linearizability.simulation.client import FETCH, LIST_OFFSETS, STALE, Key, SimulatedClient
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import VALUE_HEAD
 from linearizability.simulation.schedule import Consumer
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
@@ -80,8 +80,10 @@ def name_of(key: Key) -> str:
 class SimulatedConsumer(SimulatedClient):
     """One consumer of all partitions. With `drains` it reads from start to end once: the final read of a history."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Consumer, drains: bool = False) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(
+        self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Consumer, drains: bool = False
+    ) -> None:
+        super().__init__(cluster, number, recorder)
         self.plan = plan
         self.drains = drains
         self.places: dict[Key, Place] = {key: Place() for key in cluster.partitions()}
@@ -97,10 +99,10 @@ class SimulatedConsumer(SimulatedClient):
         self._turn = 0
 
     def start(self) -> None:
-        operation = self.notebook.invoke("assign", keys=[name_of(key) for key in self.places])
-        self.notebook.ok(operation)
+        operation = self.recorder.invoke("assign", keys=[name_of(key) for key in self.places])
+        self.recorder.ok(operation)
         if self.drains:
-            self._drain_operations = {key: self.notebook.invoke("drain") for key in self.places}
+            self._drain_operations = {key: self.recorder.invoke("drain") for key in self.places}
         super().start()
 
     # ---- the connection
@@ -119,7 +121,7 @@ class SimulatedConsumer(SimulatedClient):
         if self._asking is line:
             self._asking = None
             if self._operation is not None:
-                self.notebook.info(self._operation, "connection lost")
+                self.recorder.info(self._operation, "connection lost")
                 self._operation = None
 
     def on_metadata(self) -> None:
@@ -195,7 +197,7 @@ class SimulatedConsumer(SimulatedClient):
             )
         isolation = ISOLATION_LEVELS[self.plan.isolation]
         body = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[*topics.values()])
-        operation = self.notebook.invoke("list_offsets") if operation is None else operation
+        operation = self.recorder.invoke("list_offsets") if operation is None else operation
         self._asking = line
         context = line, keys, timestamp, operation
         self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._on_offsets, context, line=line)
@@ -215,23 +217,23 @@ class SimulatedConsumer(SimulatedClient):
                 else:
                     place.end = each.offset
         if stale:
-            self.notebook.fail(operation, "stale metadata")
+            self.recorder.fail(operation, "stale metadata")
             self._later()
         elif timestamp == EARLIEST:
             self._ask_offsets(line, keys, LATEST, operation)
         else:
             mops = [list_offsets(name_of(key), self.places[key].start, self.places[key].end) for key in keys]
-            self.notebook.ok(operation, mops)
+            self.recorder.ok(operation, mops)
             self._place(keys)
 
     def _place(self, keys: list[Key]) -> None:
         """Take up a position where there is none: at the start or the end."""
-        operation = self.notebook.invoke("seek", keys=[name_of(key) for key in keys])
+        operation = self.recorder.invoke("seek", keys=[name_of(key) for key in keys])
         for key in keys:
             place = self.places[key]
             place.position = place.start if self.plan.start == "earliest" or self.drains else place.end
             place.last_epoch = -1
-        self.notebook.ok(operation)
+        self.recorder.ok(operation)
         self._go_on()
 
     # ---- fetching
@@ -274,7 +276,7 @@ class SimulatedConsumer(SimulatedClient):
             session_epoch=session.epoch if session is not None else -1,
             topics=[*topics.values()],
         )
-        self._operation = self.notebook.invoke("poll", [poll()], **self._poll_fields())
+        self._operation = self.recorder.invoke("poll", [poll()], **self._poll_fields())
         self._asking = line
         context = line.node, session
         self.ask(FETCH, plan.version, body, self._on_fetched, context, plan.max_wait_ms + REQUEST_TIMEOUT_MS, line)
@@ -289,7 +291,7 @@ class SimulatedConsumer(SimulatedClient):
         assert operation is not None
         self.count("Fetch", body.error_code)
         if body.error_code != ErrorCode.NONE:
-            self.notebook.fail(operation, "fetch session")
+            self.recorder.fail(operation, "fetch session")
             self._sessions.pop(node, None)
             self._later()
             return
@@ -321,10 +323,10 @@ class SimulatedConsumer(SimulatedClient):
                     if records:
                         found[name_of(key)] = records
         self.consumed += sum(map(len, found.values()))
-        self.notebook.ok(operation, [poll(found, ends)])
+        self.recorder.ok(operation, [poll(found, ends)])
         if seeks:
-            seek = self.notebook.invoke("seek", keys=[name_of(key) for key in seeks])
-            self.notebook.ok(seek)
+            seek = self.recorder.invoke("seek", keys=[name_of(key) for key in seeks])
+            self.recorder.ok(seek)
         if stale:
             self._sessions.pop(node, None)
             self._later()
@@ -382,5 +384,5 @@ class SimulatedConsumer(SimulatedClient):
     def _drained(self) -> None:
         for key, place in self.places.items():
             mop = drain(name_of(key), place.start, place.end, place.position)
-            self.notebook.ok(self._drain_operations[key], [mop])
+            self.recorder.ok(self._drain_operations[key], [mop])
         self.finish()

@@ -26,8 +26,8 @@ from linearizability.simulation.grouping import (
     SimulatedMember,
     named,
 )
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import REQUEST_TIMEOUT_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import MOST_VALUE_BYTES, PRODUCE_TIMEOUT_MS, VALUE_HEAD
 from linearizability.simulation.schedule import Copier
 from linearizability.simulation.transacting import (
@@ -97,8 +97,8 @@ class SimulatedCopier(SimulatedMember):
     isolation = "read_committed"
     requires_stable = True
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Copier) -> None:
-        super().__init__(cluster, number, notebook, plan)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Copier) -> None:
+        super().__init__(cluster, number, recorder, plan)
         self.copier = plan
         self.id = plan.id or f"copier-{number}"
         self._decider = -1
@@ -128,7 +128,7 @@ class SimulatedCopier(SimulatedMember):
         if self._copy is None:
             self._begun += 1
             self._copy = Copy(f"copy-{self._begun}")
-            self.notebook.ok(self.notebook.invoke("begin", txn=self._copy.name))
+            self.recorder.ok(self.recorder.invoke("begin", txn=self._copy.name))
         return self._copy
 
     def _records(self, key: Key, answer: FetchResponse.PartitionData) -> Iterator[list[int]]:
@@ -324,7 +324,7 @@ class SimulatedCopier(SimulatedMember):
         is_sent = self._tell(self.leaders.get(key, -1), PRODUCE, version, body, self._produced, PRODUCE_TIMEOUT_MS * 2)
         if is_sent and copy.send_operation is None:
             mops = [send(name_of(key), value, acks="all") for value in values]
-            copy.send_operation = self.notebook.invoke("send", mops, txn=copy.name)
+            copy.send_operation = self.recorder.invoke("send", mops, txn=copy.name)
 
     def _produced(self, body: ProduceResponse) -> None:
         copy, answer = self._copy, body.responses[0].partition_responses[0]
@@ -338,7 +338,7 @@ class SimulatedCopier(SimulatedMember):
         mops = [
             send(name_of(key), value, base + index if base >= 0 else None, "all") for index, value in enumerate(values)
         ]
-        self.notebook.ok(copy.send_operation, mops)
+        self.recorder.ok(copy.send_operation, mops)
         copy.send_operation = None
 
     # ---- offsets
@@ -377,7 +377,7 @@ class SimulatedCopier(SimulatedMember):
         is_sent = self._tell(self._coordinator, TXN_OFFSET_COMMIT, version, body, self._offsets_committed)
         if is_sent and copy.offsets_operation is None:
             mop = commit(self.member.group, named(copy.offsets), self.generation, self._member_id)
-            copy.offsets_operation = self.notebook.invoke("commit", [mop], txn=copy.name)
+            copy.offsets_operation = self.recorder.invoke("commit", [mop], txn=copy.name)
 
     def _offsets_committed(self, body: TxnOffsetCommitResponse) -> None:
         codes = sorted({each.error_code for topic in body.topics for each in topic.partitions} - {ErrorCode.NONE})
@@ -388,7 +388,7 @@ class SimulatedCopier(SimulatedMember):
             copy = self._copy
             assert copy is not None and copy.offsets_operation is not None
             copy.offsets_are_committed = True
-            self.notebook.ok(copy.offsets_operation)
+            self.recorder.ok(copy.offsets_operation)
 
     # ---- the end
 
@@ -411,7 +411,7 @@ class SimulatedCopier(SimulatedMember):
 
     def _begin_to_end(self) -> None:
         assert self._copy is not None
-        self._copy.end_operation = self.notebook.invoke("end", txn=self._copy.name, commit=True)
+        self._copy.end_operation = self.recorder.invoke("end", txn=self._copy.name, commit=True)
         self._end()
 
     def _end(self) -> None:
@@ -434,7 +434,7 @@ class SimulatedCopier(SimulatedMember):
         if not self._went_well("EndTxn", body.error_code):
             return
         self._copy = None
-        self.notebook.ok(copy.end_operation)
+        self.recorder.ok(copy.end_operation)
         self.world.counts["copied records"] += sum(self._taken.values())
         self._taken = {}
         self._committed = dict(self._processed)
@@ -465,15 +465,15 @@ class SimulatedCopier(SimulatedMember):
         if copy is None:
             return
         if copy.send_operation is not None:
-            self.notebook.info(copy.send_operation, reason)
+            self.recorder.info(copy.send_operation, reason)
         if copy.offsets_operation is not None and not copy.offsets_are_committed:
-            self.notebook.info(copy.offsets_operation, reason)
+            self.recorder.info(copy.offsets_operation, reason)
         if copy.end_operation is None:
-            self.notebook.ok(self.notebook.invoke("end", txn=copy.name, commit=False))
+            self.recorder.ok(self.recorder.invoke("end", txn=copy.name, commit=False))
         elif copy.end_was_refused:
-            self.notebook.fail(copy.end_operation, reason)
+            self.recorder.fail(copy.end_operation, reason)
         else:
-            self.notebook.info(copy.end_operation, reason)
+            self.recorder.info(copy.end_operation, reason)
 
     def _drop(self, reason: str) -> None:
         """Give the transaction up and see to it that it is aborted.
@@ -494,7 +494,7 @@ class SimulatedCopier(SimulatedMember):
         """Read again from where the group has committed."""
         self.is_settled = False
         if self.places:
-            self.notebook.ok(self.notebook.invoke("seek", keys=[name_of(key) for key in self.places]))
+            self.recorder.ok(self.recorder.invoke("seek", keys=[name_of(key) for key in self.places]))
 
     def _give_up_partitions(self) -> None:
         self._drop("gave its partitions up")

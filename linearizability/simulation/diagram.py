@@ -11,9 +11,9 @@ CHATTER = ("Metadata", "BrokerHeartbeat")
 
 
 def drawn(arrows: list[tuple[str, str, str]]) -> str:
-    """Mermaid text of who said what to whom, or did what by itself; nodes stand in the order of their names."""
-    people = sorted({name for each in arrows for name in each[:2]})
-    lines = ["sequenceDiagram", *(f"    participant {_identifier(name)} as {name}" for name in people)]
+    """Mermaid text of who text_at what to whom, or did what by itself; nodes stand in the order of their names."""
+    participants = sorted({name for each in arrows for name in each[:2]})
+    lines = ["sequenceDiagram", *(f"    participant {_identifier(name)} as {name}" for name in participants)]
     for source, target, text in arrows:
         if source == target:
             lines.append(f"    Note over {_identifier(source)}: {_plain(text)}")
@@ -24,19 +24,19 @@ def drawn(arrows: list[tuple[str, str, str]]) -> str:
 
 def sequence_diagram(trace: Trace) -> str:
     """Mermaid text; faults and the broken promise stand as notes over all participants."""
-    told = [each for each in trace.story if not each[3].startswith(CHATTER)]
-    faults = [each for each in told[:-MAX_STEPS] if each[1] == "world"]
-    told = faults + told[-MAX_STEPS:]
-    people = sorted({name for each in told for name in each[1:3] if name != "world"}, key=_by_number)
-    lines = ["sequenceDiagram", *(f"    participant {_identifier(name)} as {name}" for name in people)]
-    for time_us, source, target, text in told:
-        said = f"{time_us / 1000:.1f} ms: {_plain(text)}"
-        if source == "world" and people:
-            lines.append(f"    Note over {_identifier(people[0])},{_identifier(people[-1])}: {said}")
+    shown = [each for each in trace.events if not each[3].startswith(CHATTER)]
+    faults = [each for each in shown[:-MAX_STEPS] if each[1] == "world"]
+    shown = faults + shown[-MAX_STEPS:]
+    participants = sorted({name for each in shown for name in each[1:3] if name != "world"}, key=_by_number)
+    lines = ["sequenceDiagram", *(f"    participant {_identifier(name)} as {name}" for name in participants)]
+    for time_us, source, target, text in shown:
+        text_at = f"{time_us / 1000:.1f} ms: {_plain(text)}"
+        if source == "world" and participants:
+            lines.append(f"    Note over {_identifier(participants[0])},{_identifier(participants[-1])}: {text_at}")
         elif source == target:
-            lines.append(f"    Note over {_identifier(source)}: {said}")
+            lines.append(f"    Note over {_identifier(source)}: {text_at}")
         elif source != "world":
-            lines.append(f"    {_identifier(source)}->>{_identifier(target)}: {said}")
+            lines.append(f"    {_identifier(source)}->>{_identifier(target)}: {text_at}")
     return "\n".join(lines) + "\n"
 
 

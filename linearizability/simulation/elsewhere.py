@@ -4,7 +4,7 @@ The nodes need little besides the standard library, so that another interpreter,
 traces there are a proof that no life depends on the interpreter. The history rules need Arrow, which PyPy lacks. So lives are
 led there and judged here: a child process
 (`python -m linearizability.simulation.elsewhere`) reads tasks, one a line as JSON, and answers with lives as pickles of plain
-values: a life's notes are large, and PyPy takes three times as long to write them as JSON.
+values: a run's histories are large, and PyPy takes three times as long to write them as JSON.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from crc32c import crc32c as crc32c_of_bytes
 from linearizability.history.contract import Contract
 from linearizability.mutants.registry import planted
 from linearizability.simulation.drawing import draw
+from linearizability.simulation.history_recorder import ClientHistory
 from linearizability.simulation.life import Lived, lead
-from linearizability.simulation.notebook import Notes
 
 MODULES = ("pydantic", "crc32c", "cramjam")
 """What the other interpreter needs to have installed."""
@@ -163,17 +163,20 @@ def _crc32c_of_a_copy(data: bytes | bytearray | memoryview) -> int:
 
 
 def _written(lived: Lived, rows: list[dict[str, Any]] | None, seconds: float) -> dict[str, Any]:
-    notes = [{"process": n.process, "contract": n.contract.model_dump(), "events": n.events} for n in lived.notes]
+    histories = [
+        {"process": each.process, "contract": each.contract.model_dump(), "events": each.events}
+        for each in lived.histories
+    ]
     return {
-        "rule": lived.rule, "text": lived.text, "digest": lived.digest, "counts": lived.counts, "notes": notes,
-        "rows": rows or [], "seconds": seconds, **{name: getattr(lived, name) for name in NUMBERS},
+        "rule": lived.rule, "text": lived.text, "digest": lived.digest, "counts": lived.counts,
+        "histories": histories, "rows": rows or [], "seconds": seconds, **{name: getattr(lived, name) for name in NUMBERS},
     }  # fmt: skip
 
 
 def _read(told: dict[str, Any], seed: int, task: Task) -> Told:
     lived = Lived(
         draw(seed, task.mutant, task.nodes, task.workload),
-        [Notes(each["process"], Contract(**each["contract"]), each["events"]) for each in told["notes"]],
+        [ClientHistory(each["process"], Contract(**each["contract"]), each["events"]) for each in told["histories"]],
         told["rule"], told["text"], told["digest"], Counter(told["counts"]), **{name: told[name] for name in NUMBERS},
     )  # fmt: skip
     return Told(lived, told["rows"], told["seconds"])

@@ -323,8 +323,8 @@ def strike(cluster: Cluster, fault: Fault, number: int) -> None:
     cluster.world.counts[f"fault {fault.kind}"] += 1
     cluster.world.trace.note(f"fault {fault.kind} {fault.node} {fault.for_ms} {fault.amount}")
     if cluster.world.trace.keep:
-        cluster.world.trace.tell("world", "world", f"fault {number}: {fault.kind} — {FAULTS[fault.kind]}")
-    cluster.notebook.mark("fault", name=f"{fault.kind}-{number}", node=fault.node)
+        cluster.world.trace.log_event("world", "world", f"fault {number}: {fault.kind} — {FAULTS[fault.kind]}")
+    cluster.recorder.mark("fault", name=f"{fault.kind}-{number}", node=fault.node)
     cluster.heals_at_us = max(cluster.heals_at_us, cluster.world.now_us + fault.for_ms * MICROSECONDS_A_MS)
     begin(cluster, fault)
     if end is None:
@@ -336,7 +336,7 @@ def strike(cluster: Cluster, fault: Fault, number: int) -> None:
 def _heal(cluster: Cluster, fault: Fault, number: int, end: Action | None) -> None:
     if end is not None:
         end(cluster, fault)
-    cluster.notebook.mark("heal", name=f"{fault.kind}-{number}", node=fault.node)
+    cluster.recorder.mark("heal", name=f"{fault.kind}-{number}", node=fault.node)
 
 
 def heal_all(cluster: Cluster) -> None:

@@ -20,10 +20,10 @@ from linearizability.history.excuses import EXCUSE
 from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.elsewhere import Elsewhere, Task
+from linearizability.simulation.explanation import keep
 from linearizability.simulation.judging import Outcome, judge, live
 from linearizability.simulation.schedule import STEPS, Schedule
 from linearizability.simulation.shrink import shrink
-from linearizability.simulation.story import keep
 
 SEEDS_A_TASK = 10
 MAX_KEPT = 5
@@ -340,7 +340,7 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
             write_rows(rows, plan.folder / "traces" / f"seed-{outcome.schedule.seed}")
         permitted: Counter[str] = Counter()
         excused: Counter[str] = Counter()
-        excuses = sum(event.get("f") == EXCUSE for notes in outcome.notes for event in notes.events)
+        excuses = sum(event.get("f") == EXCUSE for history in outcome.histories for event in history.events)
         if outcome.judgement is not None:
             for rule, reasons in outcome.judgement.permitted.items():
                 permitted[rule] += sum(reasons.values())

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from linearizability.history.operations import commit, committed
 from linearizability.simulation.client import STALE, Key, error_name
 from linearizability.simulation.consuming import Place, SimulatedConsumer, name_of
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Consumer, Member
 from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
 from linearizability.simulation.world import MICROSECONDS_A_MS
@@ -77,10 +77,10 @@ class SimulatedMember(SimulatedConsumer):
     """Whether it waits for offsets of which a transaction is undecided (KIP-447)."""
     versions = VERSIONS
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Member) -> None:
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Member) -> None:
         self._beat_ms = max(1, min(plan.session_timeout_ms, plan.rebalance_timeout_ms) // HEARTBEATS_A_TIMEOUT)
         reader = Consumer(max_wait_ms=self._beat_ms, max_bytes=plan.max_bytes, isolation=self.isolation)
-        super().__init__(cluster, number, notebook, reader)
+        super().__init__(cluster, number, recorder, reader)
         self.member = plan
         self.generation = -1
         self.is_settled = False
@@ -286,7 +286,7 @@ class SimulatedMember(SimulatedConsumer):
 
     def _note_assignment(self, **fields: Any) -> None:
         keys = [name_of(key) for key in self.places]
-        self.notebook.ok(self.notebook.invoke("assign", keys=keys, group=self.member.group, **fields))
+        self.recorder.ok(self.recorder.invoke("assign", keys=keys, group=self.member.group, **fields))
 
     def _give_up_partitions(self) -> None:
         """What was read and not committed will be read again, by whoever is given it."""
@@ -346,7 +346,7 @@ class SimulatedMember(SimulatedConsumer):
         ]
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.member.group, topics=topics)
         if self.line_to(self._coordinator) is not None:
-            self._operation = self.notebook.invoke("committed", [committed(self.member.group)])
+            self._operation = self.recorder.invoke("committed", [committed(self.member.group)])
         self._tell_coordinator(
             OFFSET_FETCH, OffsetFetchRequest(groups=[group], require_stable=self.requires_stable), self._told_committed
         )
@@ -358,10 +358,10 @@ class SimulatedMember(SimulatedConsumer):
         parts = {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
         code = answer.error_code or next((each.error_code for each in parts.values() if each.error_code), 0)
         if not self._judge("OffsetFetch", code):
-            self.notebook.fail(operation, error_name(code))
+            self.recorder.fail(operation, error_name(code))
             return
         offsets = {key: (parts[key].committed_offset, parts[key].committed_leader_epoch) for key in self.places}
-        self.notebook.ok(operation, [committed(self.member.group, named(offsets))])
+        self.recorder.ok(operation, [committed(self.member.group, named(offsets))])
         self.is_settled = True
         if not self._is_retiring:
             self._resume(offsets)
@@ -396,7 +396,7 @@ class SimulatedMember(SimulatedConsumer):
     def _suffer(self) -> None:
         misfortune = self.chance.choice(STATIC_MISFORTUNES if self.member.instance else MISFORTUNES)
         self.world.counts[f"member's {misfortune}"] += 1
-        self.tell(f"misfortune: {misfortune}")
+        self.log_event(f"misfortune: {misfortune}")
         if misfortune == "departure":
             self._begin_to_leave()
             return
@@ -444,7 +444,7 @@ class SimulatedMember(SimulatedConsumer):
         )  # fmt: skip
         if self.line_to(self._coordinator) is not None:
             mop = commit(group, named(new), self.generation, self._known_as)
-            self._operation = self.notebook.invoke("commit", [mop])
+            self._operation = self.recorder.invoke("commit", [mop])
             self._asked_us = self.world.now_us
         self._tell_coordinator(OFFSET_COMMIT, body, self._on_committed)
 
@@ -454,13 +454,13 @@ class SimulatedMember(SimulatedConsumer):
         codes = {each.error_code for topic in body.topics for each in topic.partitions}
         code = next((code for code in sorted(codes) if code), 0)
         if code == ErrorCode.NONE:
-            self.notebook.ok(operation)
+            self.recorder.ok(operation)
             self._committed = dict(self._processed)
             # An answer that names no partition could have refused nothing.
             if codes and self._replacement is not None and 0 < self._replacement.joined_us < self._asked_us:
                 self.cluster.on_replaced_member_heard(self.name, self._replacement.name)
         elif codes <= NOTHING_WAS_WRITTEN:
-            self.notebook.fail(operation, error_name(code))
+            self.recorder.fail(operation, error_name(code))
         else:
-            self.notebook.info(operation, error_name(code))
+            self.recorder.info(operation, error_name(code))
         self._judge("OffsetCommit", code)

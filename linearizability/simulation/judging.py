@@ -15,8 +15,8 @@ from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import INVALID, Judgement
 from linearizability.rules import RULES
 from linearizability.rules.rule import Weight
+from linearizability.simulation.history_recorder import ClientHistory
 from linearizability.simulation.life import Lived, lead
-from linearizability.simulation.notebook import Notes
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.world import Trace
 
@@ -58,8 +58,8 @@ def live(
     """Lead the life of one schedule and judge it; `life.lead` tells what the other arguments are."""
     lived, trace = lead(schedule, keep_trace, by_history, rows)
     if history_folder is not None:
-        for notes in lived.notes:
-            notes.write(history_folder, f"seed-{schedule.seed}")
+        for history in lived.histories:
+            history.write(history_folder, f"seed-{schedule.seed}")
     return judge(lived), trace
 
 
@@ -67,18 +67,18 @@ def judge(lived: Lived) -> Outcome:
     """The verdict on a life. One that ended with a violation needs no history rules."""
     outcome = Outcome(**vars(lived))
     if not lived.rule:
-        judgement = outcome.judgement = judge_notes(f"seed-{lived.schedule.seed}", lived.notes)
+        judgement = outcome.judgement = judge_histories(f"seed-{lived.schedule.seed}", lived.histories)
         outcome.verdict = judgement.verdict
         if judgement.verdict == INVALID:
             outcome.rule, outcome.text = _condemning(judgement)
     return outcome
 
 
-def judge_notes(run: str, notes: Sequence[Notes]) -> Judgement:
+def judge_histories(run: str, histories: Sequence[ClientHistory]) -> Judgement:
     """The verdict of the history rules on what all clients of one life wrote down."""
     builder = FactsBuilder(run)
-    history = History(id=run, contract=notes[0].contract)
-    for each in notes:
+    history = History(id=run, contract=histories[0].contract)
+    for each in histories:
         derivation = Derivation(builder, each.contract, each.process << 32)
         for event in each.events:
             if event["type"] == "mark":

@@ -23,9 +23,9 @@ from linearizability.simulation.cooperating import CooperativeMember
 from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.grouping import SimulatedMember
+from linearizability.simulation.history_recorder import ClientHistory, HistoryRecorder
 from linearizability.simulation.machine import EPOCH_MS, Machine
 from linearizability.simulation.network import Network
-from linearizability.simulation.notebook import Notebook, Notes
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
@@ -74,7 +74,7 @@ class Lived:
     """One life that is over; what its clients saw is not judged yet."""
 
     schedule: Schedule
-    notes: Sequence[Notes] = ()
+    histories: Sequence[ClientHistory] = ()
     rule: str = ""
     """The promise that was broken before anybody's eyes, and ended the life."""
     text: str = ""
@@ -129,11 +129,11 @@ class Cluster:
             Machine(self.world, number, schedule, self.network, self, self.witness) for number in schedule.node_ids
         ]
         self._machines = {machine.number: machine for machine in self.machines}
-        self.notebooks: list[Notebook] = []
-        self.notebook = self._notebook(None)
-        """The world's own notebook: faults and heals, and what they excuse."""
+        self.recorders: list[HistoryRecorder] = []
+        self.recorder = self._recorder(None)
+        """The world's own recorder: faults and heals, and what they excuse."""
         if self.witness is not None:
-            self.witness.mark = self.notebook.mark
+            self.witness.mark = self.recorder.mark
         self.clients: list[SimulatedClient] = []
         self.is_over = False
         self.heals_at_us = 0
@@ -144,10 +144,10 @@ class Cluster:
         self.operator: Operator | None = None
         self._producer_ids: dict[tuple[int, int], str] = {}
 
-    def _notebook(self, plan: Client | None) -> Notebook:
-        notebook = Notebook(self.world, len(self.notebooks), self.schedule.contract(plan))
-        self.notebooks.append(notebook)
-        return notebook
+    def _recorder(self, plan: Client | None) -> HistoryRecorder:
+        recorder = HistoryRecorder(self.world, len(self.recorders), self.schedule.contract(plan))
+        self.recorders.append(recorder)
+        return recorder
 
     def partitions(self) -> list[tuple[str, int]]:
         return [(topic.name, index) for topic in self.schedule.topics for index in range(topic.partitions)]
@@ -236,7 +236,7 @@ class Cluster:
             machine.start()
         self._create_topics()
         if not self.is_alone:
-            self.operator = Operator(self, len(self.notebooks), self._notebook(None))
+            self.operator = Operator(self, len(self.recorders), self._recorder(None))
             self.operator.start()
         begin_us = world.now_us
         for plan in self.schedule.clients:
@@ -281,10 +281,12 @@ class Cluster:
         driver.start()
         return driver
 
-    def add_scripted(self, make: Callable[[Cluster, int, Notebook], Scripted], plan: Client | None = None) -> Scripted:
+    def add_scripted(
+        self, make: Callable[[Cluster, int, HistoryRecorder], Scripted], plan: Client | None = None
+    ) -> Scripted:
         """Another client starts and waits for a driver's calls."""
-        notebook = self._notebook(plan)
-        client = make(self, notebook.process, notebook)
+        recorder = self._recorder(plan)
+        client = make(self, recorder.process, recorder)
         self._start(client)
         return client
 
@@ -303,12 +305,12 @@ class Cluster:
         if self.witness is None and not self.schedule.always_flushed:
             excuse = sum(machine.power_losses for machine in self.machines)
             keys = [*(topic.name for topic in self.schedule.topics), GROUPS_TOPIC, TRANSACTIONS_TOPIC]
-            self.notebook.mark(EXCUSE, number=excuse, cause="power-loss", keys=keys, nodes=[number])
-            self.notebook.mark(OVER, number=excuse)
+            self.recorder.mark(EXCUSE, number=excuse, cause="power-loss", keys=keys, nodes=[number])
+            self.recorder.mark(OVER, number=excuse)
 
     def _create_topics(self) -> None:
-        notebook = self._notebook(None)
-        creator = SimulatedAdministrator(self, notebook.process, notebook, [*self.schedule.topics], 1)
+        recorder = self._recorder(None)
+        creator = SimulatedAdministrator(self, recorder.process, recorder, [*self.schedule.topics], 1)
         creator.start()
         bound_us = SETUP_BOUND_MS * MICROSECONDS_A_MS
         self.world.run(bound_us, lambda: len(creator.confirmed) == len(self.schedule.topics))
@@ -317,20 +319,20 @@ class Cluster:
         creator.finish()
 
     def _client(self, plan: Client) -> SimulatedClient:
-        notebook = self._notebook(plan)
+        recorder = self._recorder(plan)
         match plan:
             case Producer():
-                return SimulatedProducer(self, notebook.process, notebook, plan)
+                return SimulatedProducer(self, recorder.process, recorder, plan)
             case Consumer():
-                return SimulatedConsumer(self, notebook.process, notebook, plan)
+                return SimulatedConsumer(self, recorder.process, recorder, plan)
             case Copier():
-                return SimulatedCopier(self, notebook.process, notebook, plan)
+                return SimulatedCopier(self, recorder.process, recorder, plan)
             case Member():
-                return _kind_of(plan)(self, notebook.process, notebook, plan)
+                return _kind_of(plan)(self, recorder.process, recorder, plan)
             case Transactor():
-                return SimulatedTransactor(self, notebook.process, notebook, plan)
+                return SimulatedTransactor(self, recorder.process, recorder, plan)
             case Administrator():
-                return SimulatedAdministrator.for_plan(self, notebook.process, notebook, plan)
+                return SimulatedAdministrator.for_plan(self, recorder.process, recorder, plan)
 
     def add_client(self, plan: Client) -> SimulatedClient:
         """Another client begins to work."""
@@ -425,7 +427,7 @@ class Cluster:
 
     def _leave_evidence(self) -> None:
         """A cluster that could not take a single write in all its misfortunes takes one now that it is healed."""
-        if any(notebook.has_sent for notebook in self.notebooks):
+        if any(recorder.has_sent for recorder in self.recorders):
             return
         self.is_over = False
         self.world.counts["lives in which nothing was acknowledged before the end"] += 1
@@ -463,8 +465,8 @@ class Cluster:
     def _drain(self) -> None:
         isolation = "read_committed" if self.schedule.transacts else "read_uncommitted"
         plan = Consumer(start="earliest", version=12, max_bytes=1 << 20, isolation=isolation)
-        notebook = self._notebook(plan)
-        reader = SimulatedConsumer(self, notebook.process, notebook, plan, drains=True)
+        recorder = self._recorder(plan)
+        reader = SimulatedConsumer(self, recorder.process, recorder, plan, drains=True)
         self._start(reader)
         self._rest([reader], DRAIN_BOUND_MS)
 
@@ -585,10 +587,10 @@ def lead(
         rule, text = violation.rule, violation.text
         world.trace.note(f"violation {violation}")
         if keep_trace:
-            world.trace.tell("world", "world", f"VIOLATION {violation}")
+            world.trace.log_event("world", "world", f"VIOLATION {violation}")
     producers = [client for client in cluster.clients if isinstance(client, SimulatedProducer)]
     lived = Lived(
-        schedule, cluster.notebooks, rule, text, world.trace.digest, world.counts, world.steps, world.now_ms,
+        schedule, cluster.recorders, rule, text, world.trace.digest, world.counts, world.steps, world.now_ms,
         acknowledged=sum(each.acknowledged for each in producers),
         acknowledged_by_all=sum(each.acknowledged for each in producers if each.plan.acks == "all"),
         leader_changes=cluster.witness.leader_changes if cluster.witness is not None else 0,

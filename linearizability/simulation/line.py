@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from linearizability.simulation.frame_text import outline
 from linearizability.simulation.machine import Machine
 from linearizability.simulation.network import Connection, Network
 from linearizability.simulation.schedule import CLIENTS
-from linearizability.simulation.speech import outline
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_request
@@ -65,7 +65,7 @@ class Line:
     """One connection at a time; whoever owns the line says when to try again."""
 
     place = CLIENTS
-    lane = ""
+    channel = ""
 
     def __init__(self, owner: Owner, network: Network, machine: Machine) -> None:
         self.name = owner.name
@@ -144,7 +144,7 @@ class Line:
         correlation_id = self._owner.next_correlation_id()
         frame = encode_request(key, version, correlation_id, self.name, body)
         if world.trace.keep:
-            world.trace.tell(self.name, self.machine.name, f"{API_NAMES[key]} v{version} {outline(body)}")
+            world.trace.log_event(self.name, self.machine.name, f"{API_NAMES[key]} v{version} {outline(body)}")
         if on_answer is not None:
             asked = Asked(correlation_id, key, version, on_answer, context)
             self._asked.append(asked)
@@ -182,5 +182,5 @@ class Line:
             raise Violation("wrong-correlation-id", text)
         trace = self._owner.world.trace
         if trace.keep:
-            trace.tell(self.machine.name, self.name, f"{asked.name} {outline(body)}")
+            trace.log_event(self.machine.name, self.name, f"{asked.name} {outline(body)}")
         asked.on_answer(body, asked.context)

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, cast
 
+from linearizability.simulation.channels import Addresses
 from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
 from linearizability.simulation.invariants import Watch
-from linearizability.simulation.lanes import Addresses
 from linearizability.simulation.network import Connection, Network
 from linearizability.simulation.process import Process, where
 from linearizability.simulation.schedule import Schedule
@@ -376,4 +376,4 @@ class Machine:
     def _tell(self, text: str) -> None:
         trace = self._world.trace
         if trace.keep:
-            trace.tell(self.name, self.name, text)
+            trace.log_event(self.name, self.name, text)

@@ -45,7 +45,7 @@ class Uneven(NamedTuple):
     """Some of a place's connections are slower than the others."""
 
     place: int
-    lane: str
+    channel: str
     """Those that the place opened for this purpose; about half of all, where none is named."""
     salt: int
     """Which half."""
@@ -57,7 +57,7 @@ class ClientSide(Protocol):
 
     name: str
     place: int
-    lane: str
+    channel: str
     """What a broker has opened it for; empty for clients."""
 
     def on_connected(self, connection: Connection) -> None: ...
@@ -136,8 +136,8 @@ class Stream:
     def _is_late(self, uneven: Uneven) -> bool:
         """Whether this is one of the slower connections of a place."""
         client = self._connection.client
-        if uneven.lane:
-            return client.place == uneven.place and client.lane == uneven.lane
+        if uneven.channel:
+            return client.place == uneven.place and client.channel == uneven.channel
         return uneven.place in self._way and zlib.crc32(b"%d/%d" % (self._connection.id, uneven.salt)) % 2 == 0
 
 
@@ -160,8 +160,8 @@ class Connection:
         self._to_client = Stream(self, world, network, self._chance, (machine.number, client.place))
         self._to_client_lost = False
         self._to_machine_lost = False
-        is_read = network.gates is not None and (client.lane or network.reads_clients)
-        self._reader = Reader(client.lane, client.place, machine.number) if is_read else None
+        is_read = network.gates is not None and (client.channel or network.reads_clients)
+        self._reader = Reader(client.channel, client.place, machine.number) if is_read else None
 
     # ---- connecting
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.client import SimulatedClient
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
@@ -65,8 +65,8 @@ class _Task:
 class Operator(SimulatedClient):
     """Carries out, one after the other, the faults that are an operator's work."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder) -> None:
+        super().__init__(cluster, number, recorder)
         self._work: deque[_Task] = deque()
         self._reconfigured: set[TopicName] = set()
         """The topics whose min.insync.replicas it was to change."""

@@ -1,6 +1,6 @@
 """One life of a node's process: what `reference.runtime` is in production.
 
-Requests come in by `reception`, peers are asked over `lanes`, effects are carried out in order, and a timer waits for the
+Requests come in by `reception`, peers are asked over `channels`, effects are carried out in order, and a timer waits for the
 node's next deadline. While the process stands still, everything that happens to it waits.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from linearizability.simulation.lanes import Addresses, LaneName, Lanes
+from linearizability.simulation.channels import Addresses, ChannelName, PeerChannels
+from linearizability.simulation.frame_text import response_text
 from linearizability.simulation.network import Connection, Network, fingerprint
 from linearizability.simulation.reception import Reception
-from linearizability.simulation.speech import answer_in_words
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.node.effects import Close, Effect, HangUp, Respond, Send
 from reference.node.node import Node
@@ -46,7 +46,7 @@ class Process:
         self._world = world
         self._chance = chance
         self._reception = Reception(self.name, world, chance, self._handle)
-        self._lanes = Lanes(self, world, network, addresses)
+        self._channels = PeerChannels(self, world, network, addresses)
         self._stands_still = False
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happened while it stood still."""
@@ -86,12 +86,12 @@ class Process:
         """A clean end: what the node still wants to tell its peers goes out."""
         for effect in self.node.take_effects():
             if isinstance(effect, Send):
-                self._lanes.send(effect)
+                self._channels.send(effect)
 
     def die(self, silently: bool) -> None:
         """Its memory and connections are gone; silently, with the power, nobody hears of it."""
         self.is_alive = False
-        self._lanes.drop_all(silently)
+        self._channels.drop_all(silently)
         for connection in self._reception.drop_all():
             if self._chance.random() < LOST_IN_DEATH:
                 connection.lose_what_is_under_way()
@@ -133,19 +133,19 @@ class Process:
             self.call(self.node.disconnected, connection.id)
             self.after_step()
 
-    def on_answer(self, lane: LaneName, frame: bytes, question: str) -> None:
-        """A peer has answered; `question` is its name, while the story is kept."""
+    def on_answer(self, channel: ChannelName, frame: bytes, question: str) -> None:
+        """A peer has answered; `question` is its name, while readable events are kept."""
         trace = self._world.trace
-        trace.note(f"{self.name} <= {lane[0]}/{lane[1]} {fingerprint(frame)}")
+        trace.note(f"{self.name} <= {channel[0]}/{channel[1]} {fingerprint(frame)}")
         if trace.keep:
-            trace.tell(f"node {lane[0]}", self.name, answer_in_words(question, frame))
-        self.call(self.node.answered, lane[0], lane[1], frame, self._machine.look_at_clock())
+            trace.log_event(f"node {channel[0]}", self.name, response_text(question, frame))
+        self.call(self.node.answered, channel[0], channel[1], frame, self._machine.look_at_clock())
         self.after_step()
 
-    def on_unreachable(self, lane: LaneName) -> None:
+    def on_unreachable(self, channel: ChannelName) -> None:
         """A connection to a peer could not be made, or was lost."""
-        self._world.trace.note(f"{self.name} lost {lane[0]}/{lane[1]}")
-        self.call(self.node.unreachable, lane[0], lane[1], self._machine.look_at_clock())
+        self._world.trace.note(f"{self.name} lost {channel[0]}/{channel[1]}")
+        self.call(self.node.unreachable, channel[0], channel[1], self._machine.look_at_clock())
         self.after_step()
 
     def _handle(self, connection: Connection, frame: bytearray) -> None:
@@ -182,9 +182,9 @@ class Process:
         if isinstance(effect, Respond):
             self._reception.respond(effect)
         elif isinstance(effect, Send):
-            self._lanes.send(effect)
+            self._channels.send(effect)
         elif isinstance(effect, HangUp):
-            self._lanes.hang_up((effect.peer, effect.lane))
+            self._channels.hang_up((effect.peer, effect.lane))
         else:
             self._close(effect)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, STALE, SimulatedClient, error_name
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.outbox import Outbox, customer_of
 from linearizability.simulation.schedule import Producer
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
@@ -85,8 +85,8 @@ class Batch:
 class SimulatedProducer(SimulatedClient):
     """One producer."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Producer) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Producer) -> None:
+        super().__init__(cluster, number, recorder)
         self.plan = plan
         self.idempotent = plan.idempotent and plan.acks == "all"
         self._partitions = cluster.inputs()
@@ -137,7 +137,7 @@ class SimulatedProducer(SimulatedClient):
 
     def _begin(self, key: tuple[str, int], values: list[int]) -> None:
         batch = Batch(key, values, -1)
-        batch.operation = self.notebook.invoke("send", self._mops(batch, None))
+        batch.operation = self.recorder.invoke("send", self._mops(batch, None))
         self._pending[key].append(batch)
 
     def _release(self, is_last: bool = False) -> None:
@@ -265,7 +265,7 @@ class SimulatedProducer(SimulatedClient):
         if self.plan.acks == "0":
             self.ask(PRODUCE, self.plan.version, body, None, line=line)
             self._pending[batch.key].remove(batch)
-            self.notebook.info(batch.operation, "nobody answers acks=0", self._mops(batch, None))
+            self.recorder.info(batch.operation, "nobody answers acks=0", self._mops(batch, None))
             self._maybe_finish()
             return
         self.ask(PRODUCE, self.plan.version, body, self._on_produced, batch, PRODUCE_TIMEOUT_MS * 2, line)
@@ -331,7 +331,7 @@ class SimulatedProducer(SimulatedClient):
         known = base_offset >= 0
         if known:
             self.cluster.on_acknowledged(batch.key, base_offset + len(batch.values), self.name, self.plan.acks)
-        self.notebook.ok(batch.operation, self._mops(batch, base_offset if known else None))
+        self.recorder.ok(batch.operation, self._mops(batch, base_offset if known else None))
         self._maybe_finish()
 
     def _back_off(self) -> None:
@@ -361,10 +361,10 @@ class SimulatedProducer(SimulatedClient):
             kept: list[Batch] = []
             for batch in batches:
                 if batch.in_doubt or batch.under_way:
-                    self.notebook.info(batch.operation, error_name(code), self._mops(batch, None))
+                    self.recorder.info(batch.operation, error_name(code), self._mops(batch, None))
                 elif batch.was_refused:
                     # Those behind it are stored already: sent again now it would be out of order.
-                    self.notebook.fail(batch.operation, error_name(code), self._mops(batch, None))
+                    self.recorder.fail(batch.operation, error_name(code), self._mops(batch, None))
                 else:
                     batch.sequence, batch.attempts, batch.was_refused = -1, 0, False
                     kept.append(batch)

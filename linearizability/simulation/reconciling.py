@@ -15,8 +15,8 @@ from uuid import UUID
 from linearizability.simulation.client import Key
 from linearizability.simulation.consuming import Place
 from linearizability.simulation.grouping import OFFSET_COMMIT, VERSIONS, Position, SimulatedMember
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import Member
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import (
@@ -42,8 +42,8 @@ class ReconcilingMember(SimulatedMember):
 
     versions = VERSIONS | {OFFSET_COMMIT: 9, CONSUMER_GROUP_HEARTBEAT: 1}
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Member) -> None:
-        super().__init__(cluster, number, notebook, plan)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Member) -> None:
+        super().__init__(cluster, number, recorder, plan)
         self._ids = 0
         self._said: frozenset[Key] | None = None
         """What the coordinator was told that we own; None where it may not have heard."""

@@ -1,6 +1,6 @@
-"""Scenarios: stories told as conversations, played anew, and drawn as sequence diagrams. See `stage` for their form.
+"""Scenarios: commands and the events that follow, as golden text and as sequence diagrams. See `scenario_run` for their form.
 
-python -m linearizability.simulation.scenario [--write]     # play all of tests/scenarios; write them and SCENARIOS.md
+python -m linearizability.simulation.scenario [--write]     # run all of tests/scenarios; write them and SCENARIOS.md
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from linearizability.simulation.diagram import drawn
-from linearizability.simulation.stage import COMMANDS, SILENT, Refused, Stage
+from linearizability.simulation.scenario_run import COMMANDS, SILENT, Refused, ScenarioRun
 
 RULER = "----"
-STORIES = Path(__file__).parents[2] / "tests" / "scenarios"
+FOLDER = Path(__file__).parents[2] / "tests" / "scenarios"
 PAGE = Path(__file__).with_name("SCENARIOS.md")
 
 
@@ -23,7 +23,7 @@ class BadScenario(ValueError):
 
 @dataclass
 class Block:
-    """Prose, or a command with what was seen."""
+    """Prose, or a command with the events that followed."""
 
     prose: list[str] = field(default_factory=list)
     command: str = ""
@@ -32,12 +32,12 @@ class Block:
 
 @dataclass
 class Played:
-    """A scenario after it was played."""
+    """A scenario after its run."""
 
     title: str
     text: str
     diagrams: list[str]
-    """One for each world that the story begins."""
+    """One for each cluster that the scenario starts."""
 
 
 def parse(text: str) -> list[Block]:
@@ -54,27 +54,27 @@ def parse(text: str) -> list[Block]:
 
 
 def play(text: str) -> Played:
-    """Run a scenario's commands and write down what is seen now. Errors: BadScenario."""
+    """Run a scenario's commands and record the events. Errors: BadScenario."""
     blocks = parse(text)
-    stage: Stage | None = None
-    stages: list[Stage] = []
+    run: ScenarioRun | None = None
+    runs: list[ScenarioRun] = []
     for block in blocks:
         if not block.command:
             continue
         words, options = _parsed(block.command)
         verb = words.pop(0)
         if verb == "cluster":
-            stage = _open(options)
-            stages.append(stage)
-        elif stage is None:
+            run = _open(options)
+            runs.append(run)
+        elif run is None:
             raise BadScenario(f"{block.command!r} comes before there is a cluster")
         elif verb not in COMMANDS:
             raise BadScenario(f"{verb!r} is none of cluster, {', '.join(COMMANDS)}")
         else:
-            _do(stage, verb, words, options)
-        block.seen, stage.lines = stage.lines, []
+            _do(run, verb, words, options)
+        block.seen, run.lines = run.lines, []
     title = blocks[0].prose[0].lstrip("# ") if blocks and blocks[0].prose else ""
-    return Played(title, _text(blocks), [drawn(each.arrows) for each in stages])
+    return Played(title, _text(blocks), [drawn(each.arrows) for each in runs])
 
 
 def _parsed(command: str) -> tuple[list[str], dict[str, str]]:
@@ -83,69 +83,69 @@ def _parsed(command: str) -> tuple[list[str], dict[str, str]]:
     return [part for part in parts if "=" not in part], options
 
 
-def _open(options: dict[str, str]) -> Stage:
-    """A cluster whose nodes have registered; what a property is named with a dot is one of the nodes'."""
-    stage = Stage({name: value for name, value in options.items() if "." in name}, int(options.get("nodes", "3")))
-    for machine in stage.cluster.machines:
+def _open(options: dict[str, str]) -> ScenarioRun:
+    """A cluster whose nodes have registered; options with a dot in their name are properties of the nodes."""
+    run = ScenarioRun({name: value for name, value in options.items() if "." in name}, int(options.get("nodes", "3")))
+    for machine in run.cluster.machines:
         machine.start()
-    stage.wait({"for": "2000"})
-    stage.lines, stage.arrows = [], []
-    return stage
+    run.wait({"for": "2000"})
+    run.lines, run.arrows = [], []
+    return run
 
 
-def _do(stage: Stage, verb: str, words: list[str], options: dict[str, str]) -> None:
+def _do(run: ScenarioRun, verb: str, words: list[str], options: dict[str, str]) -> None:
     try:
-        COMMANDS[verb](stage, words, options)
+        COMMANDS[verb](run, words, options)
     except Refused as refusal:
-        stage.lines.append(f"({refusal})")
+        run.lines.append(f"({refusal})")
     if verb not in SILENT:
-        stage.wait(options)
+        run.wait(options)
 
 
 def _text(blocks: list[Block]) -> str:
-    told: list[str] = []
+    parts: list[str] = []
     for block in blocks:
-        told.append("\n".join([*block.prose, *([block.command, RULER, *block.seen] if block.command else [])]))
-    return "\n\n".join(told) + "\n"
+        parts.append("\n".join([*block.prose, *([block.command, RULER, *block.seen] if block.command else [])]))
+    return "\n\n".join(parts) + "\n"
 
 
 def page(played: list[Played]) -> str:
-    """The documentation: each story as its prose, its conversation and its diagrams."""
+    """The documentation: each scenario as its prose, its text and its diagrams."""
     parts = [
-        "# Stories of the field",
+        "# Scenarios",
         "",
-        "Each is a conversation with a simulated cluster of the reference: a command, and what its nodes then do, by the names",
-        "of the specification's steps. `epoch` is the leader epoch, `end` the log end offset, `hw` the high watermark. Tests",
-        "play them; `python -m linearizability.simulation.scenario --write` writes them and this page anew.",
+        "Each runs on a simulated cluster of the reference: a command, and the actions of its nodes that follow, by the names of",
+        "the specification. `epoch` is the leader epoch, `end` the log end offset, `hw` the high watermark. Tests run them;",
+        "`python -m linearizability.simulation.scenario --write` writes them and this page again.",
     ]
-    for story in played:
-        prose = [line.lstrip("# ") for line in story.text.split("\n\n")[0].split("\n")[1:] if line.startswith("#")]
-        parts += ["", f"## {story.title}", "", *prose, "", "```text", story.text.rstrip("\n"), "```"]
-        for diagram in story.diagrams:
+    for each in played:
+        prose = [line.lstrip("# ") for line in each.text.split("\n\n")[0].split("\n")[1:] if line.startswith("#")]
+        parts += ["", f"## {each.title}", "", *prose, "", "```text", each.text.rstrip("\n"), "```"]
+        for diagram in each.diagrams:
             parts += ["", "```mermaid", diagram.rstrip("\n"), "```"]
     return "\n".join(parts) + "\n"
 
 
-def stories() -> list[Path]:
-    """All scenarios, in the order in which they are to be read."""
-    return sorted(STORIES.glob("*.txt"))
+def scenarios() -> list[Path]:
+    """All scenarios, in reading order."""
+    return sorted(FOLDER.glob("*.txt"))
 
 
 def main(arguments: list[str]) -> int:
-    """Play all; with --write keep what was seen. 0 where all hold, 1 where one does not, 64 for wrong usage."""
+    """Run all; with --write record the events. 0 where all are as recorded, 1 where one is not, 64 for wrong usage."""
     if arguments not in ([], ["--write"]):
         print(__doc__, file=sys.stderr)
         return 64
     played: list[Played] = []
     changed = 0
-    for path in stories():
-        story = play(path.read_text())
-        played.append(story)
-        if story.text != path.read_text():
+    for path in scenarios():
+        each = play(path.read_text())
+        played.append(each)
+        if each.text != path.read_text():
             changed += 1
-            print(f"{path.name} is not what happens now")
+            print(f"{path.name} differs from this run")
             if arguments:
-                path.write_text(story.text)
+                path.write_text(each.text)
     if arguments:
         PAGE.write_text(page(played))
     return 1 if changed and not arguments else 0

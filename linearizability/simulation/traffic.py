@@ -28,7 +28,7 @@ QUESTIONS = {
     ("markers", "WriteTxnMarkersRequest"): "markers",
     ("", "ProduceRequest"): "produce",
 }
-"""A broker's lane (a client has none) and the request on it -> the kind of the message."""
+"""A broker's channel (a client has none) and the request on it -> the kind of the message."""
 
 ANSWERS = {
     "fetch": "fetch-answer",
@@ -69,10 +69,10 @@ class Message:
 
 
 class Reader:
-    """Tells the kinds of what passes on one connection that a client, or a broker for one lane, has opened."""
+    """Tells the kinds of what passes on one connection that a client, or a broker for one channel, has opened."""
 
-    def __init__(self, lane: str, asker: int, asked: int) -> None:
-        self._lane = lane
+    def __init__(self, channel: str, asker: int, asked: int) -> None:
+        self._channel = channel
         self._asker = asker
         self._asked = asked
         self._open: deque[tuple[str, int, int]] = deque()
@@ -81,7 +81,7 @@ class Reader:
     def question(self, frame: bytes, now_us: int) -> Message | None:
         """A request leaves; `frame` begins with its size. None for what has no kind."""
         key, version = _KEY_AND_VERSION.unpack_from(frame, _SIZE_BYTES)
-        kind = QUESTIONS.get((self._lane, _name_of(key, version)), "")
+        kind = QUESTIONS.get((self._channel, _name_of(key, version)), "")
         self._open.append((kind, key, version))
         return Message(kind, self._asker, self._asked, lambda: _request_in(frame), now_us) if kind else None
 

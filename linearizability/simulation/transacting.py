@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import PRODUCE, STALE, Key, SimulatedClient, error_name
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.producing import MOST_VALUE_BYTES, PRODUCE_TIMEOUT_MS, VALUE_HEAD
 from linearizability.simulation.schedule import Transactor
 from linearizability.simulation.world import MICROSECONDS_A_MS
@@ -83,8 +83,8 @@ class Open:
 class SimulatedTransactor(SimulatedClient):
     """One transactional producer."""
 
-    def __init__(self, cluster: Cluster, number: int, notebook: Notebook, plan: Transactor) -> None:
-        super().__init__(cluster, number, notebook)
+    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Transactor) -> None:
+        super().__init__(cluster, number, recorder)
         self.plan = plan
         self.id = plan.id or f"transactor-{number}"
         self._coordinator = -1
@@ -243,7 +243,7 @@ class SimulatedTransactor(SimulatedClient):
         ending = chance.randrange(100)
         commits = ending >= self.plan.aborts_percent
         left_behind = not commits and ending < self.plan.aborts_percent // 3
-        operation = self.notebook.invoke("txn", self._mops(parts, {}))
+        operation = self.recorder.invoke("txn", self._mops(parts, {}))
         self._open = Open(operation, parts, commits, left_behind, begun_us=self.world.now_us)
         self._step = self._add if self.plan.version == 1 else self._produce
         self._again()
@@ -353,9 +353,9 @@ class SimulatedTransactor(SimulatedClient):
         known = {key: offset for key, offset in opened.offsets.items() if offset >= 0}
         if opened.commits:
             self.committed += 1
-            self.notebook.ok(opened.operation, self._mops(opened.parts, known))
+            self.recorder.ok(opened.operation, self._mops(opened.parts, known))
         else:
-            self.notebook.fail(opened.operation, "aborted", self._mops(opened.parts, known))
+            self.recorder.fail(opened.operation, "aborted", self._mops(opened.parts, known))
         if self.plan.version > 1:
             self._take_producer((body.producer_id, body.producer_epoch))
         self._step = self._init if self._ends_with_session else self._begin
@@ -369,9 +369,9 @@ class SimulatedTransactor(SimulatedClient):
         if opened is not None:
             reason = error_name(code) if code is not None else "left behind"
             if opened.commits and opened.in_doubt:
-                self.notebook.info(opened.operation, reason, self._mops(opened.parts, {}))
+                self.recorder.info(opened.operation, reason, self._mops(opened.parts, {}))
             else:
-                self.notebook.fail(opened.operation, reason, self._mops(opened.parts, {}))
+                self.recorder.fail(opened.operation, reason, self._mops(opened.parts, {}))
         self.world.counts["transactional sessions given up"] += 1
         if code is None and self._begun >= self.plan.transactions:
             self.finish()  # Nobody comes back for it: the coordinator must end it by itself.

@@ -31,7 +31,7 @@ class Violation(Exception):
 
 
 class Trace:
-    """What happened, line by line: a digest always, the lines and their story only when they are asked for."""
+    """What happened, line by line: always a digest, lines and readable events only if `keep`."""
 
     def __init__(self, world: World, keep: bool) -> None:
         self._world = world
@@ -39,8 +39,8 @@ class Trace:
         self._undigested: list[str] = []
         self.keep = keep
         self.lines: list[str] = []
-        self.story: list[tuple[int, str, str, str]] = []
-        """Time, who, to whom (or the same), what: the readable form."""
+        self.events: list[tuple[int, str, str, str]] = []
+        """The readable form: time, source, target (for an event the same), text."""
 
     def note(self, text: str) -> None:
         """One line of the trace; equal schedules give equal lines."""
@@ -55,9 +55,9 @@ class Trace:
         self._digest.update("".join(self._undigested).encode())
         self._undigested.clear()
 
-    def tell(self, source: str, target: str, text: str) -> None:
-        """One line of the story; call it only when `keep` is on."""
-        self.story.append((self._world.now_us, source, target, text))
+    def log_event(self, source: str, target: str, text: str) -> None:
+        """Add a readable event; call it only if `keep`."""
+        self.events.append((self._world.now_us, source, target, text))
 
     @property
     def digest(self) -> str:

@@ -1,4 +1,4 @@
-"""`--rewrite` writes the stories anew as they happen now; the diff is what is to be reviewed."""
+"""`--rewrite` writes the scenarios with the events of this run; review the diff."""
 
 import pytest
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from linearizability.simulation.scenario import PAGE, BadScenario, Played, main, page, parse, play, stories
+from linearizability.simulation.scenario import PAGE, BadScenario, Played, main, page, parse, play, scenarios
 
 
 @pytest.fixture(scope="module")
 def played(request: pytest.FixtureRequest) -> dict[Path, Played]:
     if request.config.getoption("--rewrite", default=False):
         main(["--write"])
-    return {path: play(path.read_text()) for path in stories()}
+    return {path: play(path.read_text()) for path in scenarios()}
 
 
-@pytest.mark.parametrize("path", stories(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", scenarios(), ids=lambda path: path.stem)
 def test_the_story_happens_as_it_is_told(path: Path, played: dict[Path, Played]):
     assert played[path].text == path.read_text(), "run with --rewrite and review the diff"
 

@@ -43,7 +43,7 @@ def test_what_fuzz_finds_is_small_and_fails_again(tmp_path: Path, capsys, monkey
     assert replay_schedule(Path(said["folder"]), Schedule, json=True) == 1
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (again["digest"], again["rule"]) == (first["digest"], first["rule"])
-    assert "VIOLATION high-watermark-back" in (folder / "story.txt").read_text()
+    assert "VIOLATION high-watermark-back" in (folder / "explanation.txt").read_text()
     assert list((folder / "history").glob("history-*.jsonl"))
 
 
@@ -81,6 +81,6 @@ def test_a_cluster_is_fuzzed_shrunk_and_drawn(tmp_path: Path, capsys, monkeypatc
     original = read_schedule(folder / "original.json")
     assert 2 <= small.nodes <= 3, "one node alone has no ISR to ignore"
     assert len(small.faults) <= len(original.faults) and len(small.clients) <= len(original.clients)
-    diagram = (folder / "story.mmd").read_text()
+    diagram = (folder / "diagram.mmd").read_text()
     assert diagram.startswith("sequenceDiagram") and "VIOLATION" in diagram and "->>node" in diagram
     assert json.loads((Path(said["folder"]) / "pairs.json").read_text()) is not None

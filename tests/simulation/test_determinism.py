@@ -46,7 +46,7 @@ def test_keeping_the_trace_changes_nothing():
     bare, _ = live(short(3))
     kept, trace = live(short(3), keep_trace=True)
     assert bare.digest == kept.digest
-    assert trace.lines and trace.story
+    assert trace.lines and trace.events
 
 
 def test_another_seed_of_chance_gives_another_trace():

@@ -33,7 +33,9 @@ def test_a_life_is_the_same_elsewhere() -> None:
     assert [each.lived.digest for each in told] == [lived.digest for lived in here]
     for each, lived in zip(told, here, strict=True):
         assert each.seconds > 0
-        assert [len(notes.events) for notes in each.lived.notes] == [len(notes.events) for notes in lived.notes]
+        assert [len(history.events) for history in each.lived.histories] == [
+            len(history.events) for history in lived.histories
+        ]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

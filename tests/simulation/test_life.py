@@ -89,12 +89,14 @@ def test_what_is_written_is_judged_as_what_was_recorded(tmp_path: Path):
 
 
 def test_a_loss_that_coincides_with_an_excuse_of_another_partition_is_found():
-    """The same notes, but that the power loss were an excuse of another topic, or had been over before the life began."""
+    """The same histories, but that the power loss were an excuse of another topic, or had been over before the life began."""
     lived, _ = lead(schedule(Fault(at_ms=300, kind="power-loss", for_ms=100), seed=4))
     excused = judge(lived)
     assert (excused.verdict, excused.rule) == ("valid", "") and excused.judgement is not None
     assert any("lost-write" in rules for rules in excused.judgement.excused.values()), excused.to_json()
-    marks = [event for notes in lived.notes for event in notes.events if event.get("f") in ("excuse", "excuse-over")]
+    marks = [
+        event for history in lived.histories for event in history.events if event.get("f") in ("excuse", "excuse-over")
+    ]
     assert [mark["f"] for mark in marks] == ["excuse", "excuse-over"] and "orders" in marks[0]["keys"]
     kept = dict(marks[0])
     for change in ({"keys": ["elsewhere-0"]}, {"time": 0}):

@@ -15,7 +15,7 @@ def acknowledged(producer: Producer, *faults: Fault) -> list[tuple[int, str, int
     """Value, partition and offset of each record that one producer sent, in the order of sending."""
     cluster = Cluster(Schedule(seed=5, duration_ms=1_500, topics=(ORDERS,), clients=(producer,), faults=faults))
     cluster.live()
-    oks = [event for notebook in cluster.notebooks for event in notebook.events if event["type"] == "ok"]
+    oks = [event for recorder in cluster.recorders for event in recorder.events if event["type"] == "ok"]
     sent = [mop for event in oks if event["f"] == "send" for mop in event["mops"]]
     return sorted((mop["value"], mop["key"], mop["offset"]) for mop in sent)
 

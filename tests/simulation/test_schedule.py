@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from linearizability.simulation.drawing import draw, schedules
 from linearizability.simulation.drawing_clusters import PARTITION_STEPS, QUORUM_STEPS
+from linearizability.simulation.explanation import plan_of
 from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import (
     DIRECTORY_FAULTS,
@@ -23,7 +24,6 @@ from linearizability.simulation.schedule import (
     read_schedule,
 )
 from linearizability.simulation.shrink import shrink, with_fewer_nodes
-from linearizability.simulation.story import plan_of
 from linearizability.simulation.traffic import KINDS as MESSAGES
 
 

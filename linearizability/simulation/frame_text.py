@@ -1,4 +1,4 @@
-"""Frames in words, for the story of a life."""
+"""Frames as text, for the explanation of a run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ MAX_OUTLINE = 160
 
 
 def outline(body: Message) -> str:
-    """A message in one short line: what differs from the defaults, bytes as their number."""
+    """A message in one short line: fields that differ from their defaults, bytes as their count."""
     text = _outline(body)
     return text if len(text) <= MAX_OUTLINE else text[:MAX_OUTLINE] + " …"
 
 
 def _outline(value: Any) -> str:
     if isinstance(value, Message):
-        told = [(field.name, getattr(value, field.name)) for field in value.FIELDS]
+        fields = [(field.name, getattr(value, field.name)) for field in value.FIELDS]
         blank = type(value)()
-        return " ".join(f"{name}={_outline(each)}" for name, each in told if each != getattr(blank, name))
+        return " ".join(f"{name}={_outline(each)}" for name, each in fields if each != getattr(blank, name))
     if isinstance(value, list):
         return "[" + "; ".join(_outline(each) for each in value) + "]"
     if isinstance(value, bytes | bytearray | memoryview):
@@ -29,8 +29,8 @@ def _outline(value: Any) -> str:
     return str(value)
 
 
-def question_in_words(frame: bytes) -> tuple[str, str]:
-    """A request's short name (by which its answer is read), and all of it; `frame` begins with its size."""
+def request_text(frame: bytes) -> tuple[str, str]:
+    """A request's short name (by which its response is read), and its text; `frame` begins with its size."""
     try:
         header, form, view, position = decode_request(frame[4:])
         body, _ = decode_from(form.request, header.request_api_version, view, position)
@@ -41,10 +41,10 @@ def question_in_words(frame: bytes) -> tuple[str, str]:
     return f"{key} {version} {name}", f"{name} v{version} {outline(body)}"
 
 
-def answer_in_words(question: str, frame: bytes | bytearray) -> str:
-    """An answer to the question of this short name; `frame` comes without its size."""
+def response_text(request: str, frame: bytes | bytearray) -> str:
+    """The text of a response to the request of this short name; `frame` comes without its size."""
     try:
-        key, version, name = question.split()
+        key, version, name = request.split()
         _, body = decode_response(int(key), int(version), bytes(frame))
     except (CodecError, ValueError) as error:
         return f"{len(frame)} bytes that are no answer: {error}"

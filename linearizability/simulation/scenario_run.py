@@ -1,15 +1,15 @@
-"""A stage for stories: a cluster in which one thing happens at a time, told as a conversation of commands and answers.
+"""One run of a scenario: a cluster that takes one command after the other.
 
-A scenario is a text. A block begins with a command and ends with `----`; below stands what was then seen, up to an empty
-line. Lines that begin with `#` are prose. `play` runs the commands in a fresh world without chance (every message takes one
-millisecond) and gives the text anew: where it is what was written, the story holds.
+A scenario is a text. A block begins with a command and `----`; the events that followed stand below, up to an empty line.
+Lines that begin with `#` are prose. `play` runs the commands in a new world without chance (every message takes one
+millisecond) and returns the text with the events of this run: the scenario holds if they are equal.
 
     topic orders replicas=1,2,3
     ----
     node 1  BecomeLeader         orders  epoch 0  end 0  hw 0  isr 1 2 3
 
-The commands are the functions under COMMANDS; every command may say `for=MS` (how long is waited for what follows, default
-50) and `until=STEP` or `until=STEP@NODE`, which ends it with that step of the specification.
+The commands are the functions under COMMANDS; every command takes `for=MS` (how long to wait for events, default 50) and
+`until=STEP` or `until=STEP@NODE`, which ends it with that action of the specification.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from linearizability.simulation.client import SimulatedClient
+from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.life import Cluster
 from linearizability.simulation.line import Line
-from linearizability.simulation.notebook import Notebook
 from linearizability.simulation.schedule import CLIENTS, Schedule
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
@@ -38,40 +38,40 @@ MOST_BYTES = 1 << 20
 PRODUCE_TIMEOUT_MS = 1_500
 MOST_TRIES = 20
 ACKS = {"0": 0, "1": 1, "all": -1}
-TOLD = {
+SHOWN_STEPS = {
     "BecomeLeader", "BecomeFollower", "Produce", "AppendFetched", "AdvanceHighWatermark", "AdoptHighWatermark", "Truncate",
     "ExpandIsr", "ShrinkIsr", "CommitIsr", "RollBackIsr", "Restart", "ShutDown",
 }  # fmt: skip
-"""Steps of partitions that a story tells."""
-TOLD_OF_QUORUM = {"BecomeLeader", "BecomeCandidate", "GrantVote"}
+"""Actions of partitions that a scenario shows."""
+SHOWN_QUORUM_STEPS = {"BecomeLeader", "BecomeCandidate", "GrantVote"}
 
 
 class Refused(Exception):
-    """A command that cannot be carried out; says why in one line."""
+    """A command that cannot be carried out; the message gives the reason in one line."""
 
 
-class Teller(SimulatedClient):
-    """The client on the stage: asks one node one thing, and says what came back."""
+class ScenarioClient(SimulatedClient):
+    """The client of a scenario: sends one request to one node."""
 
-    def __init__(self, cluster: Cluster, notebook: Notebook) -> None:
-        super().__init__(cluster, 0, notebook)
+    def __init__(self, cluster: Cluster, recorder: HistoryRecorder) -> None:
+        super().__init__(cluster, 0, recorder)
         self.name = "client"
 
     def on_ready(self) -> None:
-        """Nothing is done by itself."""
+        """It acts upon commands only."""
 
     def refresh_soon(self) -> None:
-        """Nothing is asked by itself."""
+        """It sends requests upon commands only."""
 
     def on_line_down(self, line: Line, reason: str) -> None:
-        """What was asked there is not answered."""
+        """Requests on a lost connection stay without a response."""
 
     def line(self, node: int) -> Line:
         return self._lines[node]
 
 
-class Stage:
-    """One world, its cluster, and what was seen since the last command."""
+class ScenarioRun:
+    """One world, its cluster, and the events since the last command."""
 
     def __init__(self, properties: Mapping[str, str], nodes: int) -> None:
         schedule = Schedule(nodes=nodes, properties={"replica.fetch.wait.max.ms": "20", **properties}, topics=())
@@ -79,8 +79,8 @@ class Stage:
         self.cluster.network.is_calm = True
         self.lines: list[str] = []
         self.arrows: list[tuple[str, str, str]] = []
-        """Who, to whom (or the same), what: for the diagram."""
-        self._client = Teller(self.cluster, Notebook(self.cluster.world, 0, schedule.contract()))
+        """Source, target (or the same), text: for the diagram."""
+        self._client = ScenarioClient(self.cluster, HistoryRecorder(self.cluster.world, 0, schedule.contract()))
         self._until = ""
         self._has_come = False
         self._broken: set[str] = set()
@@ -93,7 +93,7 @@ class Stage:
     # ---- time
 
     def wait(self, options: Mapping[str, str]) -> None:
-        """Let time pass: as long as a command says, or until a step is made."""
+        """Let time pass: as long as a command says, or until an action is taken."""
         world = self.cluster.world
         self._until = options.get("until", "")
         self._has_come = False
@@ -102,28 +102,28 @@ class Stage:
         if self._until and not self._has_come:
             self.lines.append(f"(no {self._until} within {for_ms} ms)")
         self._until = ""
-        self._tell_what_broke()
+        self._show_broken_promises()
 
-    def _tell_what_broke(self) -> None:
-        """Name each promise once that did not hold."""
+    def _show_broken_promises(self) -> None:
+        """Name each broken promise once."""
         broken = {name.removeprefix("broken ") for name in self.cluster.world.counts if name.startswith("broken ")}
         for rule in sorted(broken - self._broken):
-            self.hear(f"broken promise: {rule}", "world", "world")
+            self.show(f"broken promise: {rule}", "world", "world")
         self._broken |= broken
 
     def _on_action(self, node: int, action: str, row: Mapping[str, Any]) -> None:
-        """A step of the specification happens."""
+        """A node has traced an action of the specification."""
         if self._until in (action, f"{action}@{node}"):
             self._has_come = True
         partition = str(row.get("partition", ""))
         if partition.startswith("__cluster_metadata"):
-            if action in TOLD_OF_QUORUM:
+            if action in SHOWN_QUORUM_STEPS:
                 what = f"of the quorum, epoch {row['epoch']}"
-                self._say(f"node {node}", row, action, what)
-        elif action in TOLD and not partition.startswith("__"):
-            self._say(f"node {node}", row, action, f"{partition.rpartition('-')[0]}  {_state_of(row)}")
+                self._show_step(f"node {node}", row, action, what)
+        elif action in SHOWN_STEPS and not partition.startswith("__"):
+            self._show_step(f"node {node}", row, action, f"{partition.rpartition('-')[0]}  {_state_of(row)}")
 
-    def _say(self, who: str, row: Mapping[str, Any], action: str, what: str) -> None:
+    def _show_step(self, who: str, row: Mapping[str, Any], action: str, what: str) -> None:
         self.lines.append(f"{who}  {action:<20} {what}")
         arguments = row.get("args", {})
         source, target = who, who
@@ -133,15 +133,15 @@ class Stage:
             target = f"node {row['to']}"
         self.arrows.append((source, target, f"{action}, {what}"))
 
-    def hear(self, text: str, source: str, target: str) -> None:
-        """Somebody outside of the nodes is told something, or does something."""
+    def show(self, text: str, source: str, target: str) -> None:
+        """Show an event outside of the nodes, or a message to or from the client."""
         self.lines.append(f"{source}  {text}" if source == target else f"{source} → {target}  {text}")
         self.arrows.append((source, target, text))
 
-    # ---- asking
+    # ---- requests
 
     def ask(self, node: int, key: int, version: int, body: Any, answered: Callable[[Any], None] | None) -> None:
-        """Let the client ask a node. Errors: Refused where nobody listens."""
+        """Let the client send a request to a node. Errors: Refused where the node does not accept connections."""
         line = self._client.line(node)
         world = self.cluster.world
         if not line.is_open:
@@ -149,15 +149,15 @@ class Stage:
         world.run(world.now_us + DEFAULT_WAIT_MS * MICROSECONDS_A_MS, lambda: line.is_up)
         if not line.is_up:
             raise Refused(f"the client does not reach node {node}")
-        told = (lambda answer, _: answered(answer)) if answered is not None else None
-        self._client.ask(key, version, body, told, None, SETTLE_MS * 2, line)
+        on_answer = (lambda answer, _: answered(answer)) if answered is not None else None
+        self._client.ask(key, version, body, on_answer, None, SETTLE_MS * 2, line)
 
     def partition(self, node: int, key: tuple[str, int]) -> Partition | None:
         found = self.cluster.machine(node).node
         return found.partitions.get(key) if found is not None else None
 
     def leader(self, topic: str) -> int:
-        """Who leads, by the newest epoch that a node acts in. Errors: Refused where nobody does."""
+        """The leader of the newest epoch in which a node leads. Errors: Refused where there is none."""
         leading = [
             (partition.leader_epoch, node)
             for node in self.cluster.schedule.node_ids
@@ -176,7 +176,7 @@ def _state_of(row: Mapping[str, Any]) -> str:
 # ---- commands
 
 
-def _topic(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+def _topic(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """Create a topic with one partition whose replicas are given; the first of them leads."""
     replicas = [int(node) for node in options.get("replicas", "1,2,3").split(",")]
     request = CreateTopicsRequest
@@ -185,8 +185,8 @@ def _topic(stage: Stage, words: list[str], options: dict[str, str]) -> None:
         for name, value in options.items()
         if name in CONFIGS
     ]
-    if "min-isr" in options and stage.cluster.witness is not None:
-        stage.cluster.witness.expect(words[0], int(options["min-isr"]))
+    if "min-isr" in options and run.cluster.witness is not None:
+        run.cluster.witness.expect(words[0], int(options["min-isr"]))
     assignment = request.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     wanted = request.CreatableTopic(
         name=words[0], num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=configs
@@ -194,45 +194,45 @@ def _topic(stage: Stage, words: list[str], options: dict[str, str]) -> None:
 
     def answered(body: Any) -> None:
         if body.topics[0].error_code != ErrorCode.NONE:
-            stage.hear(f"refused: {_name(body.topics[0].error_code)}", "node", "client")
+            run.show(f"refused: {_name(body.topics[0].error_code)}", "node", "client")
 
-    stage.ask(replicas[0], 19, 7, request(topics=[wanted], timeout_ms=1_000), answered)
+    run.ask(replicas[0], 19, 7, request(topics=[wanted], timeout_ms=1_000), answered)
 
 
 CONFIGS = {"min-isr": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
 
 
-def _produce(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+def _produce(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """Send records with the given values; `acks=`, `to=NODE`, `idempotent=yes`, `answer=lost`."""
     topic, values = words[0], words[1:]
-    if options.get("idempotent") == "yes" and stage.producer_id < 0:
-        _producer_id(stage, stage.leader(topic))
-    producer_id = stage.producer_id if options.get("idempotent") == "yes" else -1
-    sequence = stage.sequences.get(topic, 0) if producer_id >= 0 else -1
-    now = stage.cluster.client_clock_ms()
+    if options.get("idempotent") == "yes" and run.producer_id < 0:
+        _producer_id(run, run.leader(topic))
+    producer_id = run.producer_id if options.get("idempotent") == "yes" else -1
+    sequence = run.sequences.get(topic, 0) if producer_id >= 0 else -1
+    now = run.cluster.client_clock_ms()
     records = [Record(index, now, None, value.encode(), ()) for index, value in enumerate(values)]
     if producer_id >= 0:
         data = build(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     else:
         data = build(records)
-    stage.last = topic, bytes(data), options | {"values": " ".join(values)}
-    stage.sequences[topic] = sequence + len(values)
-    _send(stage, *stage.last)
+    run.last = topic, bytes(data), options | {"values": " ".join(values)}
+    run.sequences[topic] = sequence + len(values)
+    _send(run, *run.last)
 
 
-def _again(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """Send the last batch again, as a producer does that had no answer."""
-    if stage.last is None:
+def _again(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
+    """Send the last batch again, as a producer without a response does."""
+    if run.last is None:
         raise Refused("nothing was sent")
-    topic, data, said = stage.last
+    topic, data, sent = run.last
     _send(
-        stage, topic, data, {**{name: value for name, value in said.items() if name not in ("to", "answer")}, **options}
+        run, topic, data, {**{name: value for name, value in sent.items() if name not in ("to", "answer")}, **options}
     )
 
 
-def _send(stage: Stage, topic: str, data: bytes, options: dict[str, str]) -> None:
+def _send(run: ScenarioRun, topic: str, data: bytes, options: dict[str, str]) -> None:
     acks = options.get("acks", "all")
-    node = int(options["to"]) if "to" in options else stage.leader(topic)
+    node = int(options["to"]) if "to" in options else run.leader(topic)
     partition = ProduceRequest.PartitionProduceData(index=0, records=data)
     body = ProduceRequest(
         acks=ACKS[acks],
@@ -240,48 +240,48 @@ def _send(stage: Stage, topic: str, data: bytes, options: dict[str, str]) -> Non
         topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])],
     )
     values = options["values"]
-    stage.hear(f"produce {values}, acks={acks}", "client", f"node {node}")
+    run.show(f"produce {values}, acks={acks}", "client", f"node {node}")
 
     def answered(body: Any) -> None:
         answer = body.responses[0].partition_responses[0]
         if options.get("answer") == "lost":
-            stage.hear(f"the answer about {values} is lost", f"node {node}", f"node {node}")
+            run.show(f"the answer about {values} is lost", f"node {node}", f"node {node}")
         elif answer.error_code != ErrorCode.NONE:
-            stage.hear(f"{values} refused: {_name(answer.error_code)}", f"node {node}", "client")
+            run.show(f"{values} refused: {_name(answer.error_code)}", f"node {node}", "client")
         else:
-            stage.hear(f"{values} acknowledged at offset {answer.base_offset}", f"node {node}", "client")
+            run.show(f"{values} acknowledged at offset {answer.base_offset}", f"node {node}", "client")
 
-    stage.ask(node, 0, 9, body, None if acks == "0" else answered)
+    run.ask(node, 0, 9, body, None if acks == "0" else answered)
 
 
-def _producer_id(stage: Stage, node: int) -> None:
-    """Get a producer id; while the node has none to give it is asked again."""
-    heard: list[Any] = []
+def _producer_id(run: ScenarioRun, node: int) -> None:
+    """Get a producer id; repeat the request while the node has none to give."""
+    responses: list[Any] = []
     body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     for _ in range(MOST_TRIES):
-        heard.clear()
-        stage.ask(node, 22, 4, body, heard.append)
-        stage.cluster.world.run(stage.cluster.world.now_us + 200 * MICROSECONDS_A_MS, lambda: bool(heard))
-        if heard and heard[0].error_code == ErrorCode.NONE:
-            stage.producer_id = heard[0].producer_id
+        responses.clear()
+        run.ask(node, 22, 4, body, responses.append)
+        run.cluster.world.run(run.cluster.world.now_us + 200 * MICROSECONDS_A_MS, lambda: bool(responses))
+        if responses and responses[0].error_code == ErrorCode.NONE:
+            run.producer_id = responses[0].producer_id
             return
     raise Refused("no producer id was given")
 
 
-def _show(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+def _show(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """What each replica of a topic holds: `offset:value@epoch`, a bar where its high watermark is."""
-    for node in stage.cluster.schedule.node_ids:
-        partition = stage.partition(node, (words[0], 0))
+    for node in run.cluster.schedule.node_ids:
+        partition = run.partition(node, (words[0], 0))
         if partition is None:
-            if not stage.cluster.machine(node).is_up:
-                stage.lines.append(f"node {node}  down")
+            if not run.cluster.machine(node).is_up:
+                run.lines.append(f"node {node}  down")
             continue
         role = {Role.LEADER: "leads", Role.FOLLOWER: "follows", Role.NONE: "waits"}[partition.role]
         held = _held(partition)
         before = " ".join(text for offset, text in held if offset < partition.high_watermark)
         behind = " ".join(text for offset, text in held if offset >= partition.high_watermark)
         isr = f"  isr {' '.join(map(str, partition.reign.isr))}" if partition.is_leader else ""
-        stage.lines.append(f"node {node}  {role:<8} epoch {partition.leader_epoch}  [{before} | {behind}]{isr}")
+        run.lines.append(f"node {node}  {role:<8} epoch {partition.leader_epoch}  [{before} | {behind}]{isr}")
 
 
 def _held(partition: Partition) -> list[tuple[int, str]]:
@@ -296,43 +296,45 @@ def _held(partition: Partition) -> list[tuple[int, str]]:
     return held
 
 
-def _machines(act: str, tells: str) -> Callable[[Stage, list[str], dict[str, str]], None]:
+def _machines(act: str, text: str) -> Callable[[ScenarioRun, list[str], dict[str, str]], None]:
     """A command that does something to each of the named nodes."""
 
-    def command(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+    def command(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
         for word in words:
-            machine = stage.cluster.machine(int(word))
-            stage.hear(tells, f"node {word}", f"node {word}")
+            machine = run.cluster.machine(int(word))
+            run.show(text, f"node {word}", f"node {word}")
             if act == "lose_power":
-                machine.lose_power(stage.cluster.world.chance(f"stage/{word}"))
+                machine.lose_power(
+                    run.cluster.world.chance(f"stage/{word}")
+                )  # names the stream, on which traces depend
             else:
                 getattr(machine, act)()
 
     return command
 
 
-def _cut(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+def _cut(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """Nothing passes between the first node and the others any more (`clients` for all clients)."""
     first, *others = [CLIENTS if word == "clients" else int(word) for word in words]
-    others = others or [node for node in stage.cluster.schedule.node_ids if node != first]
-    stage.cluster.network.cut([way for other in others for way in ((first, other), (other, first))])
+    others = others or [node for node in run.cluster.schedule.node_ids if node != first]
+    run.cluster.network.cut([way for other in others for way in ((first, other), (other, first))])
     named = ", ".join("the clients" if other == CLIENTS else f"node {other}" for other in others)
-    stage.hear(f"is cut off from {named}", f"node {first}", f"node {first}")
+    run.show(f"is cut off from {named}", f"node {first}", f"node {first}")
 
 
-def _heal(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+def _heal(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """All ways are free again."""
-    stage.cluster.network.heal_all()
+    run.cluster.network.heal_all()
 
 
-def _controller(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+def _controller(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """Who says to be the active controller, and in which epoch."""
-    for machine in stage.cluster.machines:
+    for machine in run.cluster.machines:
         if machine.controller_epoch >= 0:
-            stage.lines.append(f"node {machine.number}  is the active controller of epoch {machine.controller_epoch}")
+            run.lines.append(f"node {machine.number}  is the active controller of epoch {machine.controller_epoch}")
 
 
-def _nothing(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+def _nothing(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """Only time passes."""
 
 
@@ -340,7 +342,7 @@ def _name(code: int) -> str:
     return ErrorCode(code).name
 
 
-Command = Callable[[Stage, list[str], dict[str, str]], None]
+Command = Callable[[ScenarioRun, list[str], dict[str, str]], None]
 
 COMMANDS: dict[str, Command] = {
     "topic": _topic,
@@ -361,4 +363,4 @@ COMMANDS: dict[str, Command] = {
 SILENT = frozenset({"show", "controller"})
 """Commands during which no time passes."""
 
-__all__ = ["COMMANDS", "SILENT", "Refused", "Stage"]
+__all__ = ["COMMANDS", "SILENT", "Refused", "ScenarioRun"]

@@ -1,6 +1,6 @@
-"""The history of a simulated life: recorded in memory in the words of `linearizability.history`.
+"""The history of a simulated run, recorded in memory in the form of `linearizability.history`.
 
-`write` leaves the same files that a recorder on a real cluster leaves, so that `tidegauge history check` reads them too.
+`write` writes the same files as a recorder on a real cluster, so that `tidegauge history check` reads them too.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SENDING = frozenset({"send", "txn"})
 
 
 @dataclass
-class Notes:
-    """What one client did and saw, wherever it was written down."""
+class ClientHistory:
+    """The operations and results of one client."""
 
     process: int
     contract: Contract
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self, folder: Path, run: str) -> None:
-        """Leave the process's file in a history folder."""
+        """Write the process's file into a history folder."""
         header = {
             "type": "header", "format": FORMAT, "run": run, "process": self.process,
             "contract": self.contract.model_dump(), "time": 0,
@@ -39,8 +39,8 @@ class Notes:
         (folder / f"history-{self.process:05d}.jsonl").write_text(text)
 
 
-class Notebook(Notes):
-    """Notes in the making; `Recorder`'s calls without its file."""
+class HistoryRecorder(ClientHistory):
+    """Records one client's history; the calls are those of `Recorder`, which writes a file."""
 
     def __init__(self, world: World, process: int, contract: Contract) -> None:
         super().__init__(process, contract)
@@ -48,7 +48,7 @@ class Notebook(Notes):
         self._operations = 0
         self._open: dict[int, str] = {}
         self.has_sent = False
-        """Whether something that it sent, alone or in a transaction, was acknowledged."""
+        """Whether a record that it sent, alone or in a transaction, was acknowledged."""
 
     def invoke(self, f: str, mops: Sequence[MicroOperation] = (), **fields: Any) -> int:
         """An operation begins; gives the number that its completion names."""

@@ -1,4 +1,4 @@
-"""A life told to people: who said what to whom, as text in which time runs down; and the folder that keeps a failure."""
+"""A run explained to a reader: messages and events as text in the order of time; and the folder of a failure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from linearizability.simulation.schedule import FAULTS, Fault, Schedule
 from linearizability.simulation.world import Trace
 
 MAX_LINES = 400
-"""Of a long life the end is told, and every fault before it."""
+"""Of a long run the end is shown, and every fault before it."""
 
 
 def plan_of(schedule: Schedule) -> list[str]:
-    """The schedule in words."""
+    """The schedule as text."""
     lines = [f"seed {schedule.seed}" + (f", mutant {schedule.mutant}" if schedule.mutant else "")]
     lines += [
         f"topic {topic.name} with {topic.partitions} partitions {topic.configs or ''}".rstrip()
@@ -30,28 +30,28 @@ def plan_of(schedule: Schedule) -> list[str]:
 
 
 def _fault(fault: Fault) -> str:
-    """A fault with what it aims at."""
+    """A fault and its target."""
     partition = f"{fault.topic}-{fault.partition}" if fault.topic else ""
     aims = {
         "controller": "the active controller",
         "leader": f"the leader of {partition}",
-        "bystander": f"who neither leads {partition} nor is the active controller",
+        "bystander": f"a node that neither leads {partition} nor is the active controller",
         "coordinator": "the groups' coordinator",
         "transaction-coordinator": "the transactions' coordinator",
-        "actor": "who makes that step",
+        "actor": "the node that takes that step",
         "other": "the other node of that step",
         "between": "the two nodes of that step",
         "": f"node {fault.node}" if fault.node else partition,
     }
     waits = f"{fault.wait_ms} ms after the next {fault.after}" if fault.after else ""
-    told = [waits, fault.kind, aims[fault.role], f"others {list(fault.others)}" if fault.others else ""]
-    told += [f"for {fault.for_ms} ms" if fault.for_ms else "", f"amount {fault.amount}" if fault.amount else ""]
-    told += [str(fault.configs) if fault.configs else ""]
-    return f"{', '.join(filter(None, told))} — {FAULTS[fault.kind]}"
+    parts = [waits, fault.kind, aims[fault.role], f"others {list(fault.others)}" if fault.others else ""]
+    parts += [f"for {fault.for_ms} ms" if fault.for_ms else "", f"amount {fault.amount}" if fault.amount else ""]
+    parts += [str(fault.configs) if fault.configs else ""]
+    return f"{', '.join(filter(None, parts))} — {FAULTS[fault.kind]}"
 
 
-def tell(outcome: Outcome, trace: Trace) -> str:
-    """The whole explanation of an outcome."""
+def explain(outcome: Outcome, trace: Trace) -> str:
+    """The explanation of an outcome."""
     head = [f"verdict: {outcome.verdict}"]
     if outcome.rule:
         head += [f"broken promise: {outcome.rule}", f"seen: {outcome.text}"]
@@ -60,25 +60,25 @@ def tell(outcome: Outcome, trace: Trace) -> str:
             mark = f"permitted: {item.permitted}" if item.permitted else "not permitted"
             head.append(f"{item.rule} × {item.count} ({mark})")
             head += [f"    {each.topic}-{each.partition}: {each.text}" for each in item.anomalies[:3]]
-    return "\n".join([*head, "", *plan_of(outcome.schedule), "", *_sequence(trace.story)]) + "\n"
+    return "\n".join([*head, "", *plan_of(outcome.schedule), "", *_sequence(trace.events)]) + "\n"
 
 
-def _sequence(story: list[tuple[int, str, str, str]]) -> Iterable[str]:
-    """Milliseconds, an arrow between two, or what one of them does by itself."""
-    skipped = max(0, len(story) - MAX_LINES)
-    told = [each for each in story[:skipped] if each[1] == "world"] + story[skipped:]
+def _sequence(events: list[tuple[int, str, str, str]]) -> Iterable[str]:
+    """Milliseconds, and a message between two participants or an event of one."""
+    skipped = max(0, len(events) - MAX_LINES)
+    parts = [each for each in events[:skipped] if each[1] == "world"] + events[skipped:]
     if skipped:
         yield f"({skipped} earlier lines are left out, but for the faults)"
-    for time_us, source, target, text in told:
+    for time_us, source, target, text in parts:
         who = source if source == target else f"{source} → {target}"
         yield f"{time_us / 1000:12.3f} ms  {who:<22} {text}"
 
 
 def keep(folder: Path, schedule: Schedule, outcome: Outcome, trace: Trace) -> None:
-    """Write everything that is needed to understand a life and to live it again."""
+    """Write everything that is needed to understand a run and to repeat it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schedule.json").write_text(schedule.to_json() + "\n")
     (folder / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
     (folder / "trace.txt").write_text("\n".join(trace.lines) + "\n")
-    (folder / "story.txt").write_text(tell(outcome, trace))
-    (folder / "story.mmd").write_text(sequence_diagram(trace))
+    (folder / "explanation.txt").write_text(explain(outcome, trace))
+    (folder / "diagram.mmd").write_text(sequence_diagram(trace))

@@ -56,8 +56,16 @@ KNOWN_BUGS = (
         since="1.0", mended=("1.1",), strict=False,
     ),
     KnownBug(
-        ("TXN-02", "TXN-20"), "KAFKA-14561", "a partition that saw nothing of the new epoch takes what the former one writes",
+        ("LOF-13",), "KAFKA-5522", "a search by timestamp goes beyond the last stable offset",
+        since="0.11.0", mended=("1.0",), shows="for 11 is (1, 20), not (-1, -1)",
+    ),
+    KnownBug(
+        ("TXN-02",), "KAFKA-14561", "a partition that saw nothing of the new epoch takes what the former one writes",
         since="0.11.0", mended=("3.6",), shows="NONE(0) instead of INVALID_PRODUCER_EPOCH(47)",
+    ),
+    KnownBug(
+        ("TXN-20",), "KAFKA-14561", "a partition that saw nothing of the new epoch takes what the former one writes",
+        since="1.0", mended=("3.6",), shows="NONE(0) instead of INVALID_PRODUCER_EPOCH(47)",
     ),
     KnownBug(
         ("TXN-20",), "KAFKA-15449", "the offsets that a transaction commits in a former epoch are taken",

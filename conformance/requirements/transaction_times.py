@@ -83,12 +83,13 @@ def the_timeouts_bounds(broker: Broker) -> None:
 @requirement(
     "TXN-20",
     notices="stuck: read_committed consumers wait for ever behind a producer that died",
-    source="TransactionCoordinator.abortTimedOutTransactions",
+    source="TransactionCoordinator.abortTimedOutTransactions; KAFKA-6119 (the higher epoch)",
     sentence="A transaction that is open for longer than its timeout is aborted, and its producer fenced by a higher epoch.",
     accepted="CompleteAbort with a higher epoch; INVALID_PRODUCER_EPOCH(47) for its Produce and TxnOffsetCommit, "
     "PRODUCER_FENCED(90) for AddPartitionsToTxn, AddOffsetsToTxn and EndTxn v4; EndTxn v5, which may be the retry of an abort, "
     "is INVALID_TXN_STATE(48) for a commit and gives the new epoch for an abort",
     draft="47 or 90 for the next write; an abort in v5 is answered like one that was done",
+    since="1.0",
     configs=ABORTS_SOON,
     apis=TRANSACTIONS,
     deadline_s=60.0,

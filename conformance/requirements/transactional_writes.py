@@ -297,7 +297,7 @@ def groups_that_were_not_added(broker: Broker) -> None:
     sentence="TxnOffsetCommit that names a member or generation which the group does not have is refused; one that names none "
     "is taken.",
     accepted="ILLEGAL_GENERATION(22) for generation 0 or 1 of a group that does not exist (before 4.0 UNKNOWN_MEMBER_ID), "
-    "UNKNOWN_MEMBER_ID(25) of one without members; NONE(0) without a generation",
+    "UNKNOWN_MEMBER_ID(25) of one without members (before 3.0 either, and generation 0 is taken); NONE(0) without a generation",
     since="2.5",
     apis=TRANSACTIONS | {"TxnOffsetCommit": 3},
 )
@@ -314,9 +314,11 @@ def members_of_the_group(broker: Broker) -> None:
             broker.expect_error(error, *wanted, what=f"{what}, generation {generation}, member {member!r}")
 
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        for what, refusals in (("no group", (ErrorCode.ILLEGAL_GENERATION, unknown)), ("no members", (unknown,))):
+        either, by_member = (ErrorCode.ILLEGAL_GENERATION, unknown), broker.is_kafka("3.0")
+        for what, refusals in (("no group", either), ("no members", (unknown,) if by_member else either)):
             for generation, member in ((1, "nobody"), (1, ""), (0, "")):
-                expect_code(what, generation, member, *refusals)
+                if generation or by_member:  # before, 0 is the generation of every group without members
+                    expect_code(what, generation, member, *refusals)
             expect_code(what, -1, "", ErrorCode.NONE)
         client.finish(committed=True)
 

@@ -4,9 +4,11 @@ Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown or nothing but skips, 
 """
 
 import importlib
+import importlib.metadata
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from typer import _click as click  # typer carries its own click: only its error classes tell wrong usage apart
@@ -58,8 +60,18 @@ class LazyCommands(TyperGroup):
 app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"tidegauge {importlib.metadata.version('tidegauge')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and exit.")
+    ] = False,
+) -> None:
     """The replicated log of Apache Kafka: a reference broker, its specification, and the suite that judges any broker.
 
     Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown, 3 engine or target error, 64 wrong usage.

@@ -35,7 +35,7 @@ def judge_by_spark(results: Sequence[RoundResult]) -> None:
 def sum_up(
     plan: Plan, results: Sequence[RoundResult], target: dict[str, Any], seconds: float, folder: Path, interrupted: bool
 ) -> dict[str, Any]:
-    """The worst verdict and the sums of all rounds."""
+    """The worst verdict and the sums of all rounds. Of a plan that was not carried out to its end, valid rounds are unknown."""
     from linearizability.pipeline.verdict import worst
 
     totals = {
@@ -51,8 +51,13 @@ def sum_up(
         for name, causes in result.permitted.items():
             permitted[name] += sum(causes.values())
     found = next((result for result in results if result.verdict == "invalid"), None)
+    verdict = worst([result.verdict for result in results])
+    reasons = [reason for result in results for reason in result.reasons][:50]
+    if interrupted and verdict == "valid":
+        verdict = "unknown"
+        reasons.append("interrupted before the end of the plan; what was recorded until then is valid")
     return {
-        "verdict": worst([result.verdict for result in results]),
+        "verdict": verdict,
         "target": plan.target,
         "seed": plan.seed,
         "rounds": len(results),
@@ -61,7 +66,7 @@ def sum_up(
         "faults": dict(sorted(faults.items())),
         "anomalies": dict(sorted(anomalies.items())),
         "permitted": dict(sorted(permitted.items())),
-        "reasons": [reason for result in results for reason in result.reasons][:50],
+        "reasons": reasons,
         "engines": sorted({engine for result in results for engine in result.engines}),
         "found_in": found.folder if found else None,
         "interrupted": interrupted,

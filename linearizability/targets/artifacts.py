@@ -201,9 +201,16 @@ def artifact_jars(name: str) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Where the sets are kept: `.cache/artifacts` of the repository, or `artifacts` below TIDEGAUGE_CACHE."""
+    """Where the sets are kept: `artifacts` below TIDEGAUGE_CACHE, else below `.cache` of a checkout, else below the user's
+    cache folder (`tidegauge` in XDG_CACHE_HOME or ~/.cache)."""
     root = os.environ.get("TIDEGAUGE_CACHE")
-    return (Path(root).expanduser().resolve() if root else REPOSITORY / ".cache") / "artifacts"
+    if root:
+        home = Path(root).expanduser().resolve()
+    elif (REPOSITORY / "pyproject.toml").exists():
+        home = REPOSITORY / ".cache"
+    else:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tidegauge"
+    return home / "artifacts"
 
 
 # ---- the lock file

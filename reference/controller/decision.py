@@ -1,8 +1,7 @@
 """What a decision of the active controller is made of.
 
-A decision is taken on an image to which all earlier decisions were applied, those that are not committed yet included:
-a leader's second proposal must be judged by what its first has made of the partition. So an active controller keeps an
-image of its own (`MetadataImage.copy`), applies its records when it appends them, and throws it away with its reign.
+Decisions are made one at a time, each on the image to which all earlier ones are applied: a leader's second proposal must be
+judged by what its first has made of the partition.
 """
 
 from __future__ import annotations

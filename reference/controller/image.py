@@ -181,18 +181,6 @@ class MetadataImage:
             table.clear()
         self.end_offset, self.next_producer_id = 0, 0
 
-    def copy(self) -> MetadataImage:
-        """An image of its own: what is applied to it does not show in this one."""
-        topics = {name: replace(topic, partitions=dict(topic.partitions)) for name, topic in self.topics.items()}
-        return replace(
-            self,
-            topics=topics,
-            topics_by_id={topic.id: topic for topic in topics.values()},
-            brokers={broker.id: replace(broker) for broker in self.brokers.values()},
-            configs={resource: dict(values) for resource, values in self.configs.items()},
-            features=dict(self.features),
-        )
-
     def partition(self, topic: TopicName, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
         return found.partitions.get(index) if found else None

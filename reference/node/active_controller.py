@@ -1,101 +1,366 @@
-"""The way to the active controller, wherever it is.
+"""The active controller: the one node of the quorum that decides.
 
-Where this node is the active controller it decides (`controller`); else the leader of the quorum is asked. What a broker asks
-for itself goes straight to that one, on a lane for its purpose; what a client asks of a broker goes in an envelope
-(`forwarding`).
+Every voter has this part; it acts while the quorum says that this node leads and has all earlier decisions. Decisions are made
+one after the other, each by a pure function of `reference.controller` on the committed metadata: it appends records and makes
+a response, which is held back until the records are committed. With one voter records are committed as they are written, and
+nothing ever waits. A node that is deposed gives no response that might be false: it abandons the decision, and the request is
+carried to its successor (`controller_channel`). The controller also acts without a request: it fences brokers whose sessions
+end, elects preferred leaders again, and where the configuration allows it, unclean ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from reference.node.apis import Api, is_decided
-from reference.node.peers import CONTROLLER_TIMEOUT_MS, Answered
+from reference.controller import topics
+from reference.controller.brokers import fence_broker, register_broker, unregister_broker
+from reference.controller.configs import Configuration, unify_min_isr
+from reference.controller.decision import Decision
+from reference.controller.directory_assignment import assign_replicas_to_dirs
+from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
+from reference.controller.features import update_features
+from reference.controller.heartbeats import Heartbeats
+from reference.controller.isr_proposals import alter_partition
+from reference.controller.producer_ids import allocate_producer_ids
+from reference.controller.quorum import Quorum
+from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
+from reference.controller.telling import Telling
+from reference.node.identity import Identity
 from reference.node.refusals import refusal
-from reference.node.release import BROKER, CONTROLLER
-from reference.node.replication import FETCH_LANE
-from reference.node.requests import Client, Request
-from reference.node.voters import QUORUM_LANES
-from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Buffer, Epoch, NodeId, TimestampMs
+from reference.node.release import SUPPORTED_FEATURES
+from reference.protocol.errors import KafkaError
+from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from reference.protocol.messages.alter_partition import AlterPartitionRequest
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest
+from reference.protocol.messages.feature_level_record import FeatureLevelRecord
+from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from reference.protocol.messages.update_features import UpdateFeaturesRequest
+from reference.protocol.primitives import Epoch, Offset, TimestampMs
 from reference.protocol.schema import Message
+from reference.replication.partition import Trace
 
-if TYPE_CHECKING:
-    from reference.node.node import Node
+FIRST_FEATURES = {
+    "metadata.version": 30,
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "transaction.version": 2,
+}
+"""What a new cluster finalizes: 4.3-IV0, KIP-966, KIP-848 and KIP-890, as Apache Kafka 4.3.1 does by default."""
 
-HEARTBEAT_LANE = "heartbeat"
+FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH = 3
+
+MAX_WAITING = 10_000
+"""Decisions that may wait; a later one is refused as if this were not the controller, and is tried again."""
+
+Answer = Callable[[Message | None, TimestampMs], None]
+Abandon = Callable[[TimestampMs], None]
+
+
+class Progress(Protocol):
+    """What decisions need to know of the metadata quorum."""
+
+    @property
+    def epoch(self) -> Epoch: ...
+
+    @property
+    def high_watermark(self) -> Offset: ...
+
+    @property
+    def log_end_offset(self) -> Offset: ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this node is the active controller, and has everything that earlier ones decided."""
+        ...
+
+
+@dataclass(slots=True)
+class _Decision:
+    decide: Callable[[TimestampMs], Message | None]
+    answer: Answer
+    abandon: Abandon
+
+
+class Decisions:
+    """Decisions that wait for their turn, and the one that waits for its commit."""
+
+    def __init__(self, quorum: Progress, applied: Callable[[], Offset]) -> None:
+        """`applied` gives the end of the metadata that this node's image has."""
+        self._quorum = quorum
+        self._applied = applied
+        self._waiting: deque[_Decision] = deque()
+        self._made: tuple[_Decision, Message | None, Epoch, Offset] | None = None
+        """The decision whose records are not committed yet: its answer, the epoch it was made in, where it ends."""
+
+    def submit(
+        self, decide: Callable[[TimestampMs], Message | None], answer: Answer, abandon: Abandon, now: TimestampMs
+    ) -> None:
+        """`decide` is called when its turn comes, then `answer` with its result, or else `abandon`."""
+        if len(self._waiting) >= MAX_WAITING:
+            abandon(now)
+            return
+        self._waiting.append(_Decision(decide, answer, abandon))
+        self.advance(now)
+
+    def advance(self, now: TimestampMs) -> None:
+        """Go on as far as the quorum has come; to be called whenever it may have moved."""
+        if self._made is not None:
+            self._settle(now)
+        while self._waiting and self._made is None:
+            if not self._quorum.is_ready:
+                self._abandon_all(now)
+                return
+            if self._applied() < self._quorum.log_end_offset:
+                return  # something of our own is not committed yet: decide upon it, not before it
+            self._make(self._waiting.popleft(), now)
+
+    def _make(self, decision: _Decision, now: TimestampMs) -> None:
+        epoch = self._quorum.epoch
+        response = decision.decide(now)
+        self._made = decision, response, epoch, self._quorum.log_end_offset
+        self._settle(now)
+
+    def _settle(self, now: TimestampMs) -> None:
+        assert self._made is not None
+        decision, response, epoch, end = self._made
+        if self._quorum.epoch != epoch or not self._quorum.is_ready:
+            self._made = None
+            decision.abandon(now)
+        elif self._quorum.high_watermark >= end and self._applied() >= end:
+            self._made = None
+            decision.answer(response, now)
+
+    def _abandon_all(self, now: TimestampMs) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for decision in waiting:
+            decision.abandon(now)
+
+
+Decide = Callable[["ActiveController", int, Any, TimestampMs], Message]
+"""Takes a request's version and body; gives the response, its records being appended. Errors: KafkaError, a refusal."""
 
 
 class ActiveController:
-    """Whom this node asks for decisions."""
+    """What this node does as the active controller, and whether it is."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._session_timeout_ms = node.configuration.integer("broker.session.timeout.ms")
-        self._followed_reign: tuple[Epoch, NodeId] = (-1, -1)
-        """The quorum's epoch and leader, of whom the controller's lanes ask."""
+    def __init__(
+        self,
+        quorum: Quorum,
+        configuration: Configuration,
+        identity: Identity,
+        describe: Callable[[DescribeQuorumResponse, int], DescribeQuorumResponse],
+        chance: topics.Chance,
+        handlers: Mapping[int, Decide],
+        appended: Callable[[TimestampMs], None],
+        trace: Trace | None = None,
+    ) -> None:
+        """`handlers` are by API key; `describe` fits DescribeQuorum to a version; `appended` is called after each append."""
+        self._quorum = quorum
+        self.image = image = configuration.image
+        self.configuration = configuration
+        self._identity = identity
+        self._describe = describe
+        self.chance = chance
+        self._handlers = handlers
+        self._appended = appended
+        self._tracing = Telling(quorum.node, image, configuration, trace) if trace is not None else None
+        self._decisions = Decisions(quorum, lambda: image.end_offset)
+        self._epoch: Epoch | None = None
+        self._heartbeats: Heartbeats | None = None
+        self._is_fencing = False
+        integer = configuration.integer
+        self._session_timeout_ms = integer("broker.session.timeout.ms")
+        self._static_min_isr = configuration.static_min_isr
+        self._balances = configuration.broker("auto.leader.rebalance.enable") is True
+        self._balance_interval_ms = integer("leader.imbalance.check.interval.seconds") * 1000
+        self._unclean_interval_ms = integer("unclean.leader.election.interval.ms")
+        self._next_balance: TimestampMs = 0
+        self._next_unclean: TimestampMs = 0
 
-    def take(self, request: Request, api: Api, body: Message, kind: str, frame: Buffer, now: TimestampMs) -> None:
-        """A request has come in on a kind of listener that only the active controller answers."""
-        copied = bytes(frame)
-        if self._node.controller.is_active:
-            self.decide(
-                request, api, body, now,
-                lambda answer, then: self._node.responder.respond(request, answer) if answer is not None else None,
-                lambda then: self._not_here(request, body, kind, copied, then),
-            )  # fmt: skip
-        else:
-            self._not_here(request, body, kind, copied, now)
+    # ---- whether
 
-    def _not_here(self, request: Request, body: Message, kind: str, frame: bytes, now: TimestampMs) -> None:
-        if kind is CONTROLLER:
-            self._node.responder.respond(request, refusal(request.key, request.version, body, ErrorCode.NOT_CONTROLLER))
-        else:
-            self._node.forwarding.forward(request, body, frame, now)
+    @property
+    def is_active(self) -> bool:
+        """Whether this node decides now."""
+        return self._epoch is not None and self._epoch == self._quorum.epoch and self._quorum.is_ready
 
-    def decide(
-        self, request: Request, api: Api, body: Message, now: TimestampMs, answer: Answered,
-        abandon: Callable[[TimestampMs], None],
-    ) -> None:  # fmt: skip
-        """Let the controller that this node is decide on a request."""
-        node = self._node
-        node.controller.hears(body, now)
-        node.controller.submit(lambda then: api.handler(request, body, then), answer, abandon, now)
+    def advance(self, now: TimestampMs) -> None:
+        """The quorum has moved: take over, step down, or go on with what waits."""
+        if self._epoch is not None and not self.is_active:
+            self._epoch = self._heartbeats = None
+        if self._epoch is None and self._quorum.is_ready and self.image.end_offset >= self._quorum.log_end_offset:
+            self._take_over(now)
+        self._decisions.advance(now)
 
-    def decide_here(self, request: Request, body: Message, answered: Answered, now: TimestampMs) -> bool:
-        """Decide on a request that was to be carried on, if this node has become the active controller."""
-        if not self._node.controller.is_active:
-            return False
-        api = self._node.apis[BROKER][request.key]
-        self.decide(request, api, body, now, answered, lambda then: answered(None, then))
-        return True
+    def _take_over(self, now: TimestampMs) -> None:
+        """Become active: every live broker gets a whole session, and a new cluster its features."""
+        self._epoch = self._quorum.epoch
+        self._heartbeats = Heartbeats(self._session_timeout_ms, self.image, now)
+        self._next_balance = now + self._balance_interval_ms
+        self._next_unclean = now + self._unclean_interval_ms
+        if not self.image.features:
+            features = [FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_FEATURES.items()]
+            self._by_itself(lambda: Decision([*features, *unify_min_isr(self.image, self._static_min_isr)], None), now)
 
-    def ask(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
-        """Ask it for this node itself; None is the answer where there is none."""
-        node = self._node
-        if node.controller.is_active:
-            api = node.apis[CONTROLLER][body.KEY]
-            request = Request(Client(-1, "", ""), body.KEY, api.highest, 0, f"node-{node.id}")
-            self.decide(request, api, body, now, answered, lambda then: answered(None, then))
-        elif (leader := node.quorum.leader) >= 0 and leader != node.id:
-            timeout_ms = self._session_timeout_ms // 2 if lane == HEARTBEAT_LANE else CONTROLLER_TIMEOUT_MS
-            node.peers.ask(leader, node.voters[leader], lane, body, now, timeout_ms, answered)
-        else:
-            answered(None, now)
+    # ---- deciding
 
-    def carried(self, key: int) -> Api | None:
-        """The API for a request that comes in an envelope; None where it is not the controller's to answer."""
-        return self._node.apis[BROKER].get(key) if is_decided(key) else None
+    def decides(self, key: int) -> bool:
+        """Whether a request of this API is the active controller's to answer."""
+        return key in self._handlers
 
-    def follow(self, now: TimestampMs) -> None:
-        """Another reign of the quorum: what was asked of the one before, be it the same node, is asked again."""
-        node = self._node
-        reign = node.quorum.epoch, node.quorum.leader
-        if reign == self._followed_reign:
+    def decide(self, key: int, version: int, body: Message, answer: Answer, abandon: Abandon, now: TimestampMs) -> None:
+        """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too."""
+        if isinstance(body, BrokerHeartbeatRequest) and self._heartbeats is not None:
+            # it counts from its arrival, however long its response takes
+            self._heartbeats.hear(self.image, body.broker_id, body.broker_epoch, now)
+        self._decisions.submit(lambda then: self._respond(key, version, body, then), answer, abandon, now)
+
+    def _respond(self, key: int, version: int, body: Message, now: TimestampMs) -> Message:
+        try:
+            return self._handlers[key](self, version, body, now)
+        except KafkaError as error:
+            refused = refusal(key, version, body, error.code)
+            if isinstance(refused, UnregisterBrokerResponse):
+                refused.error_message = error.message or ""
+            return refused
+
+    def append(self, records: Sequence[Message], now: TimestampMs) -> None:
+        """Append the records of the decision that is being made.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR, NOT_CONTROLLER; nothing was appended then.
+        """
+        if records:
+            offset = self._quorum.append(records, now)
+            if self._tracing is not None:
+                self._tracing.tell(records, self._quorum.epoch, offset + len(records))
+            self._appended(now)
+
+    def _made(self, decision: Decision[Any], now: TimestampMs) -> Any:
+        self.append(decision.records, now)
+        return decision.response
+
+    def register_broker(self, version: int, body: BrokerRegistrationRequest, now: TimestampMs) -> Message:
+        assert self._heartbeats is not None
+        decision = register_broker(
+            self.image,
+            self.configuration,
+            body,
+            cluster_id=self._identity.cluster_id,
+            offset=self._quorum.log_end_offset,
+            has_session=self._has_session(body, now),
+            knows_previous_epoch=version >= FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH,
+        )
+        return self._made(decision, now)
+
+    def _has_session(self, body: BrokerRegistrationRequest, now: TimestampMs) -> bool:
+        """Whether another incarnation of the broker has a session. This node's only one is this process."""
+        assert self._heartbeats is not None
+        if body.broker_id == self._quorum.node:
+            return body.incarnation_id != self._identity.incarnation
+        return self._heartbeats.has_session(self.image, body.broker_id, now)
+
+    def broker_heartbeat(self, version: int, body: BrokerHeartbeatRequest, now: TimestampMs) -> Message:
+        assert self._heartbeats is not None
+        offset = self._quorum.log_end_offset
+        return self._made(self._heartbeats.broker_heartbeat(self.image, self.configuration, body, offset), now)
+
+    def alter_partition(self, version: int, body: AlterPartitionRequest, now: TimestampMs) -> Message:
+        return self._made(alter_partition(self.image, self.configuration, body), now)
+
+    def allocate_producer_ids(self, version: int, body: AllocateProducerIdsRequest, now: TimestampMs) -> Message:
+        return self._made(allocate_producer_ids(self.image, body), now)
+
+    def assign_replicas_to_dirs(self, version: int, body: AssignReplicasToDirsRequest, now: TimestampMs) -> Message:
+        return self._made(assign_replicas_to_dirs(self.image, self.configuration, body), now)
+
+    def elect_leaders(self, version: int, body: ElectLeadersRequest, now: TimestampMs) -> Message:
+        return self._made(elect_leaders(self.image, self.configuration, body), now)
+
+    def alter_partition_reassignments(
+        self, version: int, body: AlterPartitionReassignmentsRequest, now: TimestampMs
+    ) -> Message:
+        return self._made(alter_partition_reassignments(self.image, self.configuration, body), now)
+
+    def list_partition_reassignments(
+        self, version: int, body: ListPartitionReassignmentsRequest, now: TimestampMs
+    ) -> Message:
+        return list_partition_reassignments(self.image, body)
+
+    def unregister_broker(self, version: int, body: UnregisterBrokerRequest, now: TimestampMs) -> Message:
+        self.append(unregister_broker(self.image, self.configuration, body.broker_id), now)
+        return UnregisterBrokerResponse()
+
+    def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
+        return self._describe(self._quorum.handle_describe_quorum(now), version)
+
+    def update_features(self, version: int, body: UpdateFeaturesRequest, now: TimestampMs) -> Message:
+        return self._made(
+            update_features(self.image, body, self._quorum.node, SUPPORTED_FEATURES, self._static_min_isr), now
+        )
+
+    # ---- by itself
+
+    def tick(self, now: TimestampMs) -> None:
+        """Do what is due without being asked."""
+        if not self.is_active or self._heartbeats is None:
             return
-        (_, former), self._followed_reign = self._followed_reign, reign
-        if former >= 0:
-            for lane in node.peers.lanes_to(former):
-                if lane not in QUORUM_LANES and lane != FETCH_LANE:
-                    node.peers.hang_up(former, lane, now)
+        deadline = self._heartbeats.next_deadline()
+        if deadline is not None and deadline <= now and not self._is_fencing:
+            self._fence_silent(now)
+        if self._balances and now >= self._next_balance:
+            self._next_balance = now + self._balance_interval_ms
+            self._by_itself(lambda: balance_leaders(self.image, self.configuration), now)
+        if now >= self._next_unclean:
+            self._next_unclean = now + self._unclean_interval_ms
+            self._by_itself(lambda: elect_unclean_leaders(self.image, self.configuration), now)
+
+    def deadlines(self) -> Iterable[TimestampMs | None]:
+        """When `tick` has something to do; None for never."""
+        if not self.is_active or self._heartbeats is None:
+            return ()
+        silent = None if self._is_fencing else self._heartbeats.next_deadline()
+        return silent, self._next_balance if self._balances else None, self._next_unclean
+
+    def _by_itself(self, decide: Callable[[], Decision[Any]], now: TimestampMs) -> None:
+        """Decide without a request; where the disk refuses, the next turn tries again."""
+
+        def make(then: TimestampMs) -> None:
+            try:
+                self._made(decide(), then)
+            except KafkaError:
+                return
+
+        self._decisions.submit(make, lambda answer, then: None, lambda then: None, now)
+
+    def _fence_silent(self, now: TimestampMs) -> None:
+        """Fence the brokers whose sessions have ended, one decision each, until there is none left."""
+        self._is_fencing = True
+        fenced: list[int] = []
+
+        def make(then: TimestampMs) -> None:
+            broker = self._heartbeats.overdue(self.image, then) if self._heartbeats is not None else None
+            if broker is not None:
+                fenced.append(broker)
+                try:
+                    self.append(fence_broker(self.image, self.configuration, broker), then)
+                except KafkaError:
+                    fenced.clear()
+
+        def made(answer: Message | None, then: TimestampMs) -> None:
+            self._is_fencing = False
+            if fenced:
+                self._fence_silent(then)
+
+        def abandoned(then: TimestampMs) -> None:
+            self._is_fencing = False
+
+        self._decisions.submit(make, made, abandoned, now)

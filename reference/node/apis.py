@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from reference.controller.quorum import Quorum
 from reference.node import (
     configs,
     consumer_groups,
-    controlling,
     described_transactions,
     fetch,
     find_coordinator,
@@ -27,18 +27,25 @@ from reference.node import (
     transaction_requests,
     write_markers,
 )  # fmt: skip
-from reference.node.controller import is_controllers_own
+from reference.node.active_controller import ActiveController, Decide
+from reference.node.context import Context
+from reference.node.controller_channel import ControllerChannel
+from reference.node.fetch import Fetching
+from reference.node.groups import Groups
+from reference.node.internal_topics import AutoTopicCreation
+from reference.node.loggers import Loggers
+from reference.node.moves import Moves
+from reference.node.producer_ids import ProducerIds
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Request
 from reference.node.transactional_offsets import verify_offsets
+from reference.node.transactions import Transactions
+from reference.node.verification import Verification
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
+from reference.storage.log_manager import LogManager
 
 Handler = Callable[[Request, Any, TimestampMs], Message | None]
-DecidedHandler = Callable[["Node", Request, Any, TimestampMs], Message | None]
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
@@ -55,23 +62,23 @@ ALTER_PARTITION, UPDATE_FEATURES = 56, 57
 FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
 ASSIGN_REPLICAS_TO_DIRS = 73
 
-DECIDED_HANDLERS: dict[int, DecidedHandler] = {
+DECIDED_HANDLERS: dict[int, Decide] = {
     CREATE_TOPICS: topics.create_topics,
     DELETE_TOPICS: topics.delete_topics,
     ALTER_CONFIGS: configs.alter_configs,
     CREATE_PARTITIONS: topics.create_partitions,
-    ELECT_LEADERS: controlling.decide,
+    ELECT_LEADERS: ActiveController.elect_leaders,
     INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
-    ALTER_PARTITION_REASSIGNMENTS: controlling.decide,
-    LIST_PARTITION_REASSIGNMENTS: controlling.decide,
-    DESCRIBE_QUORUM: controlling.describe_quorum,
-    ALTER_PARTITION: controlling.decide,
-    UPDATE_FEATURES: controlling.decide,
-    BROKER_REGISTRATION: controlling.decide,
-    BROKER_HEARTBEAT: controlling.decide,
-    UNREGISTER_BROKER: controlling.decide,
-    ALLOCATE_PRODUCER_IDS: controlling.decide,
-    ASSIGN_REPLICAS_TO_DIRS: controlling.decide,
+    ALTER_PARTITION_REASSIGNMENTS: ActiveController.alter_partition_reassignments,
+    LIST_PARTITION_REASSIGNMENTS: ActiveController.list_partition_reassignments,
+    DESCRIBE_QUORUM: ActiveController.describe_quorum,
+    ALTER_PARTITION: ActiveController.alter_partition,
+    UPDATE_FEATURES: ActiveController.update_features,
+    BROKER_REGISTRATION: ActiveController.register_broker,
+    BROKER_HEARTBEAT: ActiveController.broker_heartbeat,
+    UNREGISTER_BROKER: ActiveController.unregister_broker,
+    ALLOCATE_PRODUCER_IDS: ActiveController.allocate_producer_ids,
+    ASSIGN_REPLICAS_TO_DIRS: ActiveController.assign_replicas_to_dirs,
 }
 """What only the active controller answers: brokers carry it there (KIP-590)."""
 
@@ -87,7 +94,8 @@ ADVERTISED_BELOW_SERVED = {PRODUCE: 0}
 class Api:
     """One API on one kind of listener. A version that is not served, or an API that is not here, closes the connection."""
 
-    handler: Handler
+    handler: Handler | None
+    """None for what only the active controller answers."""
     lowest: int
     highest: int
     advertised_from: int
@@ -95,18 +103,36 @@ class Api:
     """Whether no background work follows when such a request was handled, unless some is due."""
 
 
-def broker_handlers(node: Node) -> dict[int, Handler]:
+class Parts(Protocol):
+    """The parts of a node that its handlers are given."""
+
+    context: Context
+    cluster_id: str
+    quorum: Quorum
+    channel: ControllerChannel
+    logs: LogManager
+    loggers: Loggers
+    moves: Moves
+    fetching: Fetching
+    groups: Groups
+    transactions: Transactions
+    verification: Verification
+    producer_ids: ProducerIds
+    creation: AutoTopicCreation
+
+
+def broker_handlers(parts: Parts) -> dict[int, Handler]:
     """What a broker answers itself."""
-    context, groups, transactions = node.context, node.groups, node.transactions
+    context, groups, transactions = parts.context, parts.groups, parts.transactions
     replicas, image = context.replicas, context.image
     return {
-        PRODUCE: partial(produce.produce, context, node.verification),
-        FETCH: partial(fetch.fetch, node.fetching),
+        PRODUCE: partial(produce.produce, context, parts.verification),
+        FETCH: partial(fetch.fetch, parts.fetching),
         LIST_OFFSETS: partial(offsets.list_offsets, replicas),
-        METADATA: partial(metadata.metadata, context, node.cluster_id, node.creation),
+        METADATA: partial(metadata.metadata, context, parts.cluster_id, parts.creation),
         OFFSET_COMMIT: partial(group_offsets.offset_commit, groups),
         OFFSET_FETCH: partial(offset_fetches.offset_fetch, groups),
-        FIND_COORDINATOR: partial(find_coordinator.find_coordinator, image, node.creation),
+        FIND_COORDINATOR: partial(find_coordinator.find_coordinator, image, parts.creation),
         JOIN_GROUP: partial(group_requests.join_group, groups),
         HEARTBEAT: partial(group_requests.heartbeat, groups),
         LEAVE_GROUP: partial(group_requests.leave_group, groups),
@@ -118,16 +144,16 @@ def broker_handlers(node: Node) -> dict[int, Handler]:
         DELETE_GROUPS: partial(group_administration.delete_groups, groups),
         OFFSET_DELETE: partial(group_offsets.offset_delete, groups),
         TXN_OFFSET_COMMIT: partial(
-            group_offsets.txn_offset_commit, groups, partial(verify_offsets, context, node.verification)
+            group_offsets.txn_offset_commit, groups, partial(verify_offsets, context, parts.verification)
         ),
         DELETE_RECORDS: partial(topics.delete_records, context),
-        INIT_PRODUCER_ID: partial(producers.init_producer_id, transactions, node.producer_ids),
+        INIT_PRODUCER_ID: partial(producers.init_producer_id, transactions, parts.producer_ids),
         OFFSET_FOR_LEADER_EPOCH: partial(offsets.offset_for_leader_epoch, replicas),
-        DESCRIBE_CONFIGS: partial(configs.describe_configs, context, node.loggers),
-        DESCRIBE_LOG_DIRS: partial(log_dirs.describe_log_dirs, replicas, node.logs),
-        ALTER_REPLICA_LOG_DIRS: partial(log_dirs.alter_replica_log_dirs, context, node.moves),
+        DESCRIBE_CONFIGS: partial(configs.describe_configs, context, parts.loggers),
+        DESCRIBE_LOG_DIRS: partial(log_dirs.describe_log_dirs, replicas, parts.logs),
+        ALTER_REPLICA_LOG_DIRS: partial(log_dirs.alter_replica_log_dirs, context, parts.moves),
         LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, image),
-        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, context, node.cluster_id),
+        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, context, parts.cluster_id),
         ADD_PARTITIONS_TO_TXN: partial(transaction_requests.add_partitions_to_txn, transactions),
         ADD_OFFSETS_TO_TXN: partial(transaction_requests.add_offsets_to_txn, transactions),
         END_TXN: partial(transaction_requests.end_txn, transactions),
@@ -139,38 +165,29 @@ def broker_handlers(node: Node) -> dict[int, Handler]:
     }
 
 
-def controller_handlers(node: Node) -> dict[int, Handler]:
+def controller_handlers(parts: Parts) -> dict[int, Handler]:
     """What a voter answers itself, on the controllers' listeners."""
+    quorum = parts.quorum
     return {
-        FETCH: partial(controlling.fetch_metadata, node),
-        DESCRIBE_CONFIGS: partial(configs.describe_configs, node.context, node.loggers),
-        VOTE: partial(controlling.vote, node),
-        BEGIN_QUORUM_EPOCH: partial(controlling.begin_quorum_epoch, node),
-        END_QUORUM_EPOCH: partial(controlling.end_quorum_epoch, node),
-        FETCH_SNAPSHOT: partial(controlling.fetch_snapshot, node),
-        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, node.context, node.cluster_id),
-        ENVELOPE: partial(controlling.envelope, node),
+        FETCH: lambda request, body, now: quorum.handle_fetch(body, request, now),
+        DESCRIBE_CONFIGS: partial(configs.describe_configs, parts.context, parts.loggers),
+        VOTE: lambda request, body, now: quorum.handle_vote(body, now),
+        BEGIN_QUORUM_EPOCH: lambda request, body, now: quorum.handle_begin_quorum_epoch(body, now),
+        END_QUORUM_EPOCH: lambda request, body, now: quorum.handle_end_quorum_epoch(body, now),
+        FETCH_SNAPSHOT: lambda request, body, now: quorum.handle_fetch_snapshot(body, now),
+        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, parts.context, parts.cluster_id),
+        ENVELOPE: parts.channel.open_envelope,
     }
 
 
-def apis_of(listener: str, node: Node) -> dict[int, Api]:
+def apis_of(listener: str, parts: Parts) -> dict[int, Api]:
     """What a kind of listener serves, by API key."""
-    own = broker_handlers(node) if listener is BROKER else controller_handlers(node)
-    for key, handler in DECIDED_HANDLERS.items():
-        if is_served_on(key, listener):
-            own[key] = partial(handler, node)
+    handlers = broker_handlers(parts) if listener is BROKER else controller_handlers(parts)
     found: dict[int, Api] = {}
-    own[API_VERSIONS] = partial(metadata.api_versions, node.image, found)
-    for key, handler in sorted(own.items()):
+    handlers[API_VERSIONS] = partial(metadata.api_versions, parts.context.image, found)
+    decided = {key: None for key in DECIDED_HANDLERS if is_served_on(key, listener)}
+    for key, handler in sorted({**handlers, **decided}.items()):
         lowest, highest = versions_of(key)
         is_quiet = listener is BROKER and key in QUIET
         found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), is_quiet)
     return found
-
-
-def is_decided(key: int) -> bool:
-    """Whether only the active controller answers it."""
-    return key in DECIDED_HANDLERS
-
-
-assert all(is_controllers_own(key) for key, handler in DECIDED_HANDLERS.items() if handler is controlling.decide)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from reference.controller import configs
 from reference.controller.broker_configs import DYNAMIC, UNKNOWN
@@ -13,6 +13,7 @@ from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from reference.controller.topics import validate_topic_name
+from reference.node.active_controller import ActiveController
 from reference.node.context import Context
 from reference.node.loggers import Loggers
 from reference.node.requests import Request
@@ -29,9 +30,6 @@ from reference.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from reference.protocol.primitives import GroupId, NodeId, TimestampMs
-
-if TYPE_CHECKING:
-    from reference.node.node import Node
 
 LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
 MAX_RESOURCES = 4_000
@@ -166,7 +164,9 @@ def list_config_resources(
 # ---- altering
 
 
-def alter_loggers(node: Node, body: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse | None:
+def alter_loggers(
+    node: NodeId, loggers: Loggers, body: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse | None:
     """The answer to a request for loggers alone, which the broker that is asked changes itself (KIP-412); None for others.
 
     Kafka takes such a request apart where it names other resources, too; here the controller then refuses the loggers.
@@ -184,28 +184,28 @@ def alter_loggers(node: Node, body: IncrementalAlterConfigsRequest) -> Increment
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.resource_name}"
                 )
-            if int(resource.resource_name) != node.id:
-                message = f"Unexpected node id. Expected {node.id}, but received {resource.resource_name}"
+            if int(resource.resource_name) != node:
+                message = f"Unexpected node id. Expected {node}, but received {resource.resource_name}"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
-            node.loggers.alter(changes, body.validate_only)
+            loggers.alter(changes, body.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return response
 
 
 def incremental_alter_configs(
-    node: Node, request: Request, body: IncrementalAlterConfigsRequest, now: TimestampMs
+    controller: ActiveController, version: int, body: IncrementalAlterConfigsRequest, now: TimestampMs
 ) -> IncrementalAlterConfigsResponse:
     """Change single settings (CFG-03 to CFG-06, CFG-08)."""
 
     def plan(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
         changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
-        return configs.alter_configs(node.image, resource.resource_type, resource.resource_name, changes)
+        return configs.alter_configs(controller.image, resource.resource_type, resource.resource_name, changes)
 
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     response = IncrementalAlterConfigsResponse()
-    for resource, code, message in _alter(node, body.resources, plan, body.validate_only, now):
+    for resource, code, message in _alter(controller, body.resources, plan, body.validate_only, now):
         response.responses.append(
             answer(
                 error_code=code,
@@ -217,16 +217,18 @@ def incremental_alter_configs(
     return response
 
 
-def alter_configs(node: Node, request: Request, body: AlterConfigsRequest, now: TimestampMs) -> AlterConfigsResponse:
+def alter_configs(
+    controller: ActiveController, version: int, body: AlterConfigsRequest, now: TimestampMs
+) -> AlterConfigsResponse:
     """Replace all settings of a resource (CFG-07)."""
 
     def plan(resource: AlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
         values = {each.name: each.value for each in resource.configs}
-        return configs.replace_configs(node.image, resource.resource_type, resource.resource_name, values)
+        return configs.replace_configs(controller.image, resource.resource_type, resource.resource_name, values)
 
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
     response = AlterConfigsResponse()
-    for resource, code, message in _alter(node, body.resources, plan, body.validate_only, now):
+    for resource, code, message in _alter(controller, body.resources, plan, body.validate_only, now):
         response.responses.append(
             answer(
                 error_code=code,
@@ -243,7 +245,11 @@ R = TypeVar("R", bound=AnyResource)
 
 
 def _alter(
-    node: Node, resources: list[R], plan: Callable[[R], list[ConfigRecord]], validate_only: bool, now: TimestampMs
+    controller: ActiveController,
+    resources: list[R],
+    plan: Callable[[R], list[ConfigRecord]],
+    validate_only: bool,
+    now: TimestampMs,
 ) -> Iterable[tuple[R, ErrorCode, str | None]]:
     """Each resource by itself; one that stands there twice is refused in both places (CFG-08)."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -258,17 +264,19 @@ def _alter(
             _require_legal(resource)
             records = plan(resource)
             if resource.resource_type == GROUP_RESOURCE:
-                check_bounds(_after(node, resource.resource_name, records), node.configuration.integer)
+                check_bounds(
+                    _after(controller.image, resource.resource_name, records), controller.configuration.integer
+                )
             if records and not validate_only:
-                node.commit_metadata([*records, *change_min_isr(node.image, records)], now)
+                controller.append([*records, *change_min_isr(controller.image, records)], now)
             yield resource, ErrorCode.NONE, None
         except KafkaError as error:
             yield resource, error.code, error.message
 
 
-def _after(node: Node, group: GroupId, records: list[ConfigRecord]) -> dict[str, str]:
+def _after(image: MetadataImage, group: GroupId, records: list[ConfigRecord]) -> dict[str, str]:
     """What a group has configured once these records count."""
-    values = dict(node.image.configs.get((GROUP_RESOURCE, group), {}))
+    values = dict(image.configs.get((GROUP_RESOURCE, group), {}))
     for record in records:
         values.pop(record.name, None)
         if record.value is not None:

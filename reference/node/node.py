@@ -16,7 +16,7 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -25,16 +25,15 @@ from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
-from reference.node.active_controller import HEARTBEAT_LANE, ActiveController, Answered
-from reference.node.apis import apis_of
+from reference.node.active_controller import ActiveController
+from reference.node.apis import DECIDED_HANDLERS, apis_of
 from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
-from reference.node.controller import Controller
+from reference.node.controller_channel import HEARTBEAT_LANE, ControllerChannel
 from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import ConnectionId, Effect
 from reference.node.fetch import Fetching
 from reference.node.fetch_sessions import FetchSessions
-from reference.node.forwarding import Forwarding
 from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation
@@ -51,13 +50,12 @@ from reference.node.release import BROKER, CONTROLLER
 from reference.node.replay import Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import Replication
-from reference.node.requests import Client, Purgatories, Request, Responder
+from reference.node.requests import Purgatories, Request, Responder
 from reference.node.topic_changes import TopicChanges
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
-from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, voters_of
+from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, describe_quorum, voters_of
 from reference.node.write_markers import write_markers_here
-from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.primitives import Buffer, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
@@ -105,26 +103,22 @@ class Node:
         """
         self.id = identity.node
         self.cluster_id = identity.cluster_id
-        self.chance = chance
         self.loggers = Loggers()
         self.log: Logger = lambda level, text: log(level, text) if self.loggers.admits(level) else None
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
-        self.controller_listeners = controller_listeners_of(properties)
+        listeners = controller_listeners_of(properties)
         self.voters = voters_of(properties, identity.node)
         self.is_broker = is_broker(properties)
         self._effects: list[Effect] = []
         self._is_draining = False
         self._upkeep_deadline: TimestampMs | None = None
         """The earliest of `_upkeep_deadlines`; None while it has to be looked up."""
-        self.has_begun_to_serve = False
-        """Whether the replicas are what the metadata say, and requests are not held any more."""
         integer = self.configuration.integer
         self.responder = Responder(self._emit)
         self.purgatories = Purgatories()
         self.peers = Peers(identity.node, self._emit)
         brokers = Brokers(self.peers, self.image, properties.get("inter.broker.listener.name", ""))
-        self._reception = Reception(self, self._emit)
         self.logs = logs
         logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
         logs.load(now)
@@ -138,17 +132,6 @@ class Node:
         self.context = context = Context(
             identity.node, self.image, self.configuration, self.replicas, self.purgatories, self.responder, self.log
         )
-        self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.ask_controller)
-        self.creation = AutoTopicCreation(self.configuration, self.ask_controller, self.log)
-        self.groups = Groups(context, chance, tracer)
-        write_here = partial(write_markers_here, context, self.groups.coordination.marker_written)
-        self.transactions = Transactions(context, brokers, self.producer_ids.next, write_here, tracer)
-        self.verification = Verification(context, brokers, self.transactions)
-        self.replication = Replication(
-            context, brokers, self.ask_controller, lambda: self.broker_epoch, FetchSettings.of(integer), now
-        )
-        sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
-        self.fetching = Fetching(context, sessions, integer("fetch.max.bytes"), self.replication.may_propose)
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
         self.quorum = Quorum(
@@ -156,12 +139,24 @@ class Node:
             metadata_log, chance, now, directory=logs.metadata.id, say=log, trace=tracer,
         )  # fmt: skip
         self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
-        self.controller = Controller(
-            self.quorum, self.image, self.configuration, identity.cluster_id, identity.incarnation, self._replay.advance,
-            tracer,
-        )  # fmt: skip
-        self.active_controller = ActiveController(self)
-        self.forwarding = Forwarding(self.active_controller, self.responder.respond, self.responder.respond_raw)
+        describe = partial(describe_quorum, voters=self.voters, listener=next(iter(listeners), "CONTROLLER"))
+        self.controller = ActiveController(
+            self.quorum, self.configuration, identity, describe, chance, DECIDED_HANDLERS, self._replay.advance, tracer
+        )
+        self.channel = ControllerChannel(
+            self.quorum, self.controller, self.peers, self.voters, self.responder, integer("broker.session.timeout.ms")
+        )
+        self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.channel.ask)
+        self.creation = AutoTopicCreation(self.configuration, self.channel.ask, self.log)
+        self.groups = Groups(context, chance, tracer)
+        write_here = partial(write_markers_here, context, self.groups.coordination.marker_written)
+        self.transactions = Transactions(context, brokers, self.producer_ids.next, write_here, tracer)
+        self.verification = Verification(context, brokers, self.transactions)
+        self.replication = Replication(
+            context, brokers, self.channel.ask, lambda: self.broker_epoch, FetchSettings.of(integer), now
+        )
+        sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
+        self.fetching = Fetching(context, sessions, integer("fetch.max.bytes"), self.replication.may_propose)
         self._misfit = Misfit(log)
         self.moves = Moves(context, logs)
         self.membership = Membership(
@@ -169,12 +164,13 @@ class Node:
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
             applied=lambda: self.image.end_offset,
-            ask=lambda body, answered, then: self.ask_controller(HEARTBEAT_LANE, body, answered, then),
+            ask=lambda body, answered, then: self.channel.ask(HEARTBEAT_LANE, body, answered, then),
             log=self.log,
             now=now,
         )
-        self._directories = DirectoryAssignments(context, self.moves, self.membership, self.ask_controller)
-        self.apis = {kind: apis_of(kind, self) for kind in (BROKER, CONTROLLER)}
+        self._directories = DirectoryAssignments(context, self.moves, self.membership, self.channel.ask)
+        apis = {kind: apis_of(kind, self) for kind in (BROKER, CONTROLLER)}
+        self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit)
         self._start(now)
 
     def _start(self, now: TimestampMs) -> None:
@@ -227,7 +223,7 @@ class Node:
         self.controller.tick(now)
         if self.is_broker:
             self.membership.tick(now)
-            self.forwarding.tick(now)
+            self.channel.tick(now)
             if self.is_serving:
                 self.groups.tick(now)
                 self.transactions.tick(now)
@@ -257,7 +253,7 @@ class Node:
         times = [self.quorum.next_deadline(), self.logs.next_deadline()]
         times += self.controller.deadlines()
         if self.is_broker:
-            times += (self.membership.next_deadline(), self.forwarding.next_deadline())
+            times += (self.membership.next_deadline(), self.channel.next_deadline())
             if self.is_serving:
                 times += self.replicas.deadlines()
                 times += self.replication.deadlines()
@@ -341,7 +337,7 @@ class Node:
             self._exchange(now)
             self.controller.advance(now)
             self._exchange(now)
-            self.active_controller.follow(now)
+            self.channel.follow(now)
             if self.is_broker and self.is_serving:
                 self.transactions.advance(now)
                 self.replication.propose(now)
@@ -372,8 +368,8 @@ class Node:
             assert isinstance(token, Request)
             self.responder.respond(token, response)
         self._replay.advance(now)
-        if self.is_broker and self.is_serving != self.has_begun_to_serve:
-            self.has_begun_to_serve = self.is_serving
+        if self.is_broker and self.is_serving != self._reception.serves:
+            self._reception.serves = self.is_serving
             if self.is_serving:
                 self._replay.guard(lambda: self.replicas.reconcile(now))
                 for connection, frame in self._reception.take_held():
@@ -382,7 +378,7 @@ class Node:
     def _metadata_applied(self, changes: TopicChanges, now: TimestampMs) -> None:
         if self.is_broker:
             self.membership.metadata_applied(now)
-            if self.is_serving and self.has_begun_to_serve:
+            if self.is_serving and self._reception.serves:
                 self.replicas.reconcile(now)
                 self.groups.topics_changed(changes, now)
 
@@ -401,12 +397,6 @@ class Node:
     def is_serving(self) -> bool:
         """Whether the metadata are replayed up to this broker's registration: before, it says nothing to clients."""
         return self.membership.has_caught_up
-
-    # ---- asking others
-
-    def ask_controller(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
-        """Ask the active controller, which may be this node; None is the answer where there is none."""
-        self.active_controller.ask(lane, body, answered, now)
 
     # ---- what replicas tell
 
@@ -439,28 +429,3 @@ class Node:
             self.groups.on_given_up(partition, now)
         if partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.coordination.on_given_up(partition, now)
-
-    # ---- what handlers ask
-
-    def kind_of(self, client: Client) -> str:
-        """The kind of listener that a client is connected to."""
-        return CONTROLLER if client.listener in self.controller_listeners else BROKER
-
-    # ---- metadata
-
-    def plan_topic(self, topic: CreateTopicsRequest.CreatableTopic) -> topic_plans.Created:
-        """Plan a new topic with this broker's defaults. Errors: as `topics.create_topic`."""
-        return topic_plans.create_topic(
-            self.image,
-            topic,
-            default_partitions=self.configuration.integer("num.partitions"),
-            default_replication=self.configuration.integer("default.replication.factor"),
-            chance=self.chance,
-        )
-
-    def commit_metadata(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """Append the records of a decision that this node makes as the active controller.
-
-        Errors: KafkaError KAFKA_STORAGE_ERROR when the metadata log cannot be written; nothing has then changed.
-        """
-        self.controller.append(records, now)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from reference.node import metadata
-from reference.node.apis import API_VERSIONS, Api, is_decided
+from reference.node.apis import API_VERSIONS, Api
 from reference.node.configs import alter_loggers
+from reference.node.context import Context
+from reference.node.controller_channel import ControllerChannel
 from reference.node.effects import Close, ConnectionId, Effect
-from reference.node.release import BROKER
+from reference.node.loggers import Loggers
+from reference.node.release import BROKER, CONTROLLER
 from reference.node.requests import Client, Request
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
@@ -19,9 +21,6 @@ from reference.protocol.messages.incremental_alter_configs import IncrementalAlt
 from reference.protocol.primitives import Buffer, TimestampMs
 from reference.protocol.schema import Message
 
-if TYPE_CHECKING:
-    from reference.node.node import Node
-
 MAX_HELD = 10_000
 """Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
 
@@ -29,8 +28,18 @@ MAX_HELD = 10_000
 class Reception:
     """The clients that are connected, and what they ask."""
 
-    def __init__(self, node: Node, effects: Callable[[Effect], None]) -> None:
-        self._node = node
+    def __init__(
+        self, context: Context, channel: ControllerChannel, loggers: Loggers, apis: Mapping[str, Mapping[int, Api]],
+        controller_listeners: Container[str], effects: Callable[[Effect], None],
+    ) -> None:  # fmt: skip
+        """`apis` are by kind of listener."""
+        self.serves = False
+        """Whether the replicas are what the metadata say, and brokers' requests are not held any more."""
+        self._context = context
+        self._channel = channel
+        self._loggers = loggers
+        self._apis = apis
+        self._controller_listeners = controller_listeners
         self._emit = effects
         self._clients: dict[ConnectionId, Client] = {}
         self._held: list[tuple[ConnectionId, bytes]] = []
@@ -43,23 +52,32 @@ class Reception:
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> Api | None:
         """The API of the request that was carried out; None where there was none."""
-        node, client = self._node, self._clients[connection]
-        kind = node.kind_of(client)
-        if kind is BROKER and not node.has_begun_to_serve:
+        client = self._clients[connection]
+        kind = self._kind_of(client)
+        if kind is BROKER and not self.serves:
             return self._hold(connection, frame)
-        asked = self._read(client, node.apis[kind], frame)
+        asked = self._read(client, self._apis[kind], frame)
         if asked is None:
             return None
         request, api, body = asked
-        if isinstance(body, IncrementalAlterConfigsRequest) and (answer := alter_loggers(node, body)) is not None:
-            node.responder.respond(request, answer)
-        elif is_decided(request.key):
-            node.active_controller.take(request, api, body, kind, frame, now)
-        else:
+        if isinstance(body, IncrementalAlterConfigsRequest):
+            response = alter_loggers(self._context.node, self._loggers, body)
+            if response is not None:
+                self._context.responder.respond(request, response)
+                return api
+        if api.handler is not None:
             response = api.handler(request, body, now)
             if response is not None:
-                node.responder.respond(request, response)
+                self._context.responder.respond(request, response)
+        elif kind is CONTROLLER:
+            self._channel.decide_or_refuse(request, body, now)
+        else:
+            self._channel.carry(request, body, bytes(frame), now)
         return api
+
+    def _kind_of(self, client: Client) -> str:
+        """The kind of listener that a client is connected to."""
+        return CONTROLLER if client.listener in self._controller_listeners else BROKER
 
     def _read(self, client: Client, apis: Mapping[int, Api], frame: Buffer) -> tuple[Request, Api, Message] | None:
         """A frame that is no request, or one that is not served, closes its connection (FRM-06 to FRM-09)."""
@@ -86,10 +104,9 @@ class Reception:
             self._emit(Close(client.connection, reason))
             return
         request = Request(client, API_VERSIONS, 0, header.correlation_id, None)
-        response = metadata.api_versions_response(
-            self._node.image, self._node.apis[self._node.kind_of(client)], request, ErrorCode.UNSUPPORTED_VERSION
-        )
-        self._node.responder.respond(request, response)
+        apis = self._apis[self._kind_of(client)]
+        response = metadata.api_versions_response(self._context.image, apis, request, ErrorCode.UNSUPPORTED_VERSION)
+        self._context.responder.respond(request, response)
 
     def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
         """Before the metadata are replayed nothing true can be said: whoever asks waits."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from reference.controller import topics
+from reference.controller.image import MetadataImage
+from reference.node.active_controller import ActiveController
 from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.node.requests import Request
@@ -19,16 +20,15 @@ from reference.protocol.primitives import NO_UUID, Offset, TimestampMs, TopicId,
 from reference.replication.partition import Partition
 from reference.storage.errors import LogError
 
-if TYPE_CHECKING:
-    from reference.node.node import Node
-
 TopicResult = CreateTopicsResponse.CreatableTopicResult
 DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 TopicState = DeleteTopicsRequest.DeleteTopicState
 DeleteResultOfRecords = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
-def create_topics(node: Node, request: Request, body: CreateTopicsRequest, now: TimestampMs) -> CreateTopicsResponse:
+def create_topics(
+    controller: ActiveController, version: int, body: CreateTopicsRequest, now: TimestampMs
+) -> CreateTopicsResponse:
     """Each topic has its own result; a name that stands there twice is refused in all its places (TOP-10, TOP-12)."""
     times = Counter(topic.name for topic in body.topics)
     results: dict[str, TopicResult] = {}
@@ -42,7 +42,7 @@ def create_topics(node: Node, request: Request, body: CreateTopicsRequest, now: 
         elif times[topic.name] > 1:
             results[topic.name] = _refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         else:
-            results[topic.name] = _create(node, topic, body.validate_only, request.version, now)
+            results[topic.name] = _create(controller, topic, body.validate_only, version, now)
     return CreateTopicsResponse(topics=[*results.values()])
 
 
@@ -51,18 +51,28 @@ def _refused(name: str, code: ErrorCode, message: str | None) -> TopicResult:
 
 
 def _create(
-    node: Node, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool, version: int, now: TimestampMs
+    controller: ActiveController,
+    topic: CreateTopicsRequest.CreatableTopic,
+    validate_only: bool,
+    version: int,
+    now: TimestampMs,
 ) -> TopicResult:
     if version < 4 and not topic.assignments and -1 in (topic.num_partitions, topic.replication_factor):
         code = ErrorCode.INVALID_PARTITIONS if topic.num_partitions == -1 else ErrorCode.INVALID_REPLICATION_FACTOR
         return _refused(topic.name, code, "Defaults of the broker can be asked for from version 4 on.")
     try:
-        created = node.plan_topic(topic)
+        created = topics.create_topic(
+            controller.image,
+            topic,
+            default_partitions=controller.configuration.integer("num.partitions"),
+            default_replication=controller.configuration.integer("default.replication.factor"),
+            chance=controller.chance,
+        )
         if not validate_only:
-            node.commit_metadata(created.records, now)
+            controller.append(created.records, now)
     except KafkaError as error:
         return _refused(topic.name, error.code, error.message)
-    settings = node.configuration.topic_settings(created.configs)
+    settings = controller.configuration.topic_settings(created.configs)
     return TopicResult(
         name=topic.name,
         topic_id=NO_UUID if validate_only else created.id,
@@ -82,24 +92,26 @@ def _create(
     )
 
 
-def delete_topics(node: Node, request: Request, body: DeleteTopicsRequest, now: TimestampMs) -> DeleteTopicsResponse:
+def delete_topics(
+    controller: ActiveController, version: int, body: DeleteTopicsRequest, now: TimestampMs
+) -> DeleteTopicsResponse:
     """Delete topics by name or, from version 6 on, by id (TOP-14 to TOP-16)."""
-    if node.configuration.broker("delete.topic.enable") is False:
-        code = ErrorCode.INVALID_REQUEST if request.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+    if controller.configuration.broker("delete.topic.enable") is False:
+        code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return DeleteTopicsResponse(
             responses=[DeleteResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in _named(body)]
         )
-    found = [(each, _find(node, each)) for each in _named(body)]
+    found = [(each, _find(controller.image, each)) for each in _named(body)]
     times = Counter(_key(each, topic) for each, topic in found)
     results = {_key(each, topic): (each, topic) for each, topic in found}
     return DeleteTopicsResponse(
-        responses=[_delete(node, each, topic, times[key] > 1, now) for key, (each, topic) in results.items()]
+        responses=[_delete(controller, each, topic, times[key] > 1, now) for key, (each, topic) in results.items()]
     )
 
 
-def _find(node: Node, wanted: TopicState) -> topics.TopicImage | KafkaError:
+def _find(image: MetadataImage, wanted: TopicState) -> topics.TopicImage | KafkaError:
     try:
-        return topics.find_topic_to_delete(node.image, wanted.name, wanted.topic_id)
+        return topics.find_topic_to_delete(image, wanted.name, wanted.topic_id)
     except KafkaError as error:
         return error
 
@@ -114,7 +126,11 @@ def _named(body: DeleteTopicsRequest) -> list[TopicState]:
 
 
 def _delete(
-    node: Node, wanted: TopicState, topic: topics.TopicImage | KafkaError, is_double: bool, now: TimestampMs
+    controller: ActiveController,
+    wanted: TopicState,
+    topic: topics.TopicImage | KafkaError,
+    is_double: bool,
+    now: TimestampMs,
 ) -> DeleteResult:
     if is_double:
         topic = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
@@ -123,14 +139,14 @@ def _delete(
             name=wanted.name, topic_id=wanted.topic_id, error_code=topic.code, error_message=topic.message
         )
     try:
-        node.commit_metadata(topics.delete_topic(topic), now)
+        controller.append(topics.delete_topic(topic), now)
     except KafkaError as error:
         return DeleteResult(name=topic.name, topic_id=topic.id, error_code=error.code, error_message=error.message)
     return DeleteResult(name=topic.name, topic_id=topic.id)
 
 
 def create_partitions(
-    node: Node, request: Request, body: CreatePartitionsRequest, now: TimestampMs
+    controller: ActiveController, version: int, body: CreatePartitionsRequest, now: TimestampMs
 ) -> CreatePartitionsResponse:
     """Grow topics (TOP-17, TOP-18)."""
     times = Counter(topic.name for topic in body.topics)
@@ -140,9 +156,9 @@ def create_partitions(
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records = topics.create_partitions(node.image, topic, node.chance)
+            records = topics.create_partitions(controller.image, topic, controller.chance)
             if not body.validate_only:
-                node.commit_metadata(records, now)
+                controller.append(records, now)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results[topic.name] = result

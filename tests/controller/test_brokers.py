@@ -1,5 +1,6 @@
 """Registration, fencing, unfencing and stopping of brokers, with the elections that follow."""
 
+from copy import deepcopy
 from uuid import UUID
 
 import pytest
@@ -22,7 +23,7 @@ def three_brokers(*, has_elr: bool = True) -> Cluster:
 
 
 def refusal(cluster: Cluster, request: BrokerRegistrationRequest) -> KafkaError:
-    before = cluster.image.copy()
+    before = deepcopy(cluster.image)
     with pytest.raises(KafkaError) as caught:
         cluster.register(request)
     assert cluster.image == before

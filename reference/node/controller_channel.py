@@ -1,0 +1,204 @@
+"""Carries requests to the active controller, wherever it is.
+
+Where this node is the active controller, it decides (`active_controller`); else the leader of the quorum is asked. What a broker
+asks for itself goes straight there, on a lane for its purpose. Clients talk to any broker: what only the active controller can
+answer goes on as it came, inside of an Envelope (KIP-590), and is tried again while no controller takes it, until its time is
+over. Both ends of the envelope are here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from reference.controller.quorum import Quorum
+from reference.node.active_controller import ActiveController
+from reference.node.peers import CONTROLLER_TIMEOUT_MS, Answered, Peers
+from reference.node.refusals import refusal
+from reference.node.release import BROKER, is_served_on, versions_of
+from reference.node.replication import FETCH_LANE
+from reference.node.requests import Request, Responder
+from reference.node.voters import QUORUM_LANES, Voters
+from reference.protocol.codec import CodecError, decode_from, encode
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_request, encode_response
+from reference.protocol.messages.default_principal_data import DefaultPrincipalData
+from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from reference.protocol.primitives import Epoch, NodeId, TimestampMs
+from reference.protocol.schema import Message
+
+HEARTBEAT_LANE, FORWARD_LANE = "heartbeat", "forward"
+RETRY_MS = 50
+"""A request that no controller took is tried again after this time."""
+
+TIMEOUT_MS = 30_000
+"""The clients' default of request.timeout.ms."""
+
+
+@dataclass(slots=True)
+class _Carried:
+    """A client's request on its way."""
+
+    request: Request
+    body: Message
+    frame: bytes
+    """All of it without its size."""
+    deadline: TimestampMs
+    next_try: TimestampMs = field(default=0)
+
+
+class ControllerChannel:
+    """The way to the active controller."""
+
+    def __init__(
+        self, quorum: Quorum, controller: ActiveController, peers: Peers, voters: Voters, responder: Responder,
+        session_timeout_ms: int,
+    ) -> None:  # fmt: skip
+        self._quorum = quorum
+        self.controller = controller
+        self._peers = peers
+        self._voters = voters
+        self._responder = responder
+        self._session_timeout_ms = session_timeout_ms
+        self._waiting: list[_Carried] = []
+        self._followed: tuple[Epoch, NodeId] = (-1, -1)
+        """The quorum's epoch and leader that the lanes to the controller were opened in."""
+
+    # ---- for this node itself
+
+    def ask(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
+        """Ask the active controller; None is the answer where there is none."""
+        leader = self._quorum.leader
+        if self.controller.is_active:
+            version = versions_of(body.KEY)[1]
+            self.controller.decide(body.KEY, version, body, answered, lambda then: answered(None, then), now)
+        elif leader >= 0 and leader != self._quorum.node:
+            timeout_ms = self._session_timeout_ms // 2 if lane == HEARTBEAT_LANE else CONTROLLER_TIMEOUT_MS
+            self._peers.ask(leader, self._voters[leader], lane, body, now, timeout_ms, answered)
+        else:
+            answered(None, now)
+
+    def follow(self, now: TimestampMs) -> None:
+        """When the quorum has another epoch or leader, requests to the former leader, even the same node, are asked again."""
+        followed = self._quorum.epoch, self._quorum.leader
+        if followed == self._followed:
+            return
+        (_, former), self._followed = self._followed, followed
+        if former >= 0:
+            for lane in self._peers.lanes_to(former):
+                if lane not in QUORUM_LANES and lane != FETCH_LANE:
+                    self._peers.hang_up(former, lane, now)
+
+    # ---- for clients
+
+    def decide_or_refuse(self, request: Request, body: Message, now: TimestampMs) -> None:
+        """Answer a request of a controller's listener: with NOT_CONTROLLER where another node is active."""
+
+        def refuse(then: TimestampMs) -> None:
+            self._refuse(request, body, ErrorCode.NOT_CONTROLLER)
+
+        self._decide(request, body, refuse, now) if self.controller.is_active else refuse(now)
+
+    def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None:
+        """Answer a request of a broker's listener, from here or from the active controller."""
+        self._send(_Carried(request, body, frame, now + TIMEOUT_MS), now)
+
+    def tick(self, now: TimestampMs) -> None:
+        """Try again what is due, and give up what has waited too long."""
+        due = [carried for carried in self._waiting if carried.next_try <= now]
+        if due:
+            self._waiting = [carried for carried in self._waiting if carried.next_try > now]
+            for carried in due:
+                self._send(carried, now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        return min((carried.next_try for carried in self._waiting), default=None)
+
+    def _send(self, carried: _Carried, now: TimestampMs) -> None:
+        if now >= carried.deadline:
+            self._refuse(carried.request, carried.body, ErrorCode.REQUEST_TIMED_OUT)
+        elif self.controller.is_active:
+            self._decide(carried.request, carried.body, lambda then: self._abandoned(carried, then), now)
+        else:
+            host = _address(carried.request.client.host)
+            envelope = EnvelopeRequest(
+                request_data=carried.frame, request_principal=_anonymous(), client_host_address=host
+            )
+            self.ask(FORWARD_LANE, envelope, lambda answer, then: self._answered(carried, answer, then), now)
+
+    def _abandoned(self, carried: _Carried, now: TimestampMs) -> None:
+        """This node was deposed, and its successor is asked at once; or too many decisions wait here."""
+        self._wait(carried, now) if self.controller.is_active else self._send(carried, now)
+
+    def _wait(self, carried: _Carried, now: TimestampMs) -> None:
+        carried.next_try = now + RETRY_MS
+        self._waiting.append(carried)
+
+    def _answered(self, carried: _Carried, answer: Message | None, now: TimestampMs) -> None:
+        code = answer.error_code if isinstance(answer, EnvelopeResponse) else ErrorCode.NOT_CONTROLLER
+        data = answer.response_data if isinstance(answer, EnvelopeResponse) else None
+        if code == ErrorCode.NONE and data:
+            correlation = carried.request.correlation_id.to_bytes(4, "big", signed=True)
+            self._responder.respond_raw(carried.request, [len(data).to_bytes(4, "big"), correlation, bytes(data[4:])])
+        elif code in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER):
+            self._wait(carried, now)
+        else:
+            self._refuse(carried.request, carried.body, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    # ---- the controller's end of the envelope
+
+    def open_envelope(self, request: Request, body: EnvelopeRequest, now: TimestampMs) -> EnvelopeResponse | None:
+        """A client's request that a broker carried here; its answer goes back in an envelope too (KIP-590)."""
+        if not self.controller.is_active:
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        try:
+            header, form, view, position = decode_request(bytes(body.request_data))
+            key, version = header.request_api_key, header.request_api_version
+            if not self.controller.decides(key) or not is_served_on(key, BROKER):
+                raise CodecError(f"API {key} is not the controller's")
+            lowest, highest = versions_of(key)
+            if not lowest <= version <= highest:
+                raise CodecError(f"API {key} version {version} is not served")
+            inner, _ = decode_from(form.request, version, view, position)
+        except CodecError:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+
+        def answer(response: Message | None, then: TimestampMs) -> None:
+            assert response is not None
+            parts = encode_response(key, version, header.correlation_id, response)
+            data = b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]  # no slices of files
+            self._responder.respond(request, EnvelopeResponse(response_data=data))
+
+        def abandon(then: TimestampMs) -> None:
+            self._responder.respond(request, EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+
+        self.controller.decide(key, version, inner, answer, abandon, now)
+        return None
+
+    # ---- both
+
+    def _decide(
+        self, request: Request, body: Message, abandon: Callable[[TimestampMs], None], now: TimestampMs
+    ) -> None:
+        def answer(response: Message | None, then: TimestampMs) -> None:
+            if response is not None:
+                self._responder.respond(request, response)
+
+        self.controller.decide(request.key, request.version, body, answer, abandon, now)
+
+    def _refuse(self, request: Request, body: Message, code: ErrorCode) -> None:
+        self._responder.respond(request, refusal(request.key, request.version, body, code))
+
+
+def _anonymous() -> bytes:
+    """The principal of a client that has not authenticated (org.apache.kafka.common.security.auth.KafkaPrincipal)."""
+    return b"\x00\x00" + encode(DefaultPrincipalData(type="User", name="ANONYMOUS"), 0)
+
+
+def _address(host: str) -> bytes:
+    """An address in network order, as Java's InetAddress gives it; loopback where the host is a name."""
+    try:
+        return ipaddress.ip_address(host).packed
+    except ValueError:
+        return bytes([127, 0, 0, 1])

@@ -1,0 +1,114 @@
+"""Requests on their way to the active controller: answered once, wherever it comes to be, and refused when their time is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.node.apis import DECIDED_HANDLERS
+from reference.node.controller_channel import RETRY_MS, TIMEOUT_MS, ControllerChannel
+from reference.node.effects import Effect, Respond
+from reference.node.refusals import refusal
+from reference.node.release import BROKER, is_served_on, versions_of
+from reference.node.requests import Client, Request, Responder
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_response, encode_response
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from reference.protocol.schema import Message
+
+CREATE_TOPICS, VERSION = 19, 7
+BODY = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t")])
+
+
+class Broker:
+    """The channel of broker 1; the test is the quorum, the active controller and node 2, which leads the quorum."""
+
+    node, leader, epoch = 1, 2, 1
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.asked: list[tuple[Message, Any]] = []
+        self.decided: list[tuple[Message, Any, Any]] = []
+        self.effects: list[Effect] = []
+        world: Any = self
+        self.channel = ControllerChannel(world, world, world, {2: ("host", 9)}, Responder(self.effects.append), 9000)
+
+    def ask(
+        self, peer: int, address: object, lane: str, body: Message, now: int, timeout_ms: int, answered: object
+    ) -> None:
+        self.asked.append((body, answered))
+
+    def decide(self, key: int, version: int, body: Message, answer: object, abandon: object, now: int) -> None:
+        self.decided.append((body, answer, abandon))
+
+    def carry(self, now: int = 0) -> None:
+        request = Request(Client(1, "127.0.0.1", "PLAINTEXT"), CREATE_TOPICS, VERSION, 77, "client")
+        self.channel.carry(request, BODY, b"frame", now)
+
+    def answer(self, answer: Message | None, now: int = 0) -> None:
+        self.asked.pop()[1](answer, now)
+
+    def response(self) -> bytes:
+        """The frame of the one response."""
+        (effect,) = self.effects
+        assert isinstance(effect, Respond) and effect.parts is not None
+        return b"".join(bytes(part) for part in effect.parts)  # type: ignore[arg-type]
+
+
+def test_an_answer_comes_back_under_the_clients_number() -> None:
+    broker = Broker()
+    broker.carry()
+    envelope = broker.asked[0][0]
+    assert isinstance(envelope, EnvelopeRequest) and envelope.request_data == b"frame"
+    parts = encode_response(CREATE_TOPICS, VERSION, 5, CreateTopicsResponse())
+    frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]
+    broker.answer(EnvelopeResponse(response_data=frame[4:]))
+    assert broker.response() == frame[:4] + (77).to_bytes(4, "big") + frame[8:]
+
+
+def test_no_answer_and_no_controller_are_tried_again_until_the_time_is_over() -> None:
+    broker = Broker()
+    broker.carry()
+    broker.answer(None, 10)
+    assert broker.channel.next_deadline() == 10 + RETRY_MS and broker.asked == []
+    broker.channel.tick(10 + RETRY_MS)
+    broker.answer(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER), 100)
+    broker.channel.tick(TIMEOUT_MS)
+    assert broker.asked == []
+    _, refused = decode_response(CREATE_TOPICS, VERSION, broker.response()[4:])
+    assert isinstance(refused, CreateTopicsResponse) and refused.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert broker.channel.next_deadline() is None
+
+
+def test_a_broker_that_becomes_the_controller_decides_what_it_was_to_carry_on() -> None:
+    broker = Broker()
+    broker.carry()
+    broker.answer(None, 0)
+    broker.is_active = True
+    broker.channel.tick(RETRY_MS)
+    ((body, answer, _),) = broker.decided
+    assert body is BODY
+    answer(CreateTopicsResponse(), RETRY_MS)
+    assert decode_response(CREATE_TOPICS, VERSION, broker.response()[4:]) == (77, CreateTopicsResponse())
+
+
+def test_a_controller_that_is_deposed_asks_its_successor_and_one_that_is_busy_tries_again() -> None:
+    broker = Broker()
+    broker.is_active = True
+    broker.carry()
+    broker.decided.pop()[2](20)
+    assert broker.asked == [] and broker.channel.next_deadline() == 20 + RETRY_MS
+    broker.channel.tick(20 + RETRY_MS)
+    broker.is_active = False
+    broker.decided.pop()[2](90)
+    assert len(broker.asked) == 1 and broker.channel.next_deadline() is None
+
+
+def test_everything_that_can_be_forwarded_can_be_refused_in_every_version() -> None:
+    for key in DECIDED_HANDLERS:
+        lowest, highest = versions_of(key)
+        for version in range(lowest, highest + 1):
+            answer = refusal(key, version, APIS[key].request(), ErrorCode.REQUEST_TIMED_OUT)
+            encode_response(key, version, 1, answer)
+    assert any(is_served_on(key, BROKER) for key in DECIDED_HANDLERS)

@@ -108,7 +108,7 @@ def hunt(
         float | None,
         typer.Option(
             min=0.1,
-            help=f"How long clients work and faults strike. Default: {MINUTES:g}; with --until-found {SEARCH_MINUTES:g}, "
+            help=f"How long clients work under faults. Default: {MINUTES:g}; with --until-found {SEARCH_MINUTES:g}, "
             "at most.",
         ),
     ] = None,

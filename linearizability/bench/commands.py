@@ -163,18 +163,18 @@ def show(table: dict[str, object]) -> None:
 
 
 @app.command(
-    epilog="Examples:  tidegauge bench failover --against kafka:4.3.1:3  |  tidegauge bench failover --blow kill --json  |  "
+    epilog="Examples:  tidegauge bench failover --against kafka:4.3.1:3  |  tidegauge bench failover --fault kill --json  |  "
     "tidegauge bench failover --client confluent-kafka --client java --rounds 5"
 )
 def failover(
     target: Annotated[str, typer.Option(help="The cluster that is measured.")] = "reference:3",
     against: Annotated[str, typer.Option(help="The cluster that it is compared with.")] = "kafka:4.3.1:3",
-    blow: Annotated[list[str] | None, typer.Option(help="kill, stop or freeze; may repeat. All by default.")] = None,
+    fault: Annotated[list[str] | None, typer.Option(help="kill, stop or freeze; may repeat. All by default.")] = None,
     client: Annotated[
         list[str] | None,
         typer.Option(help="confluent-kafka, kafka-python, aiokafka or java; may repeat. All by default, side by side."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each blow falls on each cluster.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each fault is injected into each cluster.")] = 3,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:
     """Take the leaders of two clusters away: time to a new leader, each client's longest gap in acknowledgements and
@@ -184,10 +184,10 @@ def failover(
     from linearizability.results import new_run_folder
     from linearizability.targets import TargetError
 
-    blows = _chosen(blow, [*bench.BLOWS], "blow")
+    faults = _chosen(fault, [*bench.FAULTS], "fault")
     clients = _chosen(client, [*CLIENTS], "client")
     folder = new_run_folder("bench", f"failover-{target}-against-{against}".replace(":", "-"))
-    plan = bench.Plan(target, against, clients, blows, rounds)
+    plan = bench.Plan(target, against, clients, faults, rounds)
     try:
         table = bench.compare(plan, folder, lambda text: print(text, file=sys.stderr, flush=True))
     except TargetError as error:

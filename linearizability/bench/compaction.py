@@ -1,6 +1,6 @@
 """Compaction side by side: how fast two brokers compact the same log.
 
-A log is filled while its topic keeps everything; then the topic is told to compact, and the clock runs until the broker's
+A log is filled while its topic keeps everything; then the topic is set to compact, and the clock runs until the broker's
 own `cleaner-offset-checkpoint` says that all closed segments are clean. Both brokers run at once and are measured in turn;
 what is quoted is the median of the rounds. The broker's CPU is that of its process between the two moments.
 """

@@ -1,7 +1,7 @@
 """Loads on the coordinators: commits of offsets, rebalances, transactions. Each driver has the form of `load.Driver`.
 
 commit         one member-less consumer of a group, several OffsetCommit requests under way
-rebalance      a group of N members: the leader joins anew, the others hear of it by heartbeats, all join and sync
+rebalance      a group of N members: the leader joins again, the others learn of it by heartbeats, all join and sync
 transaction    librdkafka: begin, produce, commit, one after the other; the latency is that of the whole
 end to end     the same, until a read_committed consumer has the record
 """
@@ -37,7 +37,7 @@ def await_coordinator(connection: Connection, group: str) -> None:
             FIND_COORDINATOR, FIND_COORDINATOR_VERSION, FindCoordinatorRequest(key=group, key_type=0)
         )
         if found.error_code == ErrorCode.NONE:
-            stranger = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
+            stranger = HeartbeatRequest(group_id=group, generation_id=1, member_id="stranger")
             if connection.call(HEARTBEAT, HEARTBEAT_VERSION, stranger).error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 return
         time.sleep(0.05)

@@ -2,8 +2,8 @@
 
 Both have the same timeouts (`FAST_FAILOVER`, as hunts have) and the same clients (`streams.py`): idempotent producers of every
 library, which send a record every few milliseconds with acks=all, each to a partition of its own. All partitions have the
-same replicas and one leader, on which a blow falls; what is measured is counted from it. In the end everything is read: an
-acknowledged record that is not there, or is there twice, is told, for a fast failover that loses records is none.
+same replicas and one leader, into whose leader a fault is injected; measurements count from it. In the end everything is read: an
+acknowledged record that is not there, or is there twice, is reported: a failover that loses records counts as none.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from linearizability.workload.cluster import create_topic, elect_preferred, look
 
 TOPIC = "failover"
 CONFIG = FAST_FAILOVER | {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
-"""Nothing but a blow moves a leader."""
+"""Nothing but a fault moves a leader."""
 NEW_LEADER_WITHIN_S = 60.0
 WHOLE_WITHIN_S = 120.0
 STEADY_S = 2.0
-"""How long records flow undisturbed before a blow, and after the cluster is whole again."""
+"""How long records flow undisturbed before a fault, and after the cluster is whole again."""
 
 Progress = Callable[[str], None]
-Blow = Callable[[Target, int], None]
+Act = Callable[[Target, int], None]
 Round = Mapping[str, Mapping[str, float]]
-"""What one blow did to each client."""
+"""What one fault did to each client."""
 
-BLOWS: dict[str, tuple[Blow, Blow]] = {
+FAULTS: dict[str, tuple[Act, Act]] = {
     "kill": (lambda target, node: target.kill(node), lambda target, node: target.restart(node)),
     "stop": (lambda target, node: target.stop(node), lambda target, node: target.restart(node)),
     "freeze": (lambda target, node: target.pause(node), lambda target, node: target.resume(node)),
@@ -56,31 +56,31 @@ class Side:
     streams: Sequence[Stream]
     rounds: dict[str, list[Round]] = field(default_factory=dict[str, list[Round]])
 
-    def strike(self, blow: str) -> Round:
-        """One blow on the leader of all partitions, measured; the cluster is whole again afterwards.
+    def inject(self, fault: str) -> Round:
+        """One fault on the leader of all partitions, measured; the cluster is whole again afterwards.
 
         It lasts until every client has had a record acknowledged by the new leader. The longest gap may also fall into the
-        time after it, in which the struck node comes back. Errors: TargetError.
+        time after it, in which the target node comes back. Errors: TargetError.
         """
-        begin, end = BLOWS[blow]
+        begin, end = FAULTS[fault]
         leader = self.await_steady()
-        struck = time.monotonic()
+        injected_at = time.monotonic()
         with ThreadPoolExecutor(1) as beside:
             # A stop in good order lasts until the leader has handed over.
-            blow_falls = beside.submit(begin, self.target, leader)
+            injecting = beside.submit(begin, self.target, leader)
             try:
                 elected = self.await_new_leaders(leader)
                 for stream in self.streams:
                     stream.await_acknowledgement(elected[stream.partition])
             finally:
-                blow_falls.result()  # where it failed, that is why nobody else leads
+                injecting.result()  # where it failed, that is why no other node leads
                 end(self.target, leader)
         self.await_one_leader()
         time.sleep(STEADY_S)
         return {
             stream.client: {
-                "new_leader_s": elected[stream.partition] - struck,
-                "longest_gap_s": stream.fates.longest_gap_s(struck),
+                "new_leader_s": elected[stream.partition] - injected_at,
+                "longest_gap_s": stream.outcomes.longest_gap_s(injected_at),
             }
             for stream in self.streams
         }
@@ -130,14 +130,14 @@ class Side:
         return elected
 
     def leaders(self) -> set[int]:
-        """Who leads partitions; nobody as long as a replica is out of sync."""
+        """The leaders of the partitions; none while a replica is out of sync."""
         view = look(self.target.nodes, TOPIC)
         return {each.leader for each in view.partitions.values()} if view.complete(len(self.streams)) else set()
 
     def count_records(self) -> dict[str, dict[str, int]]:
         """What became of each client's records."""
         return {
-            stream.client: stream.fates.count(read_all(self.target.bootstrap, stream.partition))
+            stream.client: stream.outcomes.count(read_all(self.target.bootstrap, stream.partition))
             for stream in self.streams
         }
 
@@ -170,7 +170,7 @@ class Plan:
     subject: str
     against: str
     clients: Sequence[str]
-    blows: Sequence[str]
+    faults: Sequence[str]
     rounds: int
 
 
@@ -188,13 +188,13 @@ def compare(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
                 name: Side(target, _start_streams(running, target, plan.clients, folder / f"{name}-clients"))
                 for name, target in targets.items()
             }
-            for blow in plan.blows:
+            for fault in plan.faults:
                 for number in range(plan.rounds):
                     for name, side in sides.items():
-                        progress(f"{blow}: {name} {side.target.spec}, round {number + 1} of {plan.rounds}")
-                        side.rounds.setdefault(blow, []).append(side.strike(blow))
-                measured = {name: side.rounds[blow] for name, side in sides.items()}
-                table["rows"] += [row(blow, client, measured) for client in plan.clients]
+                        progress(f"{fault}: {name} {side.target.spec}, round {number + 1} of {plan.rounds}")
+                        side.rounds.setdefault(fault, []).append(side.inject(fault))
+                measured = {name: side.rounds[fault] for name, side in sides.items()}
+                table["rows"] += [row(fault, client, measured) for client in plan.clients]
         table["records"] = {name: side.count_records() for name, side in sides.items()}
     return table
 
@@ -212,8 +212,8 @@ def _start_streams(running: ExitStack, target: Target, clients: Sequence[str], f
     ]
 
 
-def row(blow: str, client: str, measured: Mapping[str, Sequence[Round]]) -> dict[str, Any]:
-    """What one blow did to one client on both sides: medians, and the ratios of the subject's to the other's."""
+def row(fault: str, client: str, measured: Mapping[str, Sequence[Round]]) -> dict[str, Any]:
+    """What one fault did to one client on both sides: medians, and the ratios of the subject's to the other's."""
     rounds = {name: [each[client] for each in measured[name]] for name in SIDES}
     medians = {
         name: {what: statistics.median(each[what] for each in rounds[name]) for what in rounds[name][0]}
@@ -221,7 +221,7 @@ def row(blow: str, client: str, measured: Mapping[str, Sequence[Round]]) -> dict
     }
     subject, against = (medians[name] for name in SIDES)
     ratios = {f"{what}_ratio": subject[what] / against[what] for what in subject}
-    return {"blow": blow, "client": client, "medians": medians, **ratios, "rounds": rounds}
+    return {"fault": fault, "client": client, "medians": medians, **ratios, "rounds": rounds}
 
 
 def unsound(table: Mapping[str, Any]) -> bool:
@@ -232,16 +232,16 @@ def unsound(table: Mapping[str, Any]) -> bool:
 
 
 def show(table: Mapping[str, Any]) -> None:
-    """A row for each blow and client, and what became of each client's records."""
+    """A row for each fault and client, and what became of each client's records."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console(width=120)
     times = Table(title=f"{table['subject']} against {table['against']} (medians; ratio of the first to the second)")
-    for name in ("blow", "client", "new leader s", "", "ratio", "longest gap s", "", "ratio"):
-        times.add_column(name, justify="left" if name in ("blow", "client") else "right")
+    for name in ("fault", "client", "new leader s", "", "ratio", "longest gap s", "", "ratio"):
+        times.add_column(name, justify="left" if name in ("fault", "client") else "right")
     for each in table["rows"]:
-        cells = [each["blow"], each["client"]]
+        cells = [each["fault"], each["client"]]
         for what in ("new_leader_s", "longest_gap_s"):
             cells += [f"{each['medians'][name][what]:.2f}" for name in SIDES]
             cells.append(f"{each[f'{what}_ratio']:.2f}")

@@ -1,9 +1,9 @@
 """`tidegauge bench fuzz`: how long the simulation takes to find each planted bug, over several first seeds.
 
-A *trial* is one mutant and one first seed: lives are drawn from that seed on until the bug is found, or MOST_SCHEDULES have
-passed. Mutants that lose or change committed records have a second row of trials, in which nobody looks into nodes: the
+A *trial* is one mutant and one first seed: runs are drawn from that seed on until the bug is found, or MOST_SCHEDULES have
+passed. Mutants that lose or change committed records have a second row of trials, without invariants of the nodes: the
 clients' histories alone must convict. Each trial is stored as soon as it is over, with the fingerprint of what decides it
-(schedules and mutant); `--resume` runs only what is not stored, was stored of something else, or was not found in fewer lives.
+(schedules and mutant); `--resume` runs only what is not stored, was stored of something else, or was not found in fewer runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_SCHEDULES = 5_000
 SEEDS = 10
 SEEDS_APART = 100_000
-"""First seeds of the trials: 0, this, twice this: their lives are never the same."""
+"""First seeds of the trials: 0, this, twice this: their runs are never the same."""
 HISTORY = "history"
 EVERYTHING = "everything"
 FOLDER = Path(__file__).parent
@@ -61,14 +61,14 @@ class Trial:
     """What came out of one."""
 
     schedules: int | None
-    """How many lives it took; None where the bug was not found."""
+    """How many runs it took; None where the bug was not found."""
     seconds: float
-    """CPU seconds of all its lives."""
+    """CPU seconds of all its runs."""
     lived: int
     rule: str
     fingerprint: str
     python: str = ""
-    """The interpreter that led the lives, where it was another (`elsewhere`)."""
+    """The interpreter that executed the runs, where it was another (`elsewhere`)."""
 
 
 def fingerprint(mutant: str) -> str:
@@ -130,7 +130,7 @@ def run_trial(task: Task, most: int, leader: Elsewhere | None = None) -> Trial:
 
 
 def _lives(task: Task, most: int, leader: Elsewhere | None) -> Iterator[tuple[Outcome, float]]:
-    """The outcomes of a trial's lives, and the CPU seconds of each."""
+    """The outcomes of a trial's runs, and the CPU seconds of each."""
     from linearizability.mutants.registry import MUTANTS
     from linearizability.simulation.elsewhere import Task as Few
     from linearizability.simulation.fuzzing import lives
@@ -217,10 +217,10 @@ def table(found: Iterable[Row]) -> str:
     for row in found:
         said = row.to_json()
         numbers = [said[name] for name in ("trials", "found", "median_schedules", "most_schedules", "median_seconds")]
-        told = " | ".join("–" if number is None else f"{number:g}" for number in numbers)
+        cells = " | ".join("–" if number is None else f"{number:g}" for number in numbers)
         leaders = ", ".join(f"{count} by {python}" for python, count in said["led_by"].items())
         by = f"{row.by} ({leaders})" if leaders else row.by
-        lines.append(f"| `{row.mutant}` | {_lives_of(row.mutant)} | {by} | {told} | {', '.join(said['rules'])} |")
+        lines.append(f"| `{row.mutant}` | {_lives_of(row.mutant)} | {by} | {cells} | {', '.join(said['rules'])} |")
     return "\n".join(lines)
 
 
@@ -247,7 +247,7 @@ def fuzz(
         list[str] | None, typer.Option(help="One mutant; may repeat. All that fuzz must find by default.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="How many first seeds.")] = SEEDS,
-    schedules: Annotated[int, typer.Option(min=1, help="The most lives of one trial.")] = MOST_SCHEDULES,
+    schedules: Annotated[int, typer.Option(min=1, help="The most runs of one trial.")] = MOST_SCHEDULES,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Begin no trial after this time.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what is stored, and run what is missing.")] = False,
     clusters: Annotated[bool, typer.Option("--clusters", help="Only mutants that need several nodes.")] = False,
@@ -258,7 +258,7 @@ def fuzz(
     python: Annotated[
         str,
         typer.Option(
-            help="Another interpreter that leads the lives: PyPy 3.11 is twice as fast. They are judged here."
+            help="Another interpreter that executes the runs: PyPy 3.11 is twice as fast. They are judged here."
         ),
     ] = "",
     store: Annotated[Path, typer.Option(help="Where trials are kept.")] = STORE,
@@ -324,8 +324,8 @@ def _run_all(
                 return True
             trial = trials[task.name] = run_trial(task, schedules, leader)
             write_store(store, trials)
-            told = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
-            print(f"{task.name}: {told}, {trial.seconds} s {trial.rule}", file=sys.stderr, flush=True)
+            outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
+            print(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         return True
     return False

@@ -92,7 +92,7 @@ def _plant(polled: dict[str, Any], records: int):  # type: ignore[no-untyped-def
         at[3] - 250
     )  # a poll begins with the last record of the poll before: nonmonotonic, and its own first one is lost
     value[first], offset[first] = value[first - 1], offset[first - 1]
-    for number, index in enumerate((at[4], at[5])):  # nobody sent it: phantom, and what was sent there is lost
+    for number, index in enumerate((at[4], at[5])):  # never sent: phantom, and what was sent there is lost
         value[index] = -1_000_000 - 10 * int(polled["process"][0]) - number
     return kept
 
@@ -337,7 +337,7 @@ def history(
     folder = new_run_folder("bench", "history")
     rows: list[dict[str, Any]] = []
 
-    def tell(item: dict[str, Any]) -> None:
+    def report(item: dict[str, Any]) -> None:
         rows.append(item)
         print(json.dumps(item), file=sys.stderr, flush=True)
 
@@ -353,10 +353,10 @@ def history(
             written = write_store(store, number, partitions)
             if number <= local_up_to:
                 for item in measure_local(store, written, names):
-                    tell(item)
+                    report(item)
             if spark:
                 for item in measure_spark(store, written, names, address):
-                    tell(item)
+                    report(item)
             shutil.rmtree(store)
     draw(rows, folder / "history.svg")
     summary = {"folder": str(folder), "cores": os.cpu_count(), "load": os.getloadavg()[2], "rows": rows}

@@ -1,10 +1,10 @@
-"""One library's producer that sends numbered records, one every few milliseconds, until it is told to end.
+"""One library's producer that sends numbered records, one every few milliseconds, until SIGTERM.
 
     python -m linearizability.bench.producers aiokafka 127.0.0.1:9092 TOPIC PARTITION
 
 Each library runs in a process of its own: none waits for another's work, and all are read alike, because this prints what
 Kafka's VerifiableProducer prints. That is `producer_send_success` or `producer_send_error` with the record's value, which is
-its number, and after SIGTERM, when the last records' fates are known, `tool_data` with how many were sent.
+its number, and after SIGTERM, when the last records' outcomes are known, `tool_data` with how many were sent.
 
 All ask for acks=all and idempotence. Their timeouts are equal where a library has such a setting, all else is its default:
 aiokafka, for one, gives a record up that has waited for a leader for as long as a request may take.
@@ -51,7 +51,7 @@ class Library(ABC):
 
     @abstractmethod
     def send(self, value: str) -> None:
-        """Send without waiting; the record's fate is reported when it is known. Errors: whatever the library raises."""
+        """Send without waiting; the record's outcome is reported when it is known. Errors: whatever the library raises."""
 
     def rest(self, seconds: float) -> None:
         """Let this time pass, and the library work."""
@@ -59,7 +59,7 @@ class Library(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait for the fates of all records, but not longer than LAST_WITHIN_S."""
+        """Wait for the outcomes of all records, but not longer than LAST_WITHIN_S."""
 
 
 class Librdkafka(Library):
@@ -174,8 +174,8 @@ LIBRARIES: dict[str, type[Library]] = {
 """By the names of their packages."""
 
 
-def pump(library: Library, ended: Callable[[], bool]) -> int:
-    """Send until it is ended; gives how many were sent. What a library raises at a send is that record's fate."""
+def send_until(library: Library, ended: Callable[[], bool]) -> int:
+    """Send until it is ended; gives how many were sent. What a library raises at a send is that record's outcome."""
     sent = 0
     while not ended():
         value = str(sent)
@@ -194,7 +194,7 @@ def say(**facts: object) -> None:
     os.write(sys.stdout.fileno(), (json.dumps(facts) + "\n").encode())
 
 
-def say_fate(value: str, error: object) -> None:
+def report_outcome(value: str, error: object) -> None:
     if error is None:
         say(name="producer_send_success", value=value)
     else:
@@ -202,11 +202,11 @@ def say_fate(value: str, error: object) -> None:
 
 
 def main(client: str, bootstrap: str, topic: str, partition: str) -> None:
-    told: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
-    library = LIBRARIES[client](topic, int(partition), say_fate)
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    library = LIBRARIES[client](topic, int(partition), report_outcome)
     library.start(bootstrap)
-    sent = pump(library, lambda: bool(told))
+    sent = send_until(library, lambda: bool(signals))
     say(name="tool_data", sent=sent)
 
 

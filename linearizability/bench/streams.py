@@ -37,7 +37,7 @@ JAVA = "java"
 CLIENTS = (*LIBRARIES, JAVA)
 JAVA_RELEASE = "4.3.1"
 JAVA_KEY = b"0"
-"""The one key of VerifiableProducer's records when it is told to repeat one key; it cannot be told a partition."""
+"""The one key of VerifiableProducer's records when it repeats one key; it takes no partition."""
 SMALL_JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 JAVA_SETTINGS = {
     "enable.idempotence": "true",
@@ -91,8 +91,8 @@ def command(client: str, bootstrap: str, topic: str, partition: int, folder: Pat
 
 
 @dataclass
-class Fates:
-    """What became of a stream's records, as its producer tells it."""
+class Outcomes:
+    """The outcomes of a stream's records, as its producer reports them."""
 
     sent: int | None = None
     """Known when the producer has ended in good order."""
@@ -102,7 +102,7 @@ class Fates:
     complaint: str = ""
     """The last error that a record met."""
 
-    def hear(self, said: dict[str, Any], at: float) -> None:
+    def record(self, said: dict[str, Any], at: float) -> None:
         """Take in one line of the producer's."""
         match said["name"]:
             case "producer_send_success":
@@ -133,12 +133,12 @@ class Fates:
 
 
 class Stream:
-    """One client's producer. A context manager: on exit it sends no more, and its last records' fates are awaited."""
+    """One client's producer. A context manager: on exit it sends no more, and its last records' outcomes are awaited."""
 
     def __init__(self, client: str, bootstrap: str, topic: str, partition: int, folder: Path) -> None:
         self.client = client
         self.partition = partition
-        self.fates = Fates()
+        self.outcomes = Outcomes()
         self._command = command(client, bootstrap, topic, partition, folder)
         self._log = folder / f"{client}.log"
 
@@ -151,13 +151,13 @@ class Stream:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(signal.SIGTERM if kind is None else signal.SIGKILL)
-        if kind is None and self.fates.sent is None:
+        if kind is None and self.outcomes.sent is None:
             raise TargetError(f"{self.client}: its producer did not end in good order{self._complaint()}")
 
     def await_acknowledgement(self, since: float) -> None:
         """Wait for a record that is acknowledged after `since`. Errors: TargetError."""
         until = time.monotonic() + ACKNOWLEDGED_WITHIN_S
-        while not self.fates.acknowledged_since(since):
+        while not self.outcomes.acknowledged_since(since):
             if self._process.poll() is not None:
                 raise TargetError(f"{self.client}: its producer ended by itself{self._complaint()}")
             if time.monotonic() > until:
@@ -182,8 +182,8 @@ class Stream:
         with self._process.stdout as lines:
             for line in lines:
                 if line.startswith("{") and line.endswith("\n"):  # neither a line of a log, nor one that was cut short
-                    self.fates.hear(json.loads(line), time.monotonic())
+                    self.outcomes.record(json.loads(line), time.monotonic())
 
     def _complaint(self) -> str:
         logged = self._log.read_text(errors="replace").strip()[-COMPLAINT_CHARACTERS:]
-        return "".join(f": {text}" for text in (self.fates.complaint, logged) if text)
+        return "".join(f": {text}" for text in (self.outcomes.complaint, logged) if text)

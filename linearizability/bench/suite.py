@@ -57,7 +57,7 @@ class Trial:
     blocked: int
     judged: int
     engine_errors: dict[str, str] = field(default_factory=dict[str, str])
-    """Requirement -> what went wrong in the suite; the empty name for a run that did not end or told nothing."""
+    """Requirement -> what went wrong in the suite; the empty name for a run that did not end or reported nothing."""
     whole: bool = False
     seconds: float = 0.0
     fingerprint: str = ""
@@ -123,7 +123,7 @@ def selection(lie: Lie, usage: dict[str, Usage], seed: int) -> list[str]:
 
 
 def run_suite(name: str, ids: Sequence[str], behind: str, folder: Path, timeout_s: float) -> list[dict[str, Any]]:
-    """The JSON lines of `tidegauge run` on the proxy; a line without an id where it did not end or told nothing."""
+    """The JSON lines of `tidegauge run` on the proxy; a line without an id where it did not end or reported nothing."""
     target = f"exec:{sys.executable} -m linearizability.mutants.wire adapter {name} {behind}"
     command = [sys.executable, "-m", "tidegauge", "run", *ids, "--target", target, "--json", "--results", str(folder)]
     try:
@@ -205,7 +205,7 @@ def try_lie(lie: Lie, usage: dict[str, Usage], worker: Worker, behind: str, seed
 
 
 def baseline(behind: str) -> dict[str, Usage]:
-    """Run the whole suite through the proxy without a lie. Errors: RuntimeError where it tells nothing."""
+    """Run the whole suite through the proxy without a lie. Errors: RuntimeError where it reports nothing."""
     with tempfile.TemporaryDirectory() as folder:
         run_suite("honest", [], behind, Path(folder), WHOLE_RUN_TIMEOUT_S)
         reports = [*Path(folder).rglob("report.json")]
@@ -237,7 +237,7 @@ class Store:
     usage: dict[str, Usage] = field(default_factory=dict[str, Usage])
     trials: dict[str, Trial] = field(default_factory=dict[str, Trial])
     rewritten: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """First seed -> what a batch of trials with random rewritings told at its end."""
+    """First seed -> what a batch of trials with random rewritings reported at its end."""
 
     @staticmethod
     def read(path: Path) -> Store:
@@ -311,7 +311,7 @@ def rewritings_told(kept: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return sums | {"peak_mb": peak_mb, "bad_seeds": [seed for batch in kept.values() for seed in batch["bad_seeds"]]}
 
 
-# ---- what is told
+# ---- the report
 
 
 def summary(trials: dict[str, Trial], lies: dict[str, Lie]) -> dict[str, Any]:
@@ -431,7 +431,7 @@ def _run_all(lies: Sequence[Lie], entire: set[str], kept: Store, how: tuple[Path
 
 
 def _in_words(trial: Trial) -> str:
-    told = [f"found by {', '.join(trial.found_by) or 'nobody'}"]
-    told += [f"accused {', '.join(trial.bystanders)}"] if trial.bystanders else []
-    told += [f"engine errors {trial.engine_errors}"] if trial.engine_errors else []
-    return f"{'; '.join(told)} ({trial.judged} judged, {trial.seconds} s)"
+    parts = [f"found by {', '.join(trial.found_by) or 'none'}"]
+    parts += [f"accused {', '.join(trial.bystanders)}"] if trial.bystanders else []
+    parts += [f"engine errors {trial.engine_errors}"] if trial.engine_errors else []
+    return f"{'; '.join(parts)} ({trial.judged} judged, {trial.seconds} s)"

@@ -1,6 +1,6 @@
 """Faults on real processes, as values: drawn by a seed, kept in a file, run again.
 
-- `strike`    one blow: when, which fault, whom, how long
+- `injection` one injection: time, fault, target, duration
 - `schedule`  a list of them, drawn by a seed
 - `fault`     the contract of a fault, and the world that it acts on
 - `process`   kill, stop, pause, storm, kill-all

@@ -18,7 +18,7 @@ from linearizability.targets.zookeeper_kafka import FIRST_WITH_CREATION, ZooKeep
 from linearizability.workload.profile import promised_copies, standard_profile
 
 Listener = Callable[[str], None]
-"""Is told how far a hunt has come."""
+"""Receives a hunt's progress."""
 
 
 def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None) -> Target:
@@ -69,7 +69,10 @@ def interpose(target: Target, plan: Plan, schedules: Sequence[Schedule], say: Li
     Internal topics then promise as much as the hunt's own: a loss of power must not take what only one replica had.
     Errors: TargetError where a fault that was asked for by name cannot be had.
     """
-    named = {*plan.faults, *(strike.fault for each in schedules for wave in each.waves for strike in wave.strikes)}
+    named = {
+        *plan.faults,
+        *(injection.fault for each in schedules for wave in each.waves for injection in wave.injections),
+    }
     needing = [name for name, fault in all_faults().items() if {*fault.hooks} & {*INTERPOSED}]
     wanted = [name for name in needing if name in named or not named]
     if not isinstance(target, Cluster) or not wanted:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Background:
-    """Work until it is told to stop; what ended it before that is kept."""
+    """Work until `end`; an error that ends it earlier is kept."""
 
     def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
         self.name = name

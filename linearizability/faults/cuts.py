@@ -14,8 +14,8 @@ from typing import Any
 
 from linearizability.faults.background import Background
 from linearizability.faults.fault import Fault, World, register
+from linearizability.faults.injection import Injection
 from linearizability.faults.network import CLIENTS
-from linearizability.faults.strike import Strike
 
 FLAKY_OFF_S = 0.15
 FLAKY_ON_S = 0.25
@@ -32,16 +32,16 @@ class Cut(Fault):
     aims = ("leader", "any", "follower", "controller")
 
     @abstractmethod
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
-        """The links to cut, and how to tell it; None where nobody fits."""
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
+        """The links to cut, and the fields of the mark; None where no node fits."""
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        chosen = self.links(world, strike)
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        chosen = self.links(world, injection)
         if chosen is None or not chosen[0]:
             return None
-        links, told = chosen
+        links, fields = chosen
         world.cut(links)
-        return {**told, "links": links}
+        return {**fields, "links": links}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
         world.join([tuple(link) for link in done["links"]])
@@ -56,8 +56,8 @@ class Isolate(Fault):
     nodes = 2
     aims = ("leader", "any", "controller", "follower", "coordinator")
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick)
         if node is None:
             return None
         world.partition([[node], [place for place in world.places if place != node]])
@@ -75,9 +75,9 @@ class Halves(Fault):
     network = "groups"
     nodes = 3
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         nodes = [node.id for node in world.nodes]
-        first = int(strike.pick * len(nodes))
+        first = int(injection.pick * len(nodes))
         turned = nodes[first:] + nodes[:first]
         minority = turned[: len(nodes) // 2]
         groups = [minority, [place for place in world.places if place not in minority]]
@@ -94,34 +94,34 @@ class Pair(Cut):
 
     name = "pair"
 
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
-        node = world.choose(strike.who, strike.pick)
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(injection.who, injection.pick)
         others = [other.id for other in world.nodes if other.id != node]
         if node is None:
             return None
-        other = others[int(strike.pick * 7919) % len(others)]
+        other = others[int(injection.pick * 7919) % len(others)]
         return both_ways([(node, other)]), {"nodes": [node, other]}
 
 
 @register
 class Deaf(Cut):
-    """A node hears none of the others, and is heard."""
+    """A node receives nothing from the others; they receive what it sends."""
 
     name = "deaf"
 
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
-        node = world.choose(strike.who, strike.pick)
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(injection.who, injection.pick)
         return None if node is None else ([(place, node) for place in world.places if place != node], {"node": node})
 
 
 @register
 class Mute(Cut):
-    """A node is heard by none of the others, and hears."""
+    """The others receive nothing from a node; it receives what they send."""
 
     name = "mute"
 
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
-        node = world.choose(strike.who, strike.pick)
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(injection.who, injection.pick)
         return None if node is None else ([(node, place) for place in world.places if place != node], {"node": node})
 
 
@@ -132,8 +132,8 @@ class LeaderFromController(Cut):
     name = "leader-controller"
     aims = ("leader",)
 
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
-        node = world.choose("leader", strike.pick)
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose("leader", injection.pick)
         if node is None:
             return None
         others = [place for place in (world.controller(), *world.services) if place not in (node, -1)]
@@ -152,13 +152,13 @@ class LeaderFromFollowers(Cut):
     aims = ("leader",)
     nodes = 3
 
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
         led = world.look().partitions.values()
         controller = world.controller()
         leaders = sorted({view.leader for view in led} & {*world.up} - (set() if world.services else {controller}))
         if not leaders:
             return None
-        node = leaders[int(strike.pick * len(leaders))]
+        node = leaders[int(injection.pick * len(leaders))]
         followers = {replica for view in led if view.leader == node for replica in view.replicas} - {node, controller}
         return both_ways([(node, follower) for follower in sorted(followers)]), {"node": node}
 
@@ -174,9 +174,9 @@ class Ring(Cut):
     nodes = 4
     aims = ("any",)
 
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
         nodes = [node.id for node in world.nodes]
-        ring = random.Random(strike.pick).sample(nodes, len(nodes))
+        ring = random.Random(injection.pick).sample(nodes, len(nodes))
         neighbours = {frozenset(pair) for pair in pairwise([*ring, ring[0]])}
         apart = [pair for pair in combinations(ring, 2) if frozenset(pair) not in neighbours]
         return both_ways(apart), {"nodes": ring}
@@ -190,8 +190,8 @@ class Clients(Cut):
     aims = ("leader", "any")
     nodes = 1
 
-    def links(self, world: World, strike: Strike) -> tuple[list[Link], dict[str, Any]] | None:
-        node = world.choose(strike.who, strike.pick)
+    def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
+        node = world.choose(injection.who, injection.pick)
         return None if node is None else (both_ways([(CLIENTS, node)]), {"node": node})
 
 
@@ -204,8 +204,8 @@ class Flaky(Fault):
     nodes = 2
     aims = ("leader", "any", "follower", "controller")
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick)
         if node is None:
             return None
         links = both_ways([(node, place) for place in world.places if place != node])

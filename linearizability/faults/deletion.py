@@ -9,8 +9,8 @@ from typing import Any
 
 from linearizability.faults.background import Background
 from linearizability.faults.fault import Fault, World, register
+from linearizability.faults.injection import Injection
 from linearizability.faults.operating import ASK_TIMEOUT_S, wish
-from linearizability.faults.strike import Strike
 from linearizability.targets.target import Node
 from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import look
@@ -38,7 +38,7 @@ class Deletion(Fault):
     name = "deletion"
     apis = (CreateTopicsRequest, DeleteTopicsRequest)
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         name = f"{world.topic}-doomed-{len(world.writers)}"
         nodes = len(world.nodes)
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=nodes, replication_factor=min(nodes, 3))

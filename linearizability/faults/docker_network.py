@@ -1,7 +1,7 @@
 """A network of containers: what `network` does with namespaces of its own, done with Docker's.
 
-Each place is a host container on one bridge without a way out. A link is cut by its sender, who is told a hardware
-address that nobody has (`link_agent`). What clients send cannot be cut so, for they are not in a container: a link from
+Each place is a host container on one bridge without a way out. The sender cuts a link: it is given a hardware
+address that no host has (`link_agent`). What clients send cannot be cut so, for they are not in a container: a link from
 the clients to a node is cut by cutting the way back, which is as good where answers are needed.
 """
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from linearizability.faults.background import Background
+from linearizability.faults.injection import Injection, Who
 from linearizability.faults.network import Line, Lines, Links, groups_cut
-from linearizability.faults.strike import Strike, Who
 from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.history.facts import join_key
 from linearizability.targets.target import DiskError, Node, Target, TargetError
@@ -20,8 +20,8 @@ from reference.protocol.schema import Message
 ASK_TIMEOUT_S = 5.0
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 
-Fate = Literal["spared", "killed", "robbed"]
-"""What becomes of a node that is struck: it lives, it ends uncleanly, it ends and loses what it had not fsynced."""
+NodeOutcome = Literal["spared", "killed", "robbed"]
+"""What a fault does to a node: it goes on, it ends uncleanly, it ends and loses what it had not fsynced."""
 
 
 class World:
@@ -77,17 +77,19 @@ class World:
         return [node.id for node in self.nodes if node.id not in self.down | self.frozen]
 
     def look(self) -> ClusterView:
-        """Ask the nodes that are up. When nobody answers, who led is still remembered, and that nobody answered is new."""
+        """Ask the nodes that are up. When none answers, the last known leaders stay in the view, and `answered` is empty."""
         view = look(self._asked, self.topic)
         self.view = view if view.answered else replace(self.view, answered=view.answered)
         return self.view
 
-    def choose(self, who: Who, pick: float, fate: Fate = "spared") -> int | None:
+    def choose(self, who: Who, pick: float, outcome: NodeOutcome = "spared") -> int | None:
         """One node of the wanted role that is up; any where the role is not held; None when all are down.
 
-        With a fate, one of those that may suffer it (`may_fall`).
+        With another outcome than `spared`, one of the nodes that may suffer it (`may_fall`).
         """
-        candidates = [node for node in self.up if fate == "spared" or self.may_fall([node], robbed=fate == "robbed")]
+        candidates = [
+            node for node in self.up if outcome == "spared" or self.may_fall([node], robbed=outcome == "robbed")
+        ]
         if not candidates:
             return None
         wanted = [node for node in self._holders(who) if node in candidates] or candidates
@@ -108,7 +110,7 @@ class World:
                 return sorted({find_coordinator(self._asked, each) for each in self.coordinated})
 
     def controller(self) -> int:
-        """Who is it now; -1 where nobody knows."""
+        """The active controller; -1 where no node knows it."""
         return find_controller(self._asked, self.view.controller)
 
     @property
@@ -121,11 +123,11 @@ class World:
         What acks=all has acknowledged survives as long as fewer nodes than min.insync.replicas are in doubt at once, once
         one of them has lost bytes. Source: KIP-966; `linearizability/simulation/ledger.py` counts in the same way.
         """
-        anybody_robbed = robbed or bool(self.robbed)
-        return self.least_doubted is None or not anybody_robbed or len(self.doubted | {*nodes}) < self.least_doubted
+        any_robbed = robbed or bool(self.robbed)
+        return self.least_doubted is None or not any_robbed or len(self.doubted | {*nodes}) < self.least_doubted
 
     def trust(self) -> None:
-        """All replicas have been seen in sync in their nodes' present lives: nobody is in doubt any more."""
+        """All replicas have been seen in sync since their nodes' last start: no node is in doubt any more."""
         self.doubted.clear()
         self.robbed.clear()
         if self._excused[0]:
@@ -283,7 +285,7 @@ def least_doubted(robbed: int, promised: int) -> int | None:
 
 
 class Fault(ABC):
-    """One kind of blow. It keeps no state: what `begin` returns is handed to `end`."""
+    """One kind of fault. It keeps no state: `end` is given what `begin` returned."""
 
     name: ClassVar[str]
     hooks: ClassVar[Collection[str]] = ()
@@ -294,7 +296,7 @@ class Fault(ABC):
     nodes: ClassVar[int] = 1
     """How many nodes it needs."""
     aims: ClassVar[Sequence[Who]] = ("any",)
-    """At whom it may be aimed."""
+    """The roles that it may target."""
     apis: ClassVar[Sequence[type[Message]]] = ()
     """Requests that the brokers must serve."""
 
@@ -303,8 +305,8 @@ class Fault(ABC):
         return 0
 
     @abstractmethod
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        """Strike. Gives what was done, for the history and for `end`; None when nobody could be struck."""
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        """Inject it. Returns what was done, for the history and for `end`; None when no node could be its target."""
 
     @abstractmethod
     def end(self, world: World, done: dict[str, Any]) -> None:
@@ -343,7 +345,7 @@ def select(names: Sequence[str], target: Target, network: Links | None) -> list[
 
 
 def _served(target: Target) -> Collection[int]:
-    """API keys of the first node that answers; none where nobody does."""
+    """API keys of the first node that answers; none where no node does."""
     for node in target.nodes:
         try:
             with Wire.connect(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as wire:

@@ -5,7 +5,7 @@ judged and carried out again by itself. With `until_found` rounds are short and 
 
     folder/plan.json        what was asked for: enough to carry it out again
     folder/round-2/         (the folder itself, where there is one round)
-        schedule.json       the blows
+        schedule.json       the injections
         history/            what the clients saw, one file a client, and what the nemesis did
         clients/            the clients' own output
         verdict.json
@@ -89,10 +89,10 @@ def reduce_found(found: "Round", result: RoundResult, folder: Path, say: Listene
             again = Round(
                 found.plan, found.target, found.network, home, candidate.seed, f"{found.topic}-r{number}", candidate
             )
-            told = again.run(lambda text: None)
-            hit = told.verdict == "invalid" and bool(told.anomalies.keys() & result.anomalies.keys())
-            blows = sum(len(wave.strikes) for wave in candidate.waves)
-            say(f"attempt {number}: {len(candidate.waves)} waves, {blows} blows: {told.verdict}")
+            outcome = again.run(lambda text: None)
+            hit = outcome.verdict == "invalid" and bool(outcome.anomalies.keys() & result.anomalies.keys())
+            injections = sum(len(wave.injections) for wave in candidate.waves)
+            say(f"attempt {number}: {len(candidate.waves)} waves, {injections} injections: {outcome.verdict}")
             if hit:
                 candidate.save(folder / "schedule.json")
                 return True

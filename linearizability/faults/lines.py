@@ -5,8 +5,8 @@ from abc import abstractmethod
 from typing import Any
 
 from linearizability.faults.fault import Fault, World, register
+from linearizability.faults.injection import Injection
 from linearizability.faults.network import Line
-from linearizability.faults.strike import Strike
 
 DELAY_MS = (5.0, 800.0)
 """One way, on a logarithmic scale: from a busy network to one across the world with full queues."""
@@ -25,9 +25,9 @@ class BadLine(Fault):
     def line(self, pick: float) -> Line:
         """How bad."""
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
-        line = self.line(strike.pick * 7919 % 1)
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick)
+        line = self.line(injection.pick * 7919 % 1)
         if node is None or not world.spoil(node, line):
             return None
         return {"node": node, "delay_ms": line.delay_ms, "jitter_ms": line.jitter_ms, "loss": line.loss}

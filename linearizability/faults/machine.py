@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from linearizability.faults.fault import Fault, World, register
-from linearizability.faults.strike import Strike
+from linearizability.faults.injection import Injection
 from linearizability.targets.target import DiskError
 
 NOTHING_KEPT_BELOW = 0.5
@@ -20,9 +20,9 @@ SKEW_S = (0.5, 600.0)
 """How far a clock is put wrong, on a logarithmic scale. Well below `log.message.timestamp.after.max.ms` (an hour)."""
 
 
-def second_pick(strike: Strike) -> float:
+def second_pick(injection: Injection) -> float:
     """Another number of [0, 1), so that a node does not always suffer the same."""
-    return strike.pick * 7919 % 1
+    return injection.pick * 7919 % 1
 
 
 @register
@@ -36,11 +36,11 @@ class PowerLoss(Fault):
     def robs(self, nodes: int) -> int:
         return 1
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick, "robbed")
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick, "robbed")
         if node is None:
             return None
-        kept = second_pick(strike)
+        kept = second_pick(injection)
         kept = 0.0 if kept < NOTHING_KEPT_BELOW else kept
         world.lose_power([node], kept)
         return {"node": node, "kept": round(kept, 3)}
@@ -60,12 +60,12 @@ class Blackout(Fault):
     def robs(self, nodes: int) -> int:
         return nodes
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        struck = world.up
-        if not struck or not world.may_fall(struck, robbed=True):
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        targets = world.up
+        if not targets or not world.may_fall(targets, robbed=True):
             return None
-        world.lose_power(struck, 0.0)
-        return {"nodes": struck}
+        world.lose_power(targets, 0.0)
+        return {"nodes": targets}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
         for node in done["nodes"]:
@@ -79,11 +79,11 @@ class Disk(Fault):
     aims = ("leader", "follower", "any", "controller")
     error: ClassVar[DiskError]
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick, "killed")
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick, "killed")
         if node is None or node in world.sick:
             return None
-        left = int(_logarithmic(BYTES_LEFT, second_pick(strike)))
+        left = int(_logarithmic(BYTES_LEFT, second_pick(injection)))
         world.break_disk(node, self.error, left)
         return {"node": node, "bytes_left": left}
 
@@ -117,12 +117,12 @@ class ClockSkew(Fault):
     hooks = ("clock",)
     aims = ("any", "leader", "controller", "follower")
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick)
         if node is None:
             return None
-        direction = 1 if int(strike.pick * 104_729) % 2 else -1
-        seconds = round(direction * _logarithmic(SKEW_S, second_pick(strike)), 3)
+        direction = 1 if int(injection.pick * 104_729) % 2 else -1
+        seconds = round(direction * _logarithmic(SKEW_S, second_pick(injection)), 3)
         world.set_clock(node, seconds)
         return {"node": node, "seconds": seconds}
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from linearizability.faults.fault import FAULTS, World
+from linearizability.faults.injection import Injection
 from linearizability.faults.schedule import Schedule, Wave
-from linearizability.faults.strike import Strike
 from linearizability.history.recorder import Recorder
 
 TICK_S = 0.05
@@ -37,13 +37,13 @@ class Nemesis:
         world.mark = recorder.mark
         self.partitions = partitions
         self.stopping = threading.Event()
-        self.struck: Counter[str] = Counter()
+        self.injected: Counter[str] = Counter()
         self.leader_changes = 0
         self.deaths: list[str] = []
         """Nodes that ended by themselves."""
         self.hopeless = ""
         """Why the cluster is not helped any more; empty while it is. What was recorded until then is judged."""
-        self._active: dict[int, tuple[Strike, dict[str, Any]]] = {}
+        self._active: dict[int, tuple[Injection, dict[str, Any]]] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
         self._numbers = itertools.count()
         self._began = self._ends = self._look_at = 0.0
@@ -51,7 +51,7 @@ class Nemesis:
         self._every_tick: Callable[[float], None] = lambda elapsed: None
 
     def carry_out(self, schedule: Schedule, every_tick: Callable[[float], None] = lambda elapsed: None) -> None:
-        """Strike and heal, wave by wave, until the waves or the seconds are over, or `stopping` is set.
+        """Inject and heal, wave by wave, until the waves or the seconds are over, or `stopping` is set.
 
         Without any wave the clients work in peace for all the seconds.
         """
@@ -71,8 +71,8 @@ class Nemesis:
 
     def _carry_out_wave(self, each: Wave) -> None:
         began = time.monotonic()
-        due: list[tuple[float, int, Strike | None]] = [
-            (strike.at_s, next(self._numbers), strike) for strike in each.strikes
+        due: list[tuple[float, int, Injection | None]] = [
+            (injection.at_s, next(self._numbers), injection) for injection in each.injections
         ]
         heapq.heapify(due)
         while due and not self._over():
@@ -80,11 +80,11 @@ class Nemesis:
             if due[0][0] > elapsed:
                 self._tick()
                 continue
-            _, number, strike = heapq.heappop(due)
-            if strike is None:
+            _, number, injection = heapq.heappop(due)
+            if injection is None:
                 self._heal(number)
-            elif self._strike(number, strike):
-                heapq.heappush(due, (max(strike.ends_s, elapsed), number, None))
+            elif self._inject(number, injection):
+                heapq.heappush(due, (max(injection.ends_s, elapsed), number, None))
         for number in list(self._active):
             self._heal(number)
 
@@ -149,23 +149,23 @@ class Nemesis:
             time.sleep(LOOK_EVERY_S)
         return [f"not healed within {COMPLETE_WITHIN_S:.0f} s: {_shown(self.world)}"]
 
-    # ---- blows
+    # ---- injections
 
-    def _strike(self, number: int, strike: Strike) -> bool:
-        done = FAULTS[strike.fault].begin(self.world, strike)
+    def _inject(self, number: int, injection: Injection) -> bool:
+        done = FAULTS[injection.fault].begin(self.world, injection)
         if done is None:
-            self.recorder.mark("note", text=f"nobody was left for {strike.fault}")
+            self.recorder.mark("note", text=f"no node was left for {injection.fault}")
             return False
-        self.struck[strike.fault] += 1
+        self.injected[injection.fault] += 1
         self._whole_since = math.inf
-        self._active[number] = (strike, done)
-        self.recorder.mark("fault", name=strike.fault, strike=number, who=strike.who, **done)
+        self._active[number] = (injection, done)
+        self.recorder.mark("fault", name=injection.fault, injection=number, who=injection.who, **done)
         return True
 
     def _heal(self, number: int) -> None:
-        strike, done = self._active.pop(number)
-        FAULTS[strike.fault].end(self.world, done)
-        self.recorder.mark("heal", name=strike.fault, strike=number, **done)
+        injection, done = self._active.pop(number)
+        FAULTS[injection.fault].end(self.world, done)
+        self.recorder.mark("heal", name=injection.fault, injection=number, **done)
 
     # ---- watching
 
@@ -192,7 +192,7 @@ class Nemesis:
             self.world.trust()
 
     def _help_silent(self) -> None:
-        """A node that runs and says nothing, long after the last blow, is killed and started as an operator would."""
+        """A node that runs and says nothing, long after the last injection, is killed and started, as by an operator."""
         for node in self.world.up:
             if node not in self.world.view.answered and {"kill", "restart"} <= set(self.world.target.hooks):
                 sentence = (

@@ -1,6 +1,6 @@
 """A network of our own: each node in a network namespace, all on one bridge, without root.
 
-Everything lives in a *sandbox*: the hunt runs itself anew under `unshare`, in user, network, mount and process namespaces of
+Everything lives in a *sandbox*: the hunt runs itself again under `unshare`, in user, network, mount and process namespaces of
 its own (`sandbox`). When the sandbox's first process ends, however that comes, the kernel removes all of it: processes,
 namespaces, interfaces. Nothing is left to clean up.
 

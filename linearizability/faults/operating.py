@@ -1,13 +1,13 @@
 """What operators do to a cluster that works: none of it hurts, and all of it moves leaders, replicas or files.
 
-A wish that nobody takes up within its time is given up: the next blow finds the cluster as it is.
+A request that the cluster does not carry out in time is given up: the next fault finds the cluster as it is.
 """
 
 import time
 from typing import Any
 
 from linearizability.faults.fault import Fault, World, register
-from linearizability.faults.strike import Strike
+from linearizability.faults.injection import Injection
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -35,7 +35,7 @@ PREFERRED = 0
 def wish(world: World, request: Message) -> Any:
     """Ask the nodes that are up, one after the other, until one does not send us on.
 
-    None when nobody took it up, or it was refused.
+    None when it was not carried out, or was refused.
     """
     until = time.monotonic() + WISH_WITHIN_S
     while time.monotonic() < until:
@@ -64,16 +64,16 @@ class Reassign(Fault):
     nodes = 3
     apis = (AlterPartitionReassignmentsRequest,)
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         view = world.look()
         if not view.partitions:
             return None
-        number = list(view.partitions)[int(strike.pick * len(view.partitions))]
+        number = list(view.partitions)[int(injection.pick * len(view.partitions))]
         partition = view.partitions[number]
         followers = [replica for replica in partition.replicas if replica != partition.leader]
         if len(followers) < 2:
             return None
-        spared = followers[int(strike.pick * 7919) % len(followers)]
+        spared = followers[int(injection.pick * 7919) % len(followers)]
         rest = [replica for replica in partition.replicas if replica != spared]
         if wish(world, _reassignment(world.topic, number, rest)) is None:
             return None
@@ -97,7 +97,7 @@ class Elect(Fault):
     nodes = 2
     apis = (ElectLeadersRequest,)
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         request = ElectLeadersRequest(
             election_type=PREFERRED, topic_partitions=None, timeout_ms=int(ASK_TIMEOUT_S * 1000)
         )
@@ -114,7 +114,7 @@ class Reconfigure(Fault):
     name = "reconfigure"
     apis = (IncrementalAlterConfigsRequest,)
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         answer = wish(world, _segment_ms(world.topic, SET))
         return None if answer is None else {"segment_ms": SHORT_SEGMENT_MS}
 
@@ -138,7 +138,7 @@ class Bystander(Fault):
     name = "bystander"
     apis = (CreateTopicsRequest, DeleteTopicsRequest)
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         name = f"{world.topic}-bystander"
         topic = CreateTopicsRequest.CreatableTopic(
             name=name, num_partitions=len(world.nodes), replication_factor=min(len(world.nodes), 3)

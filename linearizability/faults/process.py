@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from linearizability.faults.fault import Fault, World, register
-from linearizability.faults.strike import Strike
+from linearizability.faults.injection import Injection
 
 STORM_ROUNDS = 4
 STORM_GAP_S = 0.4
@@ -18,8 +18,8 @@ class Kill(Fault):
     hooks = ("kill", "restart")
     aims = ("leader", "follower", "any", "controller", "coordinator")
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick, "killed")
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick, "killed")
         if node is None:
             return None
         world.kill(node)
@@ -36,8 +36,8 @@ class Stop(Kill):
     name = "stop"
     hooks = ("stop", "restart")
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick)
         if node is None:
             return None
         world.stop(node)
@@ -52,8 +52,8 @@ class Pause(Fault):
     hooks = ("pause", "resume")
     aims = ("leader", "any", "controller", "follower", "coordinator")
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick)
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick)
         if node is None:
             return None
         world.pause(node)
@@ -71,8 +71,8 @@ class Storm(Fault):
     hooks = ("kill", "restart")
     aims = ("any", "leader", "follower")
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        node = world.choose(strike.who, strike.pick, "killed")
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        node = world.choose(injection.who, injection.pick, "killed")
         if node is None:
             return None
         for _ in range(STORM_ROUNDS - 1):
@@ -94,13 +94,13 @@ class KillAll(Fault):
     hooks = ("kill", "restart")
     nodes = 2
 
-    def begin(self, world: World, strike: Strike) -> dict[str, Any] | None:
-        struck = world.up
-        if not struck or not world.may_fall(struck):
+    def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
+        targets = world.up
+        if not targets or not world.may_fall(targets):
             return None
-        for node in struck:
+        for node in targets:
             world.kill(node)
-        return {"nodes": struck}
+        return {"nodes": targets}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
         for node in done["nodes"]:

@@ -1,8 +1,8 @@
 """Making a found schedule small: what is left is what the bug needs.
 
-Real processes are no simulation: the same blows miss more often than they hit. So a candidate counts as failing when one
-of a few attempts fails, waves are repeated within an attempt, and the whole is bounded by a time. A candidate that did not
-fail proves nothing; the reduction only ever keeps what has been seen to fail.
+Real processes are not deterministic: most repetitions of the same injections do not show the bug. So a candidate counts as
+failing when one of a few attempts fails, waves are repeated within an attempt, and a time bounds the whole. A candidate that
+did not fail proves nothing; the reduction keeps only schedules that were seen to fail.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Fails = Callable[[Schedule], bool]
 def reduce(schedule: Schedule, fails: Fails, out_of_time: Callable[[], bool]) -> Schedule:
     """A smaller schedule that was seen to fail; the given one where none was."""
     best = _one_wave(schedule, fails, out_of_time) or _fewer_waves(schedule, fails, out_of_time)
-    return _fewer_strikes(best, fails, out_of_time)
+    return _fewer_injections(best, fails, out_of_time)
 
 
 def _one_wave(schedule: Schedule, fails: Fails, out_of_time: Callable[[], bool]) -> Schedule | None:
@@ -43,18 +43,18 @@ def _fewer_waves(schedule: Schedule, fails: Fails, out_of_time: Callable[[], boo
     return best
 
 
-def _fewer_strikes(schedule: Schedule, fails: Fails, out_of_time: Callable[[], bool]) -> Schedule:
-    """Each strike is left out once, the last first; equal strikes of repeated waves go together."""
+def _fewer_injections(schedule: Schedule, fails: Fails, out_of_time: Callable[[], bool]) -> Schedule:
+    """Each injection is left out once, the last first; equal injections of repeated waves go together."""
     best = schedule
-    strikes = list(dict.fromkeys(strike for wave in schedule.waves for strike in wave.strikes))
-    for strike in reversed(strikes):
+    injections = list(dict.fromkeys(injection for wave in schedule.waves for injection in wave.injections))
+    for injection in reversed(injections):
         if out_of_time():
             break
         waves = [
-            Wave(strikes=[other for other in wave.strikes if other != strike], quiet_s=wave.quiet_s)
+            Wave(injections=[other for other in wave.injections if other != injection], quiet_s=wave.quiet_s)
             for wave in best.waves
         ]
-        candidate = best.model_copy(update={"waves": [wave for wave in waves if wave.strikes]})
+        candidate = best.model_copy(update={"waves": [wave for wave in waves if wave.injections]})
         if candidate.waves and fails(candidate):
             best = candidate
     return best

@@ -1,4 +1,4 @@
-"""A stored hunt: carried out again blow by blow, or its histories judged again."""
+"""A stored hunt: its faults injected again, or its histories judged again."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -52,10 +52,10 @@ def judge_again(stored: StoredHunt, engine: str) -> dict[str, Any]:
     from linearizability.pipeline.verdict import worst
 
     engines = ("local", "spark") if engine == "both" else (engine,)
-    told = {name: list(check(stored.folders, engine=name, master="local[2]")) for name in engines}
-    first = told[engines[0]]
+    judged = {name: list(check(stored.folders, engine=name, master="local[2]")) for name in engines}
+    first = judged[engines[0]]
     for other in engines[1:]:
-        for one, two in zip(first, told[other], strict=True):
+        for one, two in zip(first, judged[other], strict=True):
             if (one.verdict, one.anomalies, one.permitted) != (two.verdict, two.anomalies, two.permitted):
                 raise EnginesDisagree(f"{one.id}: {one.verdict} {one.anomalies}, but {two.verdict} {two.anomalies}")
     anomalies: Counter[str] = Counter()

@@ -27,7 +27,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.join_group import JoinGroupRequest
 
 AT_WORK_WITHIN_S = 10.0
-"""How long the first blow waits for the clients, unless said: what was never at work shows nothing when it is hurt."""
+"""How long the first fault waits for the clients by default: a client that never worked shows nothing under a fault."""
 AFTER_HEALING_S = 6.0
 """The clients go on for a while, so that it shows whether they can."""
 LOOK_AT_CLIENTS_S = 0.2
@@ -40,7 +40,7 @@ NEMESIS_PROCESS = 0
 
 
 class RoundResult(BaseModel):
-    """One round, told."""
+    """The report of one round."""
 
     verdict: str
     folder: str
@@ -63,7 +63,7 @@ class RoundResult(BaseModel):
 
 
 class Round:
-    """One topic's life under attack."""
+    """One topic, from its creation to the verdict."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class Round:
         faults = select(plan.faults, target, network)
         nodes = len(target.nodes)
         self.schedule = schedule or draw(seed, plan.round_s, faults, nodes)
-        struck = {strike.fault for wave in self.schedule.waves for strike in wave.strikes}
-        self.robbed = max((FAULTS[name].robs(nodes) for name in struck), default=0)
+        injected = {injection.fault for wave in self.schedule.waves for injection in wave.injections}
+        self.robbed = max((FAULTS[name].robs(nodes) for name in injected), default=0)
         """How many nodes one fault robs at once of what they had not fsynced."""
         self.schedule.save(folder / "schedule.json")
         served = served_apis(target.nodes)
@@ -106,7 +106,7 @@ class Round:
         )
 
     def __str__(self) -> str:
-        kinds = sorted({strike.fault for wave in self.schedule.waves for strike in wave.strikes})
+        kinds = sorted({injection.fault for wave in self.schedule.waves for injection in wave.injections})
         return f"{self.schedule.seconds:.0f} s of {', '.join(kinds) or 'no faults'}"
 
     def run(self, say: Listener) -> RoundResult:
@@ -211,10 +211,10 @@ class Round:
     def _too_little(self, counts: Mapping[str, int]) -> list[str]:
         """Whether so little was done that nothing could have shown; acks=0 has no answers."""
         wanted = sum(producer.rate_per_s for producer in self.profile.producers) * self.attacked_s
-        told, became = ("info", "sent") if self.profile.contract().acks == "0" else ("ok", "acknowledged")
-        if counts.get(told, 0) >= LOWEST_SHARE * wanted:
+        completion, became = ("info", "sent") if self.profile.contract().acks == "0" else ("ok", "acknowledged")
+        if counts.get(completion, 0) >= LOWEST_SHARE * wanted:
             return []
-        return [f"only {counts.get(told, 0)} of {wanted:.0f} sends were {became}: too few to show anything"]
+        return [f"only {counts.get(completion, 0)} of {wanted:.0f} sends were {became}: too few to show anything"]
 
     def _judge(self, nemesis: Nemesis, counts: Mapping[str, int], reasons: list[str], seconds: float) -> RoundResult:
         judgement = judge_locally(self.folder)
@@ -233,7 +233,7 @@ class Round:
             read=counts.get("read", 0),
             committed=counts.get("committed", 0),
             aborted=counts.get("aborted", 0),
-            faults=dict(nemesis.struck),
+            faults=dict(nemesis.injected),
             leader_changes=nemesis.leader_changes,
             facts=judgement.facts,
             engines={"local": judgement.verdict},
@@ -264,7 +264,7 @@ class Round:
             counts = clients.counts()
             say(
                 f"{elapsed:4.0f} s: {counts.get('ok', 0)} acknowledged, {counts.get('info', 0)} unknown, "
-                f"{counts.get('read', 0)} read, {sum(nemesis.struck.values())} blows, "
+                f"{counts.get('read', 0)} read, {sum(nemesis.injected.values())} faults, "
                 f"{nemesis.leader_changes} leader changes"
             )
 

@@ -1,4 +1,4 @@
-"""Faults and what healed them, as a run's marks tell."""
+"""Faults and the heals that ended them, by a run's marks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 Mark = dict[str, Any]
-NAMED = ("name", "node", "strike")
-"""What tells one fault from another."""
+NAMED = ("name", "node", "injection", "strike")
+"""Fields that distinguish faults; earlier versions recorded `injection` as `strike`."""
 
 
 def healing(marks: Iterable[Mark]) -> list[tuple[Mark, Mark | None]]:

@@ -234,7 +234,7 @@ class Cluster(Target):
         if interposer is None:
             raise HookMissing(self.spec, hook)
         if not interposer.loads:
-            raise TargetError(f"node {node} of {self.spec} runs without its interposer: {hook} would strike nobody")
+            raise TargetError(f"node {node} of {self.spec} runs without its interposer: {hook} would act on no process")
         return interposer
 
     def config(self, node: int, changes: Mapping[str, str]) -> None:

@@ -14,38 +14,38 @@ from typer.testing import CliRunner
 from linearizability.bench import failover, streams
 from linearizability.bench.commands import app
 from linearizability.bench.failover import Plan, Side, compare, row, show, unsound
-from linearizability.bench.producers import Library, pump
-from linearizability.bench.streams import CLIENTS, JAVA, Fates, Stream
+from linearizability.bench.producers import Library, send_until
+from linearizability.bench.streams import CLIENTS, JAVA, Outcomes, Stream
 from linearizability.targets import Node, Target, TargetError
 from linearizability.workload.cluster import ClusterView, PartitionView
 
 
-def heard(times: list[float]) -> Fates:
-    fates = Fates()
+def heard(times: list[float]) -> Outcomes:
+    outcomes = Outcomes()
     for number, at in enumerate(times):
-        fates.hear({"name": "producer_send_success", "value": str(number)}, at)
-    return fates
+        outcomes.record({"name": "producer_send_success", "value": str(number)}, at)
+    return outcomes
 
 
 # ---- what became of the records
 
 
-def test_the_longest_gap_is_counted_from_the_blow_and_may_straddle_it() -> None:
-    fates = heard([0.0, 5.0, 5.1, 8.1, 8.2, 8.5])
-    assert fates.longest_gap_s(since=5.05) == pytest.approx(3.0)
-    assert fates.longest_gap_s(since=6.0) == pytest.approx(3.0), "the blow fell while the records flowed"
-    assert fates.longest_gap_s(since=8.15) == pytest.approx(0.3)
-    assert fates.longest_gap_s(since=-1.0) == pytest.approx(5.0)
+def test_the_longest_gap_is_counted_from_the_fault_and_may_straddle_it() -> None:
+    outcomes = heard([0.0, 5.0, 5.1, 8.1, 8.2, 8.5])
+    assert outcomes.longest_gap_s(since=5.05) == pytest.approx(3.0)
+    assert outcomes.longest_gap_s(since=6.0) == pytest.approx(3.0), "the fault fell while the records flowed"
+    assert outcomes.longest_gap_s(since=8.15) == pytest.approx(0.3)
+    assert outcomes.longest_gap_s(since=-1.0) == pytest.approx(5.0)
 
 
 def test_a_record_is_acknowledged_after_a_moment_or_not() -> None:
-    assert not Fates().acknowledged_since(0.0)
+    assert not Outcomes().acknowledged_since(0.0)
     assert heard([1.0, 2.0]).acknowledged_since(1.5)
     assert not heard([1.0, 2.0]).acknowledged_since(2.0)
 
 
 def test_the_lines_of_the_verifiable_producer_are_understood() -> None:
-    fates = Fates()
+    outcomes = Outcomes()
     for line in (
         '{"timestamp":1795385910136,"name":"startup_complete"}',
         '{"timestamp":1,"name":"producer_send_success","key":"0","value":"0","offset":0,"topic":"x","partition":0}',
@@ -54,8 +54,8 @@ def test_the_lines_of_the_verifiable_producer_are_understood() -> None:
         '{"timestamp":4,"name":"shutdown_complete"}',
         '{"timestamp":5,"name":"tool_data","sent":4,"acked":2,"target_throughput":100,"avg_throughput":99.8}',
     ):
-        fates.hear(json.loads(line), 0.0)
-    assert (fates.acknowledged, fates.sent, fates.complaint) == ([0, 2], 4, "class E late")
+        outcomes.record(json.loads(line), 0.0)
+    assert (outcomes.acknowledged, outcomes.sent, outcomes.complaint) == ([0, 2], 4, "class E late")
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_the_lines_of_the_verifiable_producer_are_understood() -> None:
     [([0, 1, 2], 0, 0), ([0, 1, 2, 3], 0, 0), ([0, 2], 1, 0), ([0, 1, 1, 2, 2, 2], 0, 2), ([3, 3], 3, 1)],
 )
 def test_the_lost_and_the_doubled_are_counted(stored: list[int], lost: int, doubled: int) -> None:
-    fates = heard([0.1, 0.2, 0.3])
-    fates.hear({"name": "tool_data", "sent": 4}, 0.4)
-    assert fates.count(stored) == {"acknowledged": 3, "not_acknowledged": 1, "lost": lost, "doubled": doubled}
+    outcomes = heard([0.1, 0.2, 0.3])
+    outcomes.record({"name": "tool_data", "sent": 4}, 0.4)
+    assert outcomes.count(stored) == {"acknowledged": 3, "not_acknowledged": 1, "lost": lost, "doubled": doubled}
 
 
-# ---- a row for each blow and client
+# ---- a row for each fault and client
 
 
 def test_a_row_has_medians_and_the_ratios_of_the_subject_to_the_other() -> None:
@@ -83,7 +83,7 @@ def test_a_row_has_medians_and_the_ratios_of_the_subject_to_the_other() -> None:
 
     measured = {"subject": rounds((1, 2), (3, 4), (2, 9)), "against": rounds((4, 8), (4, 16), (5, 1))}
     found = row("kill", "java", measured)
-    assert (found["blow"], found["client"]) == ("kill", "java")
+    assert (found["fault"], found["client"]) == ("kill", "java")
     assert found["medians"] == {
         "subject": {"new_leader_s": 2, "longest_gap_s": 4},
         "against": {"new_leader_s": 4, "longest_gap_s": 8},
@@ -171,20 +171,20 @@ def test_every_partition_must_have_another_leader(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(failover, "look", look)
     elected = side_of(2, tmp_path).await_new_leaders(1)
     assert elected[1] < elected[0]
-    assert asked == [[2, 3]] * 3, "the struck leader is not asked"
+    assert asked == [[2, 3]] * 3, "the injected_at leader is not asked"
 
 
-def test_a_blow_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_fault_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(target: Target, node: int) -> None:
         raise TargetError(f"node {node} has no process")
 
-    monkeypatch.setitem(failover.BLOWS, "kill", (fail, fail))
+    monkeypatch.setitem(failover.FAULTS, "kill", (fail, fail))
     monkeypatch.setattr(failover, "look", lambda nodes, topic: view(1))
     monkeypatch.setattr(failover, "STEADY_S", 0.0)
     monkeypatch.setattr(failover, "NEW_LEADER_WITHIN_S", 0.0)
     monkeypatch.setattr(Stream, "await_acknowledgement", lambda stream, since: None)
     with pytest.raises(TargetError, match="node 1 has no process"):
-        side_of(1, tmp_path).strike("kill")
+        side_of(1, tmp_path).inject("kill")
 
 
 # ---- the clients
@@ -216,7 +216,7 @@ class Stubborn(Library):
 def test_what_a_library_refuses_is_sent_and_not_acknowledged() -> None:
     said: list[tuple[str, object]] = []
     library = Stubborn("t", 0, lambda value, error: said.append((value, error and str(error))))
-    assert pump(library, lambda: len(said) >= 4) == 4
+    assert send_until(library, lambda: len(said) >= 4) == 4
     assert said == [("0", None), ("1", "full"), ("2", None), ("3", "full"), ("finished", None)]
 
 
@@ -227,11 +227,11 @@ def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
         streams.require(["confluent-kafka", "aiokafka"])
 
 
-@pytest.mark.parametrize("kind", ["client", "blow"])
+@pytest.mark.parametrize("kind", ["client", "fault"])
 def test_an_unknown_name_is_refused_with_those_that_there_are(kind: str) -> None:
     done = CliRunner().invoke(app, ["failover", f"--{kind}", "nonsense"])
     assert done.exit_code == 2
-    known = CLIENTS if kind == "client" else failover.BLOWS
+    known = CLIENTS if kind == "client" else failover.FAULTS
     assert all(name in done.output for name in ("nonsense", *known))
 
 
@@ -260,10 +260,10 @@ def test_a_stream_is_heard_and_ends_in_good_order(monkeypatch: pytest.MonkeyPatc
     with started(monkeypatch, tmp_path, GOOD) as stream:
         stream.await_acknowledgement(time.monotonic())
         stream.await_acknowledgement(time.monotonic())
-    fates = stream.fates
-    assert fates.acknowledged == [*range(len(fates.times))]
-    assert fates.sent == len(fates.times) + 1
-    assert fates.times == sorted(fates.times)
+    outcomes = stream.outcomes
+    assert outcomes.acknowledged == [*range(len(outcomes.times))]
+    assert outcomes.sent == len(outcomes.times) + 1
+    assert outcomes.times == sorted(outcomes.times)
 
 
 def test_a_producer_that_ends_by_itself_is_told_with_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_every_client_outlives_its_leader(tmp_path: Path) -> None:
     said: list[str] = []
     found = compare(Plan("reference:3", "reference:3", CLIENTS, ["kill"], 1), tmp_path, said.append)
     assert said == [f"kill: {side} reference:3, round 1 of 1" for side in failover.SIDES]
-    assert [(each["blow"], each["client"]) for each in found["rows"]] == [("kill", client) for client in CLIENTS]
+    assert [(each["fault"], each["client"]) for each in found["rows"]] == [("kill", client) for client in CLIENTS]
     for clients in found["records"].values():
         assert list(clients) == [*streams.partitions(CLIENTS)]
         assert all(counts["acknowledged"] > 0 for counts in clients.values())

@@ -6,7 +6,7 @@ import pytest
 
 from linearizability.faults import all_faults, fault
 from linearizability.faults.fault import World, select
-from linearizability.faults.strike import Strike
+from linearizability.faults.injection import Injection
 from linearizability.targets.target import Node, TargetError
 from linearizability.workload.cluster import ClusterView, PartitionView
 from tests.faults.test_nemesis import Pretended
@@ -54,8 +54,8 @@ def world(monkeypatch, nodes: int, leaders: list[int], *, controller: int = -1, 
     return World(target, "t", Links(nodes, services))
 
 
-def strike(name: str, pick: float = 0.0) -> Strike:
-    return Strike(at_s=0, fault=name, who="leader", pick=pick)
+def injection(name: str, pick: float = 0.0) -> Injection:
+    return Injection(at_s=0, fault=name, who="leader", pick=pick)
 
 
 @pytest.mark.parametrize(
@@ -72,28 +72,28 @@ def test_a_leader_loses_its_followers_and_keeps_the_controller(
     nodes, leaders, controller, services, apart, monkeypatch
 ):
     hurt = world(monkeypatch, nodes, leaders, controller=controller, services=services)
-    blow = all_faults()["leader-followers"]
+    fault = all_faults()["leader-followers"]
     for pick in (0.0, 0.9):
-        done = blow.begin(hurt, strike("leader-followers", pick))
+        done = fault.begin(hurt, injection("leader-followers", pick))
         assert done is not None and done["node"] == 1
         assert hurt.network.apart == apart
-        blow.end(hurt, done)
+        fault.end(hurt, done)
         assert hurt.network.apart == set()
 
 
 def test_a_leader_that_would_be_no_controller_any_more_is_spared(monkeypatch):
     hurt = world(monkeypatch, 3, [2, 2], controller=2)
-    assert all_faults()["leader-followers"].begin(hurt, strike("leader-followers")) is None
+    assert all_faults()["leader-followers"].begin(hurt, injection("leader-followers")) is None
     assert hurt.network.apart == set()
 
 
 @pytest.mark.parametrize("nodes", [4, 5, 7])
 def test_in_a_ring_each_node_sees_its_two_neighbours(nodes, monkeypatch):
     hurt = world(monkeypatch, nodes, [1], services=1)
-    blow = all_faults()["ring"]
+    fault = all_faults()["ring"]
     seen = set()
     for pick in (0.0, 0.3, 0.6):
-        done = blow.begin(hurt, strike("ring", pick))
+        done = fault.begin(hurt, injection("ring", pick))
         assert done is not None and sorted(done["nodes"]) == list(range(1, nodes + 1))
         apart = hurt.network.apart
         assert apart == {(receiver, sender) for sender, receiver in apart}
@@ -102,7 +102,7 @@ def test_in_a_ring_each_node_sees_its_two_neighbours(nodes, monkeypatch):
             assert sees == {done["nodes"][place - 1], done["nodes"][(place + 1) % nodes]}
         assert not any(nodes + 1 in link or 0 in link for link in apart)
         seen.add(frozenset(apart))
-        blow.end(hurt, done)
+        fault.end(hurt, done)
         assert hurt.network.apart == set()
     assert len(seen) > 1
 
@@ -114,9 +114,9 @@ def test_three_nodes_make_no_ring(monkeypatch):
     assert "leader-followers" in select([], hurt.target, hurt.network)
 
 
-def test_the_controller_is_asked_for_when_the_blow_falls(monkeypatch):
+def test_the_controller_is_looked_up_when_the_fault_is_injected(monkeypatch):
     """Brokers of a quorum name each other at random in Metadata."""
     hurt = world(monkeypatch, 3, [1], controller=3)
-    done = all_faults()["leader-controller"].begin(hurt, strike("leader-controller"))
+    done = all_faults()["leader-controller"].begin(hurt, injection("leader-controller"))
     assert done is not None and hurt.network.apart == both((1, 3))
     assert hurt.choose("controller", 0.0) == 3

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from linearizability.faults.fault import FAULTS, World, select
+from linearizability.faults.injection import Injection
 from linearizability.faults.lines import DELAY_MS, LOSS, Lossy, Slow
 from linearizability.faults.network import Line, Lines, Network
 from linearizability.faults.sandbox import obstacle, unshare
-from linearizability.faults.strike import Strike
 from linearizability.targets import open_target
 from linearizability.targets.target import TargetError
 from tests.faults.test_nemesis import Pretended
@@ -144,13 +144,13 @@ class Cuttable:
     places = (0, 1)
 
 
-def test_a_line_that_is_bad_already_is_not_struck(tmp_path):
+def test_a_line_that_is_bad_already_is_left(tmp_path):
     network = Remembered()
     world = World(open_target("reference:1", folder=tmp_path), "topic", network)
-    world.choose = lambda who, pick, fate="spared": 1  # type: ignore[method-assign]
-    done = FAULTS["lossy"].begin(world, Strike(at_s=0, fault="lossy", pick=0.4))
+    world.choose = lambda who, pick, outcome="spared": 1  # type: ignore[method-assign]
+    done = FAULTS["lossy"].begin(world, Injection(at_s=0, fault="lossy", pick=0.4))
     assert done is not None and network.lines[1].loss == done["loss"]
-    assert FAULTS["slow"].begin(world, Strike(at_s=0, fault="slow", pick=0.4)) is None
+    assert FAULTS["slow"].begin(world, Injection(at_s=0, fault="slow", pick=0.4)) is None
     FAULTS["lossy"].end(world, done)
     assert network.lines == {}
 

@@ -11,9 +11,9 @@ import pytest
 from linearizability.faults import all_faults
 from linearizability.faults.backend import interpose
 from linearizability.faults.fault import FAULTS, World, select
+from linearizability.faults.injection import Injection
 from linearizability.faults.machine import SKEW_S
 from linearizability.faults.plan import Plan
-from linearizability.faults.strike import Strike
 from linearizability.targets import open_target
 from linearizability.targets.cluster import Cluster
 from linearizability.targets.interposer import building
@@ -82,8 +82,8 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def strike(world: World, name: str, pick: float = 0.0) -> dict[str, Any]:
-    done = all_faults()[name].begin(world, Strike(at_s=0, fault=name, pick=pick))
+def injection(world: World, name: str, pick: float = 0.0) -> dict[str, Any]:
+    done = all_faults()[name].begin(world, Injection(at_s=0, fault=name, pick=pick))
     assert done is not None
     return json.loads(json.dumps(done))  # as it stands in the history
 
@@ -102,7 +102,7 @@ def ended(world: World) -> bool:
 
 def test_a_disk_that_is_full_ends_the_node_until_it_is_mended(world):
     until(lambda: produce(world) == ErrorCode.NONE)
-    done = strike(world, "disk-full")
+    done = injection(world, "disk-full")
     assert done == {"node": 1, "bytes_left": 1}
     assert refused(world, "too much")
     until(lambda: ended(world))
@@ -112,10 +112,10 @@ def test_a_disk_that_is_full_ends_the_node_until_it_is_mended(world):
 
 
 def test_a_disk_that_is_broken_ends_the_node_until_it_is_mended(world):
-    done = strike(world, "disk-broken")
+    done = injection(world, "disk-broken")
     assert refused(world, "no place")
     until(lambda: ended(world))
-    assert FAULTS["disk-broken"].begin(world, Strike(at_s=0, fault="disk-broken")) is None
+    assert FAULTS["disk-broken"].begin(world, Injection(at_s=0, fault="disk-broken")) is None
     FAULTS["disk-broken"].end(world, done)
     until(lambda: produce(world, "it holds again") == ErrorCode.NONE)
 
@@ -136,7 +136,7 @@ def test_a_clock_that_is_wrong_judges_by_what_it_shows(world):
 def test_clocks_are_put_ahead_and_back_and_right(world):
     ways = set()
     for pick in (0.0, 0.2, 0.5, 0.7):
-        done = strike(world, "clock-skew", pick)
+        done = injection(world, "clock-skew", pick)
         ways.add(done["seconds"] > 0)
         assert SKEW_S[0] <= abs(done["seconds"]) <= SKEW_S[1] and world.wrong_clocks == {1}
         FAULTS["clock-skew"].end(world, done)
@@ -151,7 +151,7 @@ def test_a_loss_of_power_takes_what_was_not_flushed(world, pick):
     before = end_offset(world)
     log = next((Path(world.target.describe()["folders"][0]) / "data").glob(f"{TOPIC}-0/*.log"))
     size = log.stat().st_size
-    done = strike(world, "power-loss", pick)
+    done = injection(world, "power-loss", pick)
     kept = log.stat().st_size
     assert kept < size and (kept > size / 2) == bool(done["kept"])
     assert world.robbed == {1} and not world.target.running(1)
@@ -164,7 +164,7 @@ def test_a_loss_of_power_takes_what_was_not_flushed(world, pick):
 def test_a_kill_alone_takes_nothing(world):
     until(lambda: produce(world) == ErrorCode.NONE)
     before = end_offset(world)
-    done = strike(world, "kill")
+    done = injection(world, "kill")
     FAULTS["kill"].end(world, done)
     until(lambda: end_offset(world) == before)
 
@@ -199,12 +199,12 @@ def test_without_a_compiler_the_faults_are_left_out_or_refused(tmp_path, monkeyp
         select(["power-loss"], target, None)
 
 
-def test_a_node_without_its_interposer_is_not_struck(tmp_path):
+def test_a_node_without_its_interposer_gets_no_fault(tmp_path):
     """A container of another C library starts the broker and skips the library."""
     target = open_target("reference:1", folder=tmp_path)
     assert isinstance(target, Cluster)
     target.interpose()
     tmp_path.joinpath("target").mkdir()
     target.lay_out(tmp_path / "target")
-    with pytest.raises(TargetError, match="runs without its interposer: clock would strike nobody"):
+    with pytest.raises(TargetError, match="runs without its interposer: clock would act on no process"):
         target.clock(1, 5)

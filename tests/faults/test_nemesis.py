@@ -1,4 +1,4 @@
-"""The nemesis strikes whom it should, heals all that it hurt, and writes both down."""
+"""The nemesis injections whom it should, heals all that it hurt, and writes both down."""
 
 import json
 import struct
@@ -8,9 +8,9 @@ import pytest
 
 from linearizability.faults import all_faults, deletion, fault, nemesis
 from linearizability.faults.fault import World, select
+from linearizability.faults.injection import Injection
 from linearizability.faults.nemesis import Nemesis
 from linearizability.faults.schedule import Schedule, Wave
-from linearizability.faults.strike import Strike
 from linearizability.history.recorder import Recorder
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.workload.cluster import ClusterView, Coordinated, PartitionView
@@ -93,8 +93,8 @@ def target(monkeypatch):
     return target
 
 
-def carry_out(target: Target, tmp_path, *strikes: Strike, seconds: float = 0.6) -> list[dict]:
-    schedule = Schedule(seed=1, seconds=seconds, waves=[Wave(strikes=list(strikes), quiet_s=0)])
+def carry_out(target: Target, tmp_path, *injections: Injection, seconds: float = 0.6) -> list[dict]:
+    schedule = Schedule(seed=1, seconds=seconds, waves=[Wave(injections=list(injections), quiet_s=0)])
     with Recorder.open(tmp_path, process=0) as recorder:
         world = World(target, "topic", coordinated=[Coordinated("group", "hunters")])
         attacker = Nemesis(world, recorder, partitions=2)
@@ -107,8 +107,8 @@ def carry_out(target: Target, tmp_path, *strikes: Strike, seconds: float = 0.6) 
 
 
 @pytest.mark.parametrize(("who", "node"), [("leader", 2), ("controller", 3), ("follower", 1), ("coordinator", 1)])
-def test_a_blow_falls_on_the_wanted_role(target, tmp_path, who, node):
-    marks = carry_out(target, tmp_path, Strike(at_s=0, fault="kill", who=who, seconds=0.1))
+def test_a_fault_hits_the_wanted_role(target, tmp_path, who, node):
+    marks = carry_out(target, tmp_path, Injection(at_s=0, fault="kill", who=who, seconds=0.1))
     assert target.log == [f"kill {node}", f"restart {node}"]
     assert [(mark["f"], mark["name"], mark["node"]) for mark in marks] == [
         ("fault", "kill", node),
@@ -119,15 +119,15 @@ def test_a_blow_falls_on_the_wanted_role(target, tmp_path, who, node):
 def test_pick_decides_among_several(target, tmp_path):
     marks = carry_out(
         target, tmp_path,
-        Strike(at_s=0, fault="pause", who="any", pick=0.9, seconds=0.3),
-        Strike(at_s=0.05, fault="pause", who="any", pick=0.0, seconds=0.1),
+        Injection(at_s=0, fault="pause", who="any", pick=0.9, seconds=0.3),
+        Injection(at_s=0.05, fault="pause", who="any", pick=0.0, seconds=0.1),
     )  # fmt: skip
     assert [(m["f"], m["node"]) for m in marks] == [("fault", 3), ("fault", 1), ("heal", 1), ("heal", 3)]
 
 
-def test_a_struck_node_is_not_struck_again_and_nobody_is_left_hurt(target, tmp_path):
-    strikes = [Strike(at_s=0.01 * n, fault="kill", who="leader", pick=0, seconds=5) for n in range(4)]
-    marks = carry_out(target, tmp_path, *strikes, seconds=0.3)
+def test_a_node_under_a_fault_gets_no_second_one_and_all_are_healed(target, tmp_path):
+    injections = [Injection(at_s=0.01 * n, fault="kill", who="leader", pick=0, seconds=5) for n in range(4)]
+    marks = carry_out(target, tmp_path, *injections, seconds=0.3)
     assert [mark["node"] for mark in marks if mark["f"] == "fault"] == [2, 1, 3]
     assert target.dead == set() and target.frozen == set()
     assert sum(mark["f"] == "heal" for mark in marks) == 3
@@ -136,14 +136,14 @@ def test_a_struck_node_is_not_struck_again_and_nobody_is_left_hurt(target, tmp_p
 @pytest.mark.parametrize("name", [n for n, fault in all_faults().items() if fault.hooks and not fault.network])
 def test_every_process_fault_heals(target, tmp_path, name, monkeypatch):
     monkeypatch.setattr("linearizability.faults.process.STORM_GAP_S", 0)
-    carry_out(target, tmp_path, Strike(at_s=0, fault=name, who="any", seconds=0.1))
+    carry_out(target, tmp_path, Injection(at_s=0, fault=name, who="any", seconds=0.1))
     assert target.log and target.dead == set() and target.frozen == set()
     assert target.sick == set() and target.wrong == set()
 
 
 @pytest.mark.parametrize("name", ["disk-full", "disk-broken", "clock-skew", "power-loss"])
 def test_what_lasts_when_the_seconds_are_over_is_healed_too(target, tmp_path, name):
-    marks = carry_out(target, tmp_path, Strike(at_s=0, fault=name, who="leader", seconds=60), seconds=0.2)
+    marks = carry_out(target, tmp_path, Injection(at_s=0, fault=name, who="leader", seconds=60), seconds=0.2)
     assert [mark["f"] for mark in marks] == ["fault", "heal"] and marks[0]["node"] == 2
     assert not target.dead | target.sick | target.wrong
 
@@ -156,7 +156,7 @@ def test_a_node_that_its_disk_ended_waits_until_the_disk_is_mended(target, tmp_p
             if target.sick and elapsed > 0.05:
                 target.dead |= target.sick
 
-        wave = Wave(strikes=[Strike(at_s=0, fault="disk-full", who="controller", seconds=0.3)], quiet_s=0)
+        wave = Wave(injections=[Injection(at_s=0, fault="disk-full", who="controller", seconds=0.3)], quiet_s=0)
         attacker.carry_out(Schedule(seed=1, seconds=0.6, waves=[wave]), ends)
         assert attacker.heal_all() == []
     assert target.log == ["disk 3 full", "disk 3 mended", "restart 3"]
@@ -188,13 +188,13 @@ def test_the_promise_is_kept_unless_a_fault_is_asked_for_that_breaks_it():
 
 def test_a_node_is_trusted_when_all_has_been_whole_for_a_while(target, tmp_path, monkeypatch):
     monkeypatch.setattr(nemesis, "TRUSTED_AFTER_S", 0.1)
-    strikes = [
-        Strike(at_s=at, fault="power-loss", who=who, seconds=0.05)
+    injections = [
+        Injection(at_s=at, fault="power-loss", who=who, seconds=0.05)
         for at, who in [(0.0, "leader"), (0.06, "follower"), (0.5, "follower")]
     ]
     with Recorder.open(tmp_path, process=0) as recorder:
         attacker = Nemesis(World(target, "topic", None, least_doubted=2), recorder, partitions=2)
-        attacker.carry_out(Schedule(seed=1, seconds=2, waves=[Wave(strikes=strikes, quiet_s=0)]))
+        attacker.carry_out(Schedule(seed=1, seconds=2, waves=[Wave(injections=injections, quiet_s=0)]))
     assert [line for line in target.log if line.startswith("rob")] == ["rob 2", "rob 2", "rob 1"]
 
 
@@ -296,9 +296,9 @@ def test_a_fault_whose_thread_dies_was_none(target, tmp_path, monkeypatch, died)
 
     monkeypatch.setattr(deletion, "look", broken)
     monkeypatch.setattr(deletion, "wish", lambda world, request: object())
-    strike = Strike(at_s=0, fault=died, who="leader", seconds=0.05)
+    injection = Injection(at_s=0, fault=died, who="leader", seconds=0.05)
     with Recorder.open(tmp_path, process=0) as recorder:
         attacker = Nemesis(World(target, "topic", Broken()), recorder, partitions=2)
-        attacker.carry_out(Schedule(seed=1, seconds=0.3, waves=[Wave(strikes=[strike], quiet_s=0)]))
+        attacker.carry_out(Schedule(seed=1, seconds=0.3, waves=[Wave(injections=[injection], quiet_s=0)]))
         (failed,) = attacker.heal_all()
     assert "ended by itself: error: unpack requires a buffer" in failed

@@ -8,8 +8,8 @@ import pytest
 
 from linearizability.faults import all_faults
 from linearizability.faults.fault import FAULTS, World, select
+from linearizability.faults.injection import Injection
 from linearizability.faults.operating import SHORT_SEGMENT_MS
-from linearizability.faults.strike import Strike
 from linearizability.targets import open_target
 from linearizability.targets.target import TargetError
 from linearizability.targets.wire import Wire
@@ -54,9 +54,9 @@ def segment_ms(world: World) -> str:
     return call(world, DescribeConfigsRequest(resources=[resource])).results[0].configs[0].value
 
 
-def strike(world: World, name: str, pick: float = 0.0):
-    blow = Strike(at_s=0, fault=name, pick=pick)
-    done = all_faults()[name].begin(world, blow)
+def injection(world: World, name: str, pick: float = 0.0):
+    injection = Injection(at_s=0, fault=name, pick=pick)
+    done = all_faults()[name].begin(world, injection)
     assert done is not None
     return done
 
@@ -73,7 +73,7 @@ def test_a_broker_without_the_api_is_not_operated_so(world, monkeypatch):
 
 
 def test_a_partition_does_without_a_follower_and_gets_it_back(world):
-    done = strike(world, "reassign", pick=0.6)
+    done = injection(world, "reassign", pick=0.6)
     number, spared = done["partition"], done["spared"]
     until(lambda: world.look().partitions[number].replicas == tuple(done["replicas"][1:]))
     FAULTS["reassign"].end(world, done)
@@ -82,27 +82,27 @@ def test_a_partition_does_without_a_follower_and_gets_it_back(world):
 
 
 def test_leaders_go_back_to_where_they_are_preferred(world):
-    strike(world, "elect")
+    injection(world, "elect")
     until(lambda: all(view.leader == view.replicas[0] for view in world.look().partitions.values()))
 
 
 def test_segments_are_short_for_a_while(world):
     before = segment_ms(world)
-    done = strike(world, "reconfigure")
+    done = injection(world, "reconfigure")
     until(lambda: segment_ms(world) == str(SHORT_SEGMENT_MS))
     FAULTS["reconfigure"].end(world, done)
     until(lambda: segment_ms(world) == before)
 
 
 def test_another_topic_comes_and_goes(world):
-    done = strike(world, "bystander")
+    done = injection(world, "bystander")
     until(lambda: done["topic"] in topics(world))
     FAULTS["bystander"].end(world, done)
     until(lambda: done["topic"] not in topics(world))
 
 
 def test_a_topic_is_deleted_while_it_is_written_to(world):
-    done = strike(world, "deletion")
+    done = injection(world, "deletion")
     until(lambda: any(end_offset(world, done["topic"], number) for number in range(3)))
     FAULTS["deletion"].end(world, done)
     until(lambda: done["topic"] not in topics(world))

@@ -10,24 +10,24 @@ from linearizability.faults.schedule import Schedule, draw
 NAMES = sorted(all_faults())
 
 
-def strikes(schedule: Schedule) -> list[str]:
-    return [f"{strike.fault} {strike.at_s}" for wave in schedule.waves for strike in wave.strikes]
+def injections(schedule: Schedule) -> list[str]:
+    return [f"{injection.fault} {injection.at_s}" for wave in schedule.waves for injection in wave.injections]
 
 
 @given(seed=st.integers(0, 10_000), data=st.data())
-def test_only_the_needed_strikes_of_one_wave_are_left(seed, data):
+def test_only_the_needed_injections_of_one_wave_are_left(seed, data):
     schedule = draw(seed, 60, NAMES, 3)
     wave = data.draw(st.sampled_from(schedule.waves))
-    needed = data.draw(st.lists(st.sampled_from(wave.strikes), min_size=1, max_size=3, unique=True))
+    needed = data.draw(st.lists(st.sampled_from(wave.injections), min_size=1, max_size=3, unique=True))
     tried: list[Schedule] = []
 
     def fails(candidate: Schedule) -> bool:
         tried.append(candidate)
-        return all(any(strike in each.strikes for each in candidate.waves) for strike in needed)
+        return all(any(injection in each.injections for each in candidate.waves) for injection in needed)
 
     small = reduce(schedule, fails, lambda: False)
     assert small in tried and fails(small)
-    assert {strike for each in small.waves for strike in each.strikes} == set(needed)
+    assert {injection for each in small.waves for injection in each.injections} == set(needed)
 
 
 @given(seed=st.integers(0, 10_000))
@@ -38,12 +38,12 @@ def test_what_needs_two_waves_keeps_two(seed):
         return
 
     def fails(candidate: Schedule) -> bool:
-        present = [strike for wave in candidate.waves for strike in wave.strikes]
-        return first.strikes[0] in present and last.strikes[-1] in present
+        present = [injection for wave in candidate.waves for injection in wave.injections]
+        return first.injections[0] in present and last.injections[-1] in present
 
     small = reduce(schedule, fails, lambda: False)
-    assert sorted(strikes(small)) == sorted(
-        f"{strike.fault} {strike.at_s}" for strike in (first.strikes[0], last.strikes[-1])
+    assert sorted(injections(small)) == sorted(
+        f"{injection.fault} {injection.at_s}" for injection in (first.injections[0], last.injections[-1])
     )
 
 

@@ -1,11 +1,13 @@
 """Schedules are values: equal seeds give equal ones, files give them back, and none hurts what it should not."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from linearizability.faults import all_faults
-from linearizability.faults.schedule import STRIKE_S, WAVE_S, Schedule, ScheduleError, draw
+from linearizability.faults.schedule import INJECTION_S, WAVE_S, Schedule, ScheduleError, draw
 
 NAMES = sorted(all_faults())
 seeds = st.integers(0, 2**48)
@@ -18,12 +20,12 @@ def test_drawn_schedules_keep_their_bounds(seed, seconds, names, nodes):
     assert schedule == draw(seed, seconds, names, nodes)
     assert sum(WAVE_S[1] + wave.quiet_s for wave in schedule.waves) >= seconds
     for wave in schedule.waves:
-        assert wave.strikes
-        assert wave.strikes == sorted(wave.strikes, key=lambda strike: strike.at_s)
-        assert max(strike.ends_s for strike in wave.strikes) <= WAVE_S[1] + 0.01
-        assert {strike.fault for strike in wave.strikes} <= set(names)
-        assert all(strike.who in all_faults()[strike.fault].aims for strike in wave.strikes)
-        assert all(0 <= strike.seconds <= STRIKE_S[1] for strike in wave.strikes)
+        assert wave.injections
+        assert wave.injections == sorted(wave.injections, key=lambda injection: injection.at_s)
+        assert max(injection.ends_s for injection in wave.injections) <= WAVE_S[1] + 0.01
+        assert {injection.fault for injection in wave.injections} <= set(names)
+        assert all(injection.who in all_faults()[injection.fault].aims for injection in wave.injections)
+        assert all(0 <= injection.seconds <= INJECTION_S[1] for injection in wave.injections)
 
 
 @given(seed=seeds)
@@ -32,7 +34,7 @@ def test_other_seeds_give_other_schedules(seed):
 
 
 def test_every_fault_is_drawn_in_the_long_run():
-    drawn = {s.fault for seed in range(30) for wave in draw(seed, 300, NAMES, 3).waves for s in wave.strikes}
+    drawn = {s.fault for seed in range(30) for wave in draw(seed, 300, NAMES, 3).waves for s in wave.injections}
     assert drawn == set(NAMES)
 
 
@@ -51,9 +53,9 @@ def test_a_file_gives_it_back(tmp_path):
     [
         ("", "is no schedule"),
         ("{}", "is no schedule"),
-        ('{"seed": 1, "seconds": 1, "waves": [{"strikes": [], "quiet_s": -1}]}', "quiet_s"),
+        ('{"seed": 1, "seconds": 1, "waves": [{"injections": [], "quiet_s": -1}]}', "quiet_s"),
         (
-            '{"seed": 1, "seconds": 1, "waves": [{"strikes": [{"at_s": 0, "fault": "meteor"}], "quiet_s": 1}]}',
+            '{"seed": 1, "seconds": 1, "waves": [{"injections": [{"at_s": 0, "fault": "meteor"}], "quiet_s": 1}]}',
             "names faults that there are not: meteor",
         ),
     ],
@@ -62,3 +64,13 @@ def test_other_files_are_refused(tmp_path, text, reason):
     (tmp_path / "schedule.json").write_text(text)
     with pytest.raises(ScheduleError, match=reason):
         Schedule.load(tmp_path / "schedule.json")
+
+
+def test_a_schedule_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """It has `strikes` where today's has `injections`."""
+    drawn = draw(1, 30, NAMES, 3)
+    path = tmp_path / "schedule.json"
+    drawn.save(path)
+    assert Schedule.load(path) == drawn
+    path.write_text(path.read_text().replace('"injections"', '"strikes"'))
+    assert Schedule.load(path) == drawn

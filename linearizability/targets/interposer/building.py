@@ -42,7 +42,7 @@ def library() -> Path:
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:
             unfinished = Path(folder) / built.name
             _run([compiler, *OPTIONS, "-o", str(unfinished), str(SOURCE)], COMPILED_WITHIN_S)
-            # A library that cannot be loaded is skipped by the loader with a complaint, and would strike nobody.
+            # A library that cannot be loaded is skipped by the loader with a complaint, and would act on no process.
             complaint = _run([sys.executable, "-c", ""], TEST_WITHIN_S, {"LD_PRELOAD": str(unfinished)})
             if complaint:
                 raise TargetError(f"the interposer cannot be loaded: {complaint}")

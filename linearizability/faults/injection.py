@@ -1,15 +1,15 @@
-"""One blow, as a value."""
+"""One injection of a fault, as a value."""
 
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Who = Literal["any", "leader", "follower", "controller", "coordinator"]
-"""Whom a blow is aimed at; the role is looked up at the moment it falls."""
+"""The target's role, which is looked up when the fault is injected."""
 
 
-class Strike(BaseModel):
-    """When, which fault, whom, how long. `pick` decides among several candidates, so that a schedule needs no chance."""
+class Injection(BaseModel):
+    """Time, fault, target, duration. `pick` decides among several candidates, so that a schedule needs no chance."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -107,13 +107,19 @@ STEPS: set[str] = set()
 
 
 def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A helper whose failure is the business of a basic requirement: the first such helper that is met names it."""
+    """A helper whose failure is the business of a basic requirement: the first such helper that is met names it.
+
+    A step that the target does not survive is not taken again: it fails at once, in all requirements but its own.
+    """
     STEPS.add(id)
 
     def decorate(helper: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(helper)
         def guarded(*args: P.args, **options: P.kwargs) -> T:
+            broker: Any = getattr(args[0], "broker", args[0])
             try:
+                if id in broker.subject.profile.deadly and id != broker.requirement.id:
+                    raise Failed(f"the target does not survive {id}")
                 return helper(*args, **options)
             except Failed as failure:
                 failure.built_on = failure.built_on or id

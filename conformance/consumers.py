@@ -122,6 +122,7 @@ class Consumer:
         if answer.assignment is not None:
             self.assigned = told_in(answer)
 
+    @built_on("BAS-11")
     def join(self) -> Any:
         """The first heartbeat; gives the answer."""
         self.epoch, self.assigned, self.reported = JOINING, set(), set()

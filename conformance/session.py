@@ -386,6 +386,8 @@ class Session:
         found = failed_by_death(judgement, how)
         with self.lock:
             self.verdicts.pop(entry.requirement.id, None)
+            if entry.requirement.id in STEPS:
+                self._subject.profile.deadly.append(entry.requirement.id)
         self._settle(entry, found)
 
     def _bring_back(self, group: Group, suspects: Sequence[Entry], seen: Mapping[str, Judgement], how: str) -> None:

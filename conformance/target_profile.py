@@ -48,6 +48,10 @@ class TargetProfile(BaseModel):
         default_factory=dict,
         description="API -> advertised version -> why API-05 failed in it; helpers use it where no other is left",
     )
+    deadly: list[str] = Field(
+        default_factory=list,
+        description="basic requirements that the target did not survive: no other requirement takes their step again",
+    )
     formats: list[int] = Field(default=[NEWEST_FORMAT], description="message formats (magic) that Produce accepts")
     topics_by: TopicSource = Field(default="CreateTopics", description="how a topic comes to be")
     topic_configs: bool = Field(default=True, description="whether CreateTopics accepts configurations")

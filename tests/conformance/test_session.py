@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from conformance import host, runner, session
-from conformance.broker import Broker, Subject
+from conformance.broker import Broker, Subject, built_on
 from conformance.judging import judge
 from conformance.levels import MAY, MUST
 from conformance.requirement import Entry, Needs, Requirement
 from conformance.results import Judgement, Run, RunVerdict, Verdict
 from conformance.runner import Plan, run
+from conformance.wire import Failed
 from linearizability.targets import TargetError
 from tests.conformance.parrot import Parrot
 
@@ -122,6 +123,21 @@ def test_a_requirement_that_the_target_does_not_survive_fails_and_the_run_goes_o
     assert {id for id, verdict in verdicts(report).items() if verdict is Verdict.PASS} == {"API-01", "PRD-01", "FRM-09"}
     assert report.verdict is RunVerdict.FAIL
     assert not report.unexplained_deaths
+
+
+def test_a_basic_step_that_the_target_does_not_survive_is_not_taken_again(tmp_path: Path) -> None:
+    target = Mortal(restartable=True)
+
+    @built_on("BAS-11")
+    def step(broker: Broker) -> None:
+        broker.expect_served()
+        target.die()
+        raise Failed("the connection was closed")
+
+    report = judged_on(target, tmp_path, entry("BAS-11", step), entry("CGH-01", step), entry("CGH-02", step))
+    assert verdicts(report) == {"BAS-11": Verdict.FAIL, "CGH-01": Verdict.BLOCKED, "CGH-02": Verdict.BLOCKED}
+    assert [one.blocked_by for one in report.judgements] == ["", "BAS-11", "BAS-11"]
+    assert target.restarts <= 2
 
 
 def test_a_delayed_death_is_attributed_to_the_one_that_brings_it_about(tmp_path: Path) -> None:

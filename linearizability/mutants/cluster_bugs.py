@@ -316,6 +316,37 @@ def unclean_election(original: Any, configuration: Any, topic: str) -> bool:
     return True
 
 
+def _asks_to_serve(original: Any, membership: Any) -> Any:
+    heartbeat = original(membership)
+    heartbeat.want_fence = False
+    return heartbeat
+
+
+@mutant(
+    "unfenced-before-replay",
+    "reference.controller.heartbeats:next_state",
+    "A broker asks to be unfenced, and is, before it has replayed its own registration.",
+    fuzz=True, nodes=3, breaks=("unfenced-too-early",),
+    also={"reference.node.membership:Membership._heartbeat": _asks_to_serve},
+)  # fmt: skip
+def unfenced_before_replay(original: Any, state: Any, **known: Any) -> Any:
+    return original(state, **(known | {"is_caught_up": True}))
+
+
+@mutant(
+    "reassigned-with-one-in-sync",
+    "reference.controller.partition_change:_complete_reassignment",
+    "A reassignment ends when one of the added replicas is in sync.",
+    fuzz=True, nodes=5, breaks=("reassigned-too-early",),
+)  # fmt: skip
+def reassigned_with_one_in_sync(original: Any, target: Any) -> None:
+    if {*target.adding_replicas} & {*target.isr}:
+        target.replicas = [each for each in target.replicas if each not in target.removing_replicas]
+        target.isr = [each for each in target.isr if each not in target.removing_replicas]
+        target.removing_replicas, target.adding_replicas = [], []
+    original(target)
+
+
 # ---- what is known after a change
 
 
@@ -323,7 +354,7 @@ def unclean_election(original: Any, configuration: Any, topic: str) -> bool:
     "producers-forgotten-by-new-leaders",
     "reference.replication.leader:Leading.become_leader",
     "A new leader knows nothing of idempotent producers.",
-    fuzz=True, nodes=3, breaks=("duplicate", "sequence-lost", "logs-differ"), in_history=True,
+    fuzz=True, nodes=3, breaks=("duplicate", "sequence-lost", "logs-differ", "producers-disagree"), in_history=True,
 )  # fmt: skip
 def producers_forgotten_by_new_leaders(original: Any, leader: Any, reign: Any, now: int) -> bool:
     begins = original(leader, reign, now)

@@ -87,6 +87,9 @@ class Watch:
         if known is not None and known[0] is partition:
             self._compare(key, known[1], now)
         self._within(key, now)
+        if partition.log.recovery_point > now.log_end:
+            text = f"recovery point {partition.log.recovery_point}, and the log ends at {now.log_end}"
+            self._broken("recovery-point-beyond-end", key, text)
         self._seen[key] = (partition, now)
         if now.log_end > self.highest_end.get(key, 0):
             self.highest_end[key] = now.log_end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, cast
@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from linearizability.simulation.channels import Addresses
 from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
 from linearizability.simulation.invariants import Watch
+from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, require_agreement
 from linearizability.simulation.network import Connection, Network
 from linearizability.simulation.process import Process, where
 from linearizability.simulation.schedule import Schedule
@@ -21,9 +22,10 @@ from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.protocol.errors import KafkaError
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
+from reference.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.errors import StorageError
 from reference.storage.log_directory import LogDirectory
@@ -58,6 +60,28 @@ class Witness(Protocol):
     def on_power_loss(self, number: int) -> None: ...
 
 
+class WatchedDisk(SimulatedDisk):
+    """A disk that shows what is written to the checkpoints of offsets."""
+
+    def __init__(self, on_checkpoint: Callable[[str, bytes], None]) -> None:
+        super().__init__()
+        self._on_checkpoint = on_checkpoint
+
+    def write_file(self, path: Path, data: bytes) -> None:
+        """See `Disk`."""
+        super().write_file(path, data)
+        if path.name in BOUNDS:
+            self._on_checkpoint(path.name, data)
+
+
+BOUNDS: dict[str, tuple[str, Callable[[Partition], Offset]]] = {
+    HIGH_WATERMARKS: ("checkpoint-beyond-high-watermark", lambda partition: partition.high_watermark),
+    RECOVERY_POINTS: ("recovery-point-beyond-end", lambda partition: partition.log.log_end_offset),
+    LOG_START_OFFSETS: ("checkpoint-beyond-log-start", lambda partition: partition.log.log_start_offset),
+}
+"""What no line of a checkpoint may be beyond when it is written."""
+
+
 class Machine:
     """What a node runs on."""
 
@@ -67,7 +91,7 @@ class Machine:
     ) -> None:  # fmt: skip
         self.number = number
         self.name = f"node {number}"
-        self.disks = [SimulatedDisk() for _ in range(schedule.log_directories)]
+        self.disks = [WatchedDisk(self._on_checkpoint) for _ in range(schedule.log_directories)]
         self.disk = self.disks[0]
         self.process: Process | None = None
         self.lives = 0
@@ -91,6 +115,11 @@ class Machine:
         """Connections of an earlier life on which bytes came while nobody was there."""
         self.watch = Watch(self.name, retained, number, self._is_alone)
         self._last_actions: dict[str, str] = {}
+        self._to_compare: dict[str, bool] = {}
+        """Replicas whose logs are to be compared with what they keep beside their batches, and whether they were cut."""
+        self._changes = 0
+        self._judged: Node | None = None
+        """The node whose checkpoints are judged: the last that has started."""
         for disk in self.disks:
             disk.make_folder(FOLDER)
             disk.sync_folder(FOLDER.parent)
@@ -149,11 +178,13 @@ class Machine:
         self._starts_again = False
         self.lives += 1
         self._clock = self._new_clock()
+        self._judged = None
         node = self._new_node()
         if node is None:
             self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)
             return
         self._world.trace.note(f"{self.name} life {self.lives}")
+        self._judged = node
         self.process = Process(self, node, self._world, self._network, self._addresses, self._chance)
         strangers, self._strangers = self._strangers, []
         for connection in strangers:
@@ -348,8 +379,34 @@ class Machine:
                 self._witness.on_step(self.number, node)
             if self._survival:
                 self._survival.compare(node)
+            self._changes += len(changed)
+            if self._changes >= SAMPLED:
+                self._changes = 0
+                self._to_compare.setdefault(changed[-1].name, False)
+            if self._to_compare:
+                self._compare_logs(node)
         except Violation as violation:
             self._world.broken(violation.rule, violation.text)
+
+    def _on_checkpoint(self, name: str, data: bytes) -> None:
+        rule, bound_of = BOUNDS[name]
+        for line in data.decode().splitlines()[2:]:
+            topic, index, offset = line.split(" ")
+            partition = self._judged.partitions.get((topic, int(index))) if self._judged is not None else None
+            if partition is not None and int(offset) > bound_of(partition):
+                text = (
+                    f"{name} of {self.name} says {offset} of {partition.name}, where {bound_of(partition)} is the most"
+                )
+                self._world.broken(rule, text)
+
+    def _compare_logs(self, node: Node) -> None:
+        """Errors: Violation."""
+        due, self._to_compare = self._to_compare, {}
+        for name, is_cut in due.items():
+            topic, _, index = name.rpartition("-")
+            partition = node.partitions.get((topic, int(index)))
+            if partition is not None and not node.is_broken:
+                require_agreement(f"{name} on {self.name}", partition.log, is_cut, partition.log.config.compacts)
 
     def _log(self, level: str, message: str) -> None:
         self._world.trace.note(f"{self.name} {level} {message}")
@@ -362,6 +419,8 @@ class Machine:
         counts = self._world.counts
         counts[f"action {action}"] += 1
         place = str(row.get("partition", ""))
+        if action in EVENTS:
+            self._to_compare[place] = action in CUTS or self._to_compare.get(place, False)
         if action == "Restart":
             self._survival.recovered(place, row["leo"])
         if self._witness is None:

@@ -9,6 +9,7 @@ from uuid import UUID
 from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.ledger import Decided, Ledger
+from linearizability.simulation.metadata_agreement import MetadataAgreement
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
 from linearizability.simulation.world import Violation
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -38,6 +39,7 @@ class ClusterWitness:
         self._image_ends: dict[int, int] = {}
         self._metadata = Ledger("__cluster_metadata-0", 1, is_excused=False)
         self._metadata_seen: dict[int, tuple[int, int, bool, int]] = {}
+        self._decisions = MetadataAgreement()
         self._votes: dict[tuple[int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
         """The newest registration of each broker."""
@@ -124,6 +126,7 @@ class ClusterWitness:
         if image.end_offset != known:
             self._image_ends[number] = image.end_offset
             self._read(number, image)
+            self._decisions.follow(number, node, is_first=known < 0)
 
     def _watch_quorum(self, number: int, node: Node) -> None:
         """The metadata log: one active controller an epoch, and what is committed is the same everywhere, for ever.

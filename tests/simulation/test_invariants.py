@@ -9,8 +9,8 @@ from linearizability.simulation.invariants import BatchRecord, LogRecord, Watch,
 from linearizability.simulation.world import Violation
 
 
-def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1) -> Any:
-    log = SimpleNamespace(log_start_offset=start, log_end_offset=end)
+def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1, recovery_point: int = 0) -> Any:
+    log = SimpleNamespace(log_start_offset=start, log_end_offset=end, recovery_point=recovery_point)
     partition = SimpleNamespace(
         log=log,
         high_watermark=high_watermark,
@@ -42,6 +42,11 @@ def test_what_a_step_must_not_do(shown: tuple[int, int, int, int], rule: str):
     set_to(under_watch, *shown)
     with pytest.raises(Violation, match=rule):
         watch.check(under_watch)
+
+
+def test_a_recovery_point_is_within_the_log():
+    with pytest.raises(Violation, match="recovery-point-beyond-end"):
+        Watch("node 0", frozenset()).check(node(recovery_point=6))
 
 
 def test_what_a_step_may_do():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.choices import Choices, SeededChoices, T
 from linearizability.simulation.drawing_clusters import several
+from linearizability.simulation.drawing_rare import with_rarities
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
 from linearizability.simulation.workloads import consumer, producer, topic, with_workload
 
@@ -48,7 +49,7 @@ def recipe(
 ) -> Schedule:
     """A schedule worth its name: producers and a consumer at work, and some misfortune."""
     drawn = _alone(choices, seed, mutant) if nodes == 1 else several(choices, seed, mutant, nodes)
-    return with_workload(choices, drawn, workload)
+    return with_rarities(choices, seed, with_workload(choices, drawn, workload))
 
 
 def _alone(choices: Choices, seed: int, mutant: str | None) -> Schedule:

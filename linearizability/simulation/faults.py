@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.gates import Gate, Gates
 from linearizability.simulation.network import Uneven, Way
-from linearizability.simulation.schedule import CLIENTS, FAULTS, GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC, Fault
+from linearizability.simulation.schedule import (
+    ANY_ORDER,
+    CLIENTS,
+    FAULTS,
+    GROUPS_TOPIC,
+    METADATA_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Fault,
+)
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
@@ -20,7 +28,9 @@ def _crash(cluster: Cluster, fault: Fault) -> None:
 
 def _power_loss(cluster: Cluster, fault: Fault) -> None:
     cluster.on_power_loss(fault.node)
-    cluster.machine(fault.node).lose_power(cluster.world.chance(f"fault/{fault.at_ms}/{fault.kind}"))
+    cluster.machine(fault.node).lose_power(
+        cluster.world.chance(f"fault/{fault.at_ms}/{fault.kind}"), in_any_order=fault.amount == ANY_ORDER
+    )
 
 
 def _stop(cluster: Cluster, fault: Fault) -> None:

@@ -39,9 +39,11 @@ from linearizability.simulation.schedule import (
     Member,
     Producer,
     Schedule,
+    Seeker,
     Topic,
     Transactor,
 )
+from linearizability.simulation.seeking import SimulatedSeeker
 from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
 from linearizability.simulation.witness import ClusterWitness
@@ -270,6 +272,7 @@ class Cluster:
         self._leave_evidence()
         self._wait_for_abdications()
         self._drain()
+        self._compare_look_ups()
         for machine in self.machines:
             self._start_again(machine)
 
@@ -331,6 +334,8 @@ class Cluster:
                 return _kind_of(plan)(self, recorder.process, recorder, plan)
             case Transactor():
                 return SimulatedTransactor(self, recorder.process, recorder, plan)
+            case Seeker():
+                return SimulatedSeeker(self, recorder.process, recorder, plan)
             case Administrator():
                 return SimulatedAdministrator.for_plan(self, recorder.process, recorder, plan)
 
@@ -469,6 +474,19 @@ class Cluster:
         reader = SimulatedConsumer(self, recorder.process, recorder, plan, drains=True)
         self._start(reader)
         self._rest([reader], DRAIN_BOUND_MS)
+
+    def _compare_look_ups(self) -> None:
+        """What was found by time is compared where nothing committed may be gone. Errors: Violation."""
+        seekers = [client for client in self.clients if isinstance(client, SimulatedSeeker)]
+        for key in self.partitions() if seekers else ():
+            leader = self.leader_of(key) if self.witness is not None else self.machines[0].number
+            node = self.machine(leader).node if leader is not None else None
+            partition = node.partitions.get(key) if node is not None else None
+            if partition is None or self._may_have_lost(key):
+                continue
+            start = max(seeker.deleted.get(key, 0) for seeker in seekers)
+            for seeker in seekers:
+                seeker.compare(key, partition, start)
 
     # ---- what clients report
 

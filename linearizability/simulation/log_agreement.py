@@ -237,13 +237,16 @@ class _Comparison:
                 self._broken("producers-disagree", f"producer {producer_id} is forgotten")
             kept, ours = _summary_of(producer), written.summary
             text = f"producer {producer_id} is {kept}, and its batches say {ours}"
-            self._require(kept[:3] == ours[:3], "producers-disagree", text)
+            is_deleted = ours[1] is None and not walk.is_complete
+            same = (kept[0], kept[2]) == (ours[0], ours[2]) and (kept[1] == ours[1] or is_deleted)
+            self._require(same, "producers-disagree", text)
             self._require(ours[3] in (-1, kept[3]), "producers-disagree", text)
             self._require(self._starts_agree(kept[4], ours[4]), "producers-disagree", text)
             known = [Sequences(*batch[:4]) for batch in producer.batches]
             text = f"of producer {producer_id} are known {known}, and its batches are {[*written.batches]}"
             ending = [*written.batches][-len(known) :] if known else []
-            self._require(ending == known[-len(ending) :] if ending else not known, "producers-disagree", text)
+            is_right = ending == known[-len(ending) :] if ending else not known or is_deleted
+            self._require(is_right, "producers-disagree", text)
         if walk.is_complete:
             unknown = {*state.producers} - {*walk.producers}
             self._require(not unknown, "producers-disagree", f"no batch is of the producers {sorted(unknown)}")

@@ -261,7 +261,7 @@ class Machine:
         process.die(silently=False)
         self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)
 
-    def lose_power(self, chance: Random) -> None:
+    def lose_power(self, chance: Random, in_any_order: bool = False) -> None:
         """Everything not durable may be gone; clients hear nothing."""
         process = self.process
         if process is not None:
@@ -274,7 +274,7 @@ class Machine:
         if process is not None:
             process.die(silently=True)
         for disk in self.disks:
-            disk.lose_power(chance)
+            disk.lose_power(chance, in_any_order)
 
     def lose_directory(self) -> None:
         """The last log directory fails: the node goes on without it, and what it held is compared at the next start."""

@@ -40,6 +40,9 @@ class MetadataAgreement:
     def follow(self, number: int, node: Node, is_first: bool) -> None:
         """A node's image has moved on; `is_first` for the first time in its life. Errors: Violation."""
         quorum, image = node.quorum, node.image
+        if quorum.is_leader:
+            # What it decides of itself may be asked, decided and replayed in one step.
+            self._replayed[number] = image.end_offset
         if quorum.records_log.log_start_offset <= self._image.end_offset < image.end_offset:
             for offset, record in quorum.committed(self._image.end_offset):
                 self._take(offset, record)

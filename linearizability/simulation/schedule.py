@@ -18,7 +18,8 @@ FORMAT = "tidegauge-schedule/1"
 
 FAULTS: dict[str, str] = {
     "crash": "the process is killed and started again after `for_ms`; what was written stays",
-    "power-loss": "the machine loses power and starts again after `for_ms`; bytes that were not fsynced may be gone",
+    "power-loss": "the machine loses power and starts again after `for_ms`; of what was not fsynced the end may be gone, or any "
+    "of it, with `amount` 1: earlier bytes of a file lost, later ones kept",
     "stop": "the process stops cleanly and is started again after `for_ms`",
     "pause": "the process stands still for `for_ms`",
     "disk-full": "for `for_ms` the disk takes no more than `amount` further bytes",
@@ -46,11 +47,11 @@ FAULTS: dict[str, str] = {
 }
 """Kind of fault -> what it does. The first three end a life of the node's process; those from `cut` on need several nodes."""
 
+ANY_ORDER = 1
+"""As the amount of a power loss: what was not fsynced survives in any order."""
+
 HOLDING = frozenset({"hold", "lose"})
 """Faults of messages of one kind, which their `messages` names."""
-
-DIRECTORY_FAULTS = frozenset({"directory-fails", "move"})
-"""Faults of nodes with several log directories, which are not drawn."""
 
 ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
 
@@ -87,13 +88,15 @@ class Topic(Value):
     configs: dict[str, str] = {}
     is_output: bool = False
     """Whether copiers write it, and nobody else; they read all the others."""
+    deletes: bool = False
+    """Whether seekers delete records of it (DeleteRecords)."""
     replicas: tuple[int, ...] = ()
     """The nodes of each partition's replicas, where the controller is not to choose."""
 
     @property
     def retains(self) -> bool:
         """Whether old records may leave the topic."""
-        return self.configs.get("retention.bytes", "-1") != "-1"
+        return self.deletes or self.configs.get("retention.bytes", "-1") != "-1"
 
 
 Partitioned = Literal["by-key", "round-robin", "sticky"]
@@ -138,6 +141,15 @@ class Administrator(Value):
     kind: Literal["administrator"] = "administrator"
     topics: int = Field(default=3, ge=1, le=100)
     pause_ms: int = Field(default=100, ge=1, le=10_000)
+
+
+class Seeker(Value):
+    """A client that asks for offsets by time, and deletes records of the topics of which it may."""
+
+    kind: Literal["seeker"] = "seeker"
+    pause_ms: int = Field(default=40, ge=1, le=10_000)
+    deletes_percent: int = Field(default=20, ge=0, le=100)
+    """How many of its requests delete records."""
 
 
 class Transactor(Value):
@@ -199,7 +211,9 @@ class Copier(Member):
     """transaction.version as the client speaks it (KIP-890)."""
 
 
-Client = Annotated[Producer | Consumer | Administrator | Transactor | Member | Copier, Field(discriminator="kind")]
+Client = Annotated[
+    Producer | Consumer | Administrator | Seeker | Transactor | Member | Copier, Field(discriminator="kind")
+]
 
 
 class Fault(Value):

@@ -487,7 +487,8 @@ class SimulatedDisk(_Failing):
 
     Of the changes since a file's last flush a prefix survives, in which the last write may be torn, and a longer file may
     read as zeros behind it; of a folder's changes since its last sync a prefix survives. Both are drawn from the chance
-    that `lose_power` is given. Changes whose flush failed are read as before, until power is lost, and never are durable.
+    that `lose_power` is given. With `in_any_order` some of the writes that survive are lost all the same: their place reads as it
+    was before, or as zeros. Changes whose flush failed are read as before, until power is lost, and never are durable.
     """
 
     def __init__(self, capacity_bytes: int | None = None) -> None:
@@ -504,11 +505,11 @@ class SimulatedDisk(_Failing):
 
     # ---- faults
 
-    def lose_power(self, chance: Chance) -> None:
+    def lose_power(self, chance: Chance, in_any_order: bool = False) -> None:
         """Fall back to what is durable, and to as much of the rest as chance leaves. Open files must be dropped."""
-        self._lose_entries(self._root, chance)
+        self._lose_entries(self._root, chance, in_any_order)
 
-    def _lose_entries(self, folder: _Folder, chance: Chance) -> None:
+    def _lose_entries(self, folder: _Folder, chance: Chance, in_any_order: bool) -> None:
         kept = dict(folder.durable)
         for entries in folder.changes[: chance.randrange(0, len(folder.changes) + 1)]:
             _put(kept, entries)
@@ -516,9 +517,9 @@ class SimulatedDisk(_Failing):
         folder.sync()
         for entry in kept.values():
             if isinstance(entry, _Folder):
-                self._lose_entries(entry, chance)
+                self._lose_entries(entry, chance, in_any_order)
             else:
-                _lose_bytes(entry, chance)
+                _lose_bytes(entry, chance, in_any_order)
 
     @property
     def used_bytes(self) -> int:
@@ -670,6 +671,10 @@ class SimulatedDisk(_Failing):
         return entry
 
 
+KEPT = 0.7
+"""How many of the writes before the last one that survives do, where they may in any order."""
+
+
 def _put(entries: dict[str, _Inode | _Folder], changed: Entries) -> None:
     for name, entry in changed.items():
         if entry is None:
@@ -691,12 +696,13 @@ def _apply(data: bytearray, change: Change) -> None:
     data[position : position + len(written)] = written
 
 
-def _lose_bytes(inode: _Inode, chance: Chance) -> None:
-    """Keep a prefix of the changes since the last flush; tear the one after it now and then."""
+def _lose_bytes(inode: _Inode, chance: Chance, in_any_order: bool) -> None:
+    """Keep a prefix of the changes since the last flush, or not all of that; tear the one after it now and then."""
     data = bytearray(inode.durable)
     survivors = chance.randrange(0, len(inode.changes) + 1)
     for change in inode.changes[:survivors]:
-        _apply(data, change)
+        if isinstance(change, int) or not in_any_order or chance.random() < KEPT:
+            _apply(data, change)
     torn = inode.changes[survivors] if survivors < len(inode.changes) else 0
     if not isinstance(torn, int) and torn[0] <= len(data):
         position, written = torn

@@ -40,6 +40,7 @@ class Log:
         image.end_offset = len(self.records)
         quorum = SimpleNamespace(
             records_log=SimpleNamespace(log_start_offset=0),
+            is_leader=False,
             committed=lambda start: [*enumerate(self.records)][start:],
         )
         node: Any = SimpleNamespace(quorum=quorum, image=image)
@@ -120,7 +121,7 @@ def test_nodes_make_the_same_of_it(part: str):
     log.images[4] = image
     getattr(image, part).clear() if part in ("topics", "brokers") else getattr(image, part).update(x={"y": 1})
     node: Any = SimpleNamespace(
-        quorum=SimpleNamespace(records_log=SimpleNamespace(log_start_offset=0)), image=image
+        quorum=SimpleNamespace(records_log=SimpleNamespace(log_start_offset=0), is_leader=False), image=image
     )
     with pytest.raises(Violation, match="images-differ"):
         log.agreement.follow(4, node, is_first=True)

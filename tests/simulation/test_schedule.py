@@ -7,12 +7,13 @@ from typing import get_args
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from linearizability.simulation.drawing import draw, schedules
+from linearizability.simulation.choices import SeededChoices
+from linearizability.simulation.drawing import draw, recipe, schedules
 from linearizability.simulation.drawing_clusters import PARTITION_STEPS, QUORUM_STEPS
 from linearizability.simulation.explanation import plan_of
 from linearizability.simulation.judging import live
 from linearizability.simulation.schedule import (
-    DIRECTORY_FAULTS,
+    ANY_ORDER,
     FAULTS,
     ONE_NODE_FAULTS,
     BadSchedule,
@@ -84,7 +85,10 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
     drawn = [draw(seed) for seed in range(300)]
     assert {fault.kind for each in drawn for fault in each.faults} == set(ONE_NODE_FAULTS)
     assert set(Fault.model_fields["kind"].annotation.__args__) == set(FAULTS)
-    assert {client.kind for each in drawn for client in each.clients} == {"producer", "consumer", "administrator"}
+    kinds = {client.kind for each in drawn for client in each.clients}
+    assert kinds == {"producer", "consumer", "administrator", "seeker"}
+    assert {topic.deletes for each in drawn for topic in each.topics} == {True, False}
+    assert {fault.amount for each in drawn for fault in each.faults if fault.kind == "power-loss"} == {0, ANY_ORDER}
     assert {each.always_flushed for each in drawn} == {True, False}
     assert {each.retains for each in drawn} == {True, False}
 
@@ -92,12 +96,27 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: int):
     drawn = [draw(seed, None, nodes) for seed in range(400)]
-    assert {fault.kind for each in drawn for fault in each.faults} == {*FAULTS} - DIRECTORY_FAULTS
+    assert {fault.kind for each in drawn for fault in each.faults} == {*FAULTS}
+    assert {each.log_directories for each in drawn} == {1, 2}
     assert {fault.messages for each in drawn for fault in each.faults} == {"", *MESSAGES}
     roles = {"", "leader", "controller", "bystander", "actor", "other", "between"}
     assert {fault.role for each in drawn for fault in each.faults} == roles
     assert {fault.after for each in drawn for fault in each.faults} == {"", *PARTITION_STEPS, *QUORUM_STEPS}
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
+
+
+@pytest.mark.parametrize("nodes, workload", [(1, "records"), (3, "transactions")])
+def test_what_is_rare_is_added_to_some_seeds_and_changes_nothing_else(nodes: int, workload: str):
+    for seed in range(20):
+        drawn = draw(seed, None, nodes, workload)
+        plain = [client for client in drawn.clients if client.kind != "seeker"]
+        without = recipe(
+            SeededChoices(seed), 0, None, nodes, workload
+        )  # the draws are those of the seed, the rest that of seed 0
+        assert tuple(plain) == without.clients
+        assert {fault.kind for fault in without.faults} <= {fault.kind for fault in drawn.faults}
+        if seed % 5 < 3:
+            assert drawn == without.model_copy(update={"seed": seed})
 
 
 def test_a_schedule_of_the_first_form_is_still_read(tmp_path: Path):

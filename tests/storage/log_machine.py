@@ -739,7 +739,7 @@ class SimulatedLogMachine(LogMachine):
         flushed = max((stored.last + 1 for stored in self.written if stored.last < self.log.recovery_point), default=0)
         self.job = None
         old_start = self.start
-        self.simulated.lose_power(random.Random(seed))
+        self.simulated.lose_power(random.Random(seed), in_any_order=seed % 2 == 1)
         self.open(clean=False)
         assert flushed <= self.log.log_end_offset <= self.end
         assert self.log.log_start_offset <= old_start

@@ -1,0 +1,71 @@
+"""What two of five schedules have besides: look-ups by time, deleted records, disks that write in any order, several directories.
+
+It is drawn behind everything else, so that the rest of a seed's schedule is what it was before.
+"""
+
+from __future__ import annotations
+
+from linearizability.simulation.choices import Choices
+from linearizability.simulation.schedule import ANY_ORDER, Client, Fault, Schedule, Seeker
+
+EVERY, FROM = 5, 3
+"""Seeds whose remainder by the first is at least the second have some of it. Seeds 0 to 2 do not: stored trials know a mutant's
+schedules by these (`bench fuzz`)."""
+DIRECTORIES = 2
+MOST_MOVES = 4
+
+
+def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
+    """The same schedule with some of what is rare."""
+    if seed % EVERY < FROM or schedule.script is not None:
+        return schedule
+    if choices.integer(0, 1):
+        schedule = _with_seekers(choices, schedule)
+    if choices.integer(0, 1):
+        schedule = _with_any_order(choices, schedule)
+    if schedule.nodes > 1 and choices.integer(0, 3) == 3:
+        schedule = _with_directories(choices, schedule)
+    return schedule
+
+
+def _with_seekers(choices: Choices, schedule: Schedule) -> Schedule:
+    deletes = choices.integer(0, 1) == 1
+    topics = [each.model_copy(update={"deletes": deletes and not each.is_output}) for each in schedule.topics]
+    seekers: list[Client] = [Seeker(pause_ms=choices.one_of((40, 10, 150))) for _ in range(choices.integer(1, 2))]
+    return schedule.model_copy(update={"topics": tuple(topics), "clients": (*schedule.clients, *seekers)})
+
+
+def _with_any_order(choices: Choices, schedule: Schedule) -> Schedule:
+    """All power losses leave what the disk happened to write; there is one at least."""
+    faults = [
+        each.model_copy(update={"amount": ANY_ORDER}) if each.kind == "power-loss" else each for each in schedule.faults
+    ]
+    if all(each.kind != "power-loss" for each in faults):
+        node = choices.one_of(schedule.node_ids)
+        at_ms = choices.integer(1, schedule.duration_ms)
+        faults.append(Fault(at_ms=at_ms, kind="power-loss", node=node, for_ms=200, amount=ANY_ORDER))
+    return _with_faults(schedule, faults)
+
+
+def _with_directories(choices: Choices, schedule: Schedule) -> Schedule:
+    """Each node has two log directories; replicas are moved between them, and now and then the second one fails."""
+    faults: list[Fault] = []
+    for _ in range(choices.integer(1, MOST_MOVES)):
+        topic = choices.one_of(schedule.topics)
+        faults.append(
+            Fault(
+                at_ms=choices.integer(1, schedule.duration_ms), kind="move", node=choices.one_of(schedule.node_ids),
+                topic=topic.name, partition=choices.integer(0, topic.partitions - 1), amount=choices.integer(0, 1),
+            )
+        )  # fmt: skip
+    if choices.integer(0, 1):
+        node, at_ms = choices.one_of(schedule.node_ids), choices.integer(1, schedule.duration_ms)
+        later_ms = choices.one_of((200, 600, 2_000))
+        faults.append(Fault(at_ms=at_ms, kind="directory-fails", node=node))
+        faults.append(Fault(at_ms=at_ms + later_ms, kind="crash", node=node, for_ms=200))
+    drawn = schedule.model_copy(update={"log_directories": DIRECTORIES})
+    return _with_faults(drawn, [*schedule.faults, *faults])
+
+
+def _with_faults(schedule: Schedule, faults: list[Fault]) -> Schedule:
+    return schedule.model_copy(update={"faults": tuple(sorted(faults, key=lambda fault: fault.at_ms))})

@@ -17,7 +17,7 @@ MOST_MOVES = 4
 
 def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
     """The same schedule with some of what is rare."""
-    if seed % EVERY < FROM or schedule.script is not None:
+    if seed % EVERY < FROM:
         return schedule
     if choices.integer(0, 1):
         schedule = _with_seekers(choices, schedule)

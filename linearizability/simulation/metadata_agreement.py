@@ -43,10 +43,11 @@ class MetadataAgreement:
         if quorum.is_leader:
             # What it decides of itself may be asked, decided and replayed in one step.
             self._replayed[number] = image.end_offset
-        if quorum.records_log.log_start_offset <= self._image.end_offset < image.end_offset:
+        end = min(image.end_offset, quorum.high_watermark)
+        if quorum.records_log.log_start_offset <= self._image.end_offset < end:
             for offset, record in quorum.committed(self._image.end_offset):
                 self._take(offset, record)
-            self._image.end_offset = image.end_offset
+            self._image.end_offset = end
             self._require_serving()
         self._replayed[number] = max(image.end_offset, self._replayed.get(number, 0))
         self._steps += 1

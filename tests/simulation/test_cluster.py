@@ -24,6 +24,8 @@ NOT_FOR_FAIR_NODES = {
     "read-only",
     "flush-fails",
     "clock-jump",
+    "directory-fails",
+    "move",
 }
 MIN_ISR = {"min.insync.replicas": "2"}
 
@@ -36,8 +38,9 @@ def fair(seed: int, nodes: int = 3) -> Schedule:
         if isinstance(client, Producer)
         else client
         for client in drawn.clients
+        if client.kind != "seeker"
     )
-    topics = tuple(topic.model_copy(update={"configs": MIN_ISR}) for topic in drawn.topics)
+    topics = tuple(topic.model_copy(update={"configs": MIN_ISR, "deletes": False}) for topic in drawn.topics)
     faults = tuple(fault for fault in drawn.faults if fault.kind not in NOT_FOR_FAIR_NODES)
     return drawn.model_copy(update={"clients": clients, "topics": topics, "faults": faults})
 

@@ -1,5 +1,6 @@
 """What the controller may decide, and that all nodes make the same of it: each record of the metadata is judged once."""
 
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -41,6 +42,7 @@ class Log:
         quorum = SimpleNamespace(
             records_log=SimpleNamespace(log_start_offset=0),
             is_leader=False,
+            high_watermark=len(self.records),
             committed=lambda start: [*enumerate(self.records)][start:],
         )
         node: Any = SimpleNamespace(quorum=quorum, image=image)
@@ -117,11 +119,12 @@ def test_what_must_not_be_decided(records: list[Message], rule: str):
 def test_nodes_make_the_same_of_it(part: str):
     log = cluster()
     log.replay(2)
-    image = log.replay(3).copy()
+    image = deepcopy(log.replay(3))
     log.images[4] = image
     getattr(image, part).clear() if part in ("topics", "brokers") else getattr(image, part).update(x={"y": 1})
     node: Any = SimpleNamespace(
-        quorum=SimpleNamespace(records_log=SimpleNamespace(log_start_offset=0), is_leader=False), image=image
+        quorum=SimpleNamespace(records_log=SimpleNamespace(log_start_offset=0), is_leader=False, high_watermark=0),
+        image=image,
     )
     with pytest.raises(Violation, match="images-differ"):
         log.agreement.follow(4, node, is_first=True)

@@ -1,0 +1,59 @@
+"""What look-ups by time were answered is held against the records, and broken look-ups are found in drawn runs."""
+
+import pytest
+
+from linearizability.simulation.judging import live
+from linearizability.simulation.schedule import Producer, Schedule, Seeker
+from linearizability.simulation.seeking import MAX_TIMESTAMP, Found, _require_right
+from linearizability.simulation.world import Violation
+from reference.storage.segment import Segment
+
+KEY = ("orders", 0)
+TIMESTAMPS = {4: 10, 5: 30, 6: 20, 7: 30, 8: 40}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Found(KEY, 10, 4, 10, 9),
+        Found(KEY, 11, 5, 30, 0),
+        Found(KEY, 35, 8, 40, 9),
+        Found(KEY, 35, -1, -1, 8),
+        Found(KEY, MAX_TIMESTAMP, 5, 30, 8),
+        Found(KEY, MAX_TIMESTAMP, -1, -1, 9),
+        Found(KEY, 5, 2, 5, 9),
+    ],
+)
+def test_what_is_right(found: Found):
+    _require_right(found, 4, TIMESTAMPS, "client 1")
+
+
+@pytest.mark.parametrize(
+    ("found", "rule"),
+    [
+        (Found(KEY, 10, 5, 30, 9), "timestamp-not-first"),
+        (Found(KEY, 11, 6, 20, 9), "timestamp-not-first"),
+        (Found(KEY, 35, -1, -1, 9), "timestamp-not-first"),
+        (Found(KEY, 11, 5, 31, 9), "timestamp-wrong"),
+        (Found(KEY, 11, 4, 10, 9), "timestamp-wrong"),
+        (Found(KEY, 41, 9, 41, 9), "timestamp-wrong"),
+        (Found(KEY, MAX_TIMESTAMP, 7, 30, 8), "timestamp-not-first"),
+        (Found(KEY, MAX_TIMESTAMP, 5, 30, 9), "timestamp-wrong"),
+    ],
+)
+def test_what_is_wrong(found: Found, rule: str):
+    with pytest.raises(Violation) as broken:
+        _require_right(found, 4, TIMESTAMPS, "client 1")
+    assert broken.value.rule == rule
+
+
+def test_a_look_up_that_passes_over_a_record_is_found(monkeypatch: pytest.MonkeyPatch):
+    original = Segment.find_timestamp
+
+    def passes_over(segment: Segment, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
+        found = original(segment, timestamp, from_offset)
+        return original(segment, timestamp, found[1] + 1) if found is not None else None
+
+    monkeypatch.setattr(Segment, "find_timestamp", passes_over)
+    schedule = Schedule(duration_ms=500, clients=(Producer(batches=20), Seeker(pause_ms=10)))
+    assert live(schedule)[0].rule == "timestamp-not-first"

@@ -117,7 +117,7 @@ class MetadataAgreement:
                         self._changed[topic.id, index] = f"{topic.name}-{index}"
 
     def _require_serving(self) -> None:
-        """After a decision nobody leads or is in sync who is fenced. Errors: Violation."""
+        """After a decision no fenced broker is in sync, and so none leads. Errors: Violation."""
         changed, self._changed = self._changed, {}
         for (topic_id, index), name in changed.items():
             topic = self._image.topics_by_id.get(topic_id)

@@ -121,15 +121,15 @@ def hunted(broker: Broker) -> Hunt:
 def _carry_out(broker: Broker) -> Hunt:
     from linearizability.faults import all_faults
     from linearizability.faults.hunt import Plan, Round
+    from linearizability.faults.injection import Injection
     from linearizability.faults.schedule import Schedule, Wave
-    from linearizability.faults.strike import Strike
     from linearizability.pipeline.engine import check
 
     all_faults()
     target = broker.target
     blows = [blow for blow in BLOWS if offers(target, blow[0])]
     waves = [
-        Wave(strikes=[Strike(at_s=0, fault=fault, who=who, pick=0, seconds=seconds)], quiet_s=QUIET_S)
+        Wave(injections=[Injection(at_s=0, fault=fault, who=who, pick=0, seconds=seconds)], quiet_s=QUIET_S)
         for fault, who, seconds in blows
     ]
     name = f"history-{uuid.uuid4().hex[:8]}"

@@ -316,6 +316,8 @@ class Machine:
         try:
             process.node.shut_down(self.look_at_clock())
             self._survival.all_was_flushed(process.node)
+        except Violation:
+            raise
         except Exception as error:
             if not (self.disk_refuses and isinstance(error, OSError | StorageError | KafkaError)):
                 raise Violation("node-failure", f"{self.name} failed in shut_down: {where(error)}") from error

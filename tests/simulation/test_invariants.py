@@ -1,11 +1,14 @@
 """What a node may show from step to step, and a log from life to life."""
 
+import importlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from linearizability.simulation.drawing import draw
 from linearizability.simulation.invariants import BatchRecord, LogRecord, Watch, require_prefix
+from linearizability.simulation.judging import live
 from linearizability.simulation.world import Violation
 
 
@@ -83,3 +86,30 @@ def test_what_a_restart_must_not_do(after: LogRecord, least: int, rule: str):
 @pytest.mark.parametrize("kept", [2, 3])
 def test_a_restart_may_keep_a_prefix(kept: int):
     require_prefix("orders-0", BEFORE, LogRecord(0, BATCHES[kept - 1].next_offset, 0, BATCHES[:kept]), 5)
+
+
+@pytest.mark.parametrize(
+    ("module", "written", "rule"),
+    [
+        ("log_directory:LogDirectory", "checkpoint_high_watermarks", "checkpoint-beyond-high-watermark"),
+        ("epoch_cache:EpochCache", "_replace", "epochs-disagree"),
+        ("transaction_index:TransactionIndex", "append", "transactions-disagree"),
+    ],
+)
+def test_what_is_kept_wrongly_is_found_in_a_run(monkeypatch: pytest.MonkeyPatch, module: str, written: str, rule: str):
+    path, _, name = module.partition(":")
+    owner = getattr(importlib.import_module(f"reference.storage.{path}"), name)
+    original = getattr(owner, written)
+
+    def checkpoint(directory: Any, high_watermarks: dict[Any, int]) -> None:
+        original(directory, {key: each + 1 for key, each in high_watermarks.items()})
+
+    def replace(cache: Any, entries: list[tuple[int, int]]) -> None:
+        cache.entries = entries
+
+    def append(index: Any, aborted: Any) -> None:
+        original(index, aborted._replace(last_stable_offset=aborted.first_offset))
+
+    wrong = {"checkpoint_high_watermarks": checkpoint, "_replace": replace, "append": append}
+    monkeypatch.setattr(owner, written, wrong[written])
+    assert live(draw(1, None, 1, "transactions"))[0].rule == rule

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ KINDS = (
 )  # fmt: skip
 """Nodes and workload of the simulation's runs, in turn: run n has seed n."""
 
+MOST_MEMORY_BYTES = 4 << 30
 HANGS_AFTER_S = 90
 """No run of the simulation takes so long on the unchanged code."""
 
@@ -97,7 +99,7 @@ def ask_unit_tests(change: Change, limit_s: float) -> str:
         ]
         try:
             done = subprocess.run(
-                command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s,
+                command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, preexec_fn=_limit_memory,
                 env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": examples},
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -112,11 +114,18 @@ def ask_unit_tests(change: Change, limit_s: float) -> str:
     return failed[0].partition(" ")[2].partition(" - ")[0]
 
 
+def _limit_memory() -> None:
+    """A change may make a loop that never ends collect without end: then memory is refused, and a judge fails."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
+
+
 def ask_simulation(change: Change, limits: Limits) -> tuple[str, int]:
     """The promise that breaks, `hangs`, or nothing; and after how many runs."""
     command = [sys.executable, "-m", "linearizability.mutants.code", "simulate", change.name, str(limits.runs)]
     runs, deadline = 0, time.monotonic() + limits.simulation_s
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_limit_memory
+    ) as process:
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         last = time.monotonic()

@@ -3,6 +3,7 @@
 Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown or nothing but skips, 3 engine or target error, 64 wrong usage.
 """
 
+import errno
 import importlib
 import importlib.metadata
 import sys
@@ -93,6 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = ENGINE_ERROR
     except (typer.Abort, KeyboardInterrupt):
         code = 130
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            traceback.print_exc()
+        else:
+            print(f"Error: {error}", file=sys.stderr)
+        code = ENGINE_ERROR
     except Exception:
         traceback.print_exc()  # a mistake of ours is no verdict on anybody: Python itself would exit 1, which is "invalid"
         code = ENGINE_ERROR

@@ -166,6 +166,8 @@ def run(
     elif repeat > 1:
         _console().print(f"{len(runs)} runs, flakes: {', '.join(flakes) or 'none'}")
     worst = max((_exit_code(one) for one in runs), key=SEVERITY.index)
+    if not all(one.folder for one in runs):
+        raise typer.Exit(BROKEN)  # whatever the verdict: what is not stored is not proven
     raise typer.Exit(FAIL if flakes and worst == PASS else worst)
 
 
@@ -228,7 +230,11 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
         broke = found.reason if found.broken else ""
         found.demonstrations = list(demonstrate(lambda text: print(text, file=sys.stderr, flush=True)))
         found.sum_up(target_broke=broke)
-    report.write(found, plan.folder)
+    try:
+        report.write(found, plan.folder)
+    except OSError as error:  # a full disk: what was found is shown, and not stored
+        print(f"the report could not be written: {error}", file=sys.stderr)
+        found.folder = ""
     return found
 
 
@@ -322,13 +328,19 @@ def explain(
 
 @app.command(epilog="Examples:  tidegauge report   ·   tidegauge report results/latest --verbose")
 def report(
-    path: Annotated[Path, typer.Argument(help="A result folder or its report.json.")] = Path("results/latest"),
+    path: Annotated[
+        Path | None, typer.Argument(help="A result folder or its report.json; default: the newest in results/.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every requirement, also those that pass.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show a stored run again, and write its HTML and JUnit files anew."""
     from conformance import report as writer
+    from linearizability.results import latest_with
 
+    path = path or latest_with(writer.JSON_NAME)
+    if path is None:
+        raise typer.BadParameter("no folder of results/ holds a report: `tidegauge run` leaves one")
     found = _read(path)
     folder = path if path.is_dir() else path.parent
     writer.write(found, folder)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
@@ -118,8 +119,10 @@ class _Collector:
         if bug and explained:
             judgement.reason = f"Kafka's own bug {bug.reference}: {bug.what}; {judgement.reason}"
         self.report.judgements.append(judgement)
-        self.stream.write(judgement.model_dump_json(exclude={"exchanges", "requirement"}, exclude_defaults=True) + "\n")
-        self.stream.flush()
+        with suppress(OSError):  # a full disk ends no run; that the report cannot be written is said at its end
+            line = judgement.model_dump(mode="json", exclude={"exchanges", "requirement"}, exclude_defaults=True)
+            self.stream.write(json.dumps({"id": id} | line) + "\n")
+            self.stream.flush()
         if self.chosen.listener:
             self.chosen.listener.judged(judgement)
 

@@ -266,12 +266,19 @@ class Session:
         lacking, lack = missing(record, subject)
         if lacking:
             return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=lacking, lacks=lack)
-        for required in record.prerequisites:
+        for required in (*record.prerequisites, *self._deadly_for(record)):
             found = self._verdict_of(required)
             if found is not None and (kept := judged_by_prerequisite(record, found)):
                 return kept
         judgement = judge(entry, subject, patience=patience)
         return self._attributed(judgement)
+
+    def _deadly_for(self, record: Requirement) -> list[str]:
+        """The basic requirements that the target did not survive, and whose API this one is about, too."""
+        asked = {
+            id: set(catalogue()[id].requirement.needs.apis) for id in self._subject.profile.deadly if id != record.id
+        }
+        return [id for id, apis in asked.items() if apis and apis <= set(record.needs.apis)]
 
     def _attributed(self, judgement: Judgement) -> Judgement:
         """Blocked instead of failed, where the step that failed is the business of a requirement that fails too."""

@@ -41,6 +41,13 @@ def latest_run_folder(root: Path | None = None) -> Path | None:
     return link.resolve() if link.is_dir() else None
 
 
+def latest_with(name: str, root: Path | None = None) -> Path | None:
+    """The newest run's folder that holds such a file: what another command left is passed by. None where there is none."""
+    home = RESULTS if root is None else root
+    found = [folder for folder in home.glob("*/") if (folder / name).is_file() and not folder.is_symlink()]
+    return max(found, key=lambda folder: folder.name, default=None)
+
+
 def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")[:80]
 

@@ -70,6 +70,9 @@ def show(found: Matrix, console: Console, *, everything: bool = False) -> None:
     table.add_row("verdict", *(Text(str(run.verdict), style=RUN_STYLE[run.verdict]) for run in found.runs))
     console.print(table)
     console.print(f"{len(rows)} of {len(found.rows)} requirements {'shown' if everything else 'differ'}", style="dim")
+    partial = len(found.rows) - sum(None not in row.cells for row in found.rows)
+    if partial:
+        console.print(f"{partial} of them were not asked in every run (·)", style="dim")
 
 
 def _cell(cell: Judgement | None) -> Text:

@@ -73,7 +73,7 @@ class Wire:
             self._socket.sendall(encode_request(key, chosen, number, CLIENT_ID, request))
             (size,) = struct.unpack(">i", self._take(4, until))
             if not 0 <= size <= MAX_RESPONSE_BYTES:
-                raise WireError(f"{APIS[key].name}: an answer of {size} bytes")
+                raise WireError(f"{APIS[key].name}: {announced(size)}")
             correlation, answer = decode_response(key, chosen, self._take(size, until))
         except (OSError, CodecError) as error:
             kind = WireClosed if isinstance(error, ConnectionResetError) else WireError
@@ -167,3 +167,13 @@ def listed_brokers(host: str, port: int, *, timeout_s: float = 10.0) -> list[Any
         if version > min(highest, MetadataRequest.VERSIONS.highest):
             raise ValueError(f"the broker serves Metadata {lowest} to {highest}: none that is known here")
         return wire.call(MetadataRequest(topics=[]), version).brokers
+
+
+def announced(size: int) -> str:
+    """What the four bytes are that should be an answer's size, and cannot be."""
+    first = size.to_bytes(4, "big", signed=True)
+    if first == b"HTTP":
+        return "an HTTP server answers, and no broker"
+    if first[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "the port speaks TLS, which the suite does not"
+    return f"an answer that announces {size} bytes"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +18,7 @@ import conformance.requirement
 import linearizability.targets
 from conformance.commands import app
 from conformance.results import Verdict
+from linearizability.results import new_run_folder
 from tests.conformance.parrot import Parrot, parrot, target_of
 from tests.conformance.test_runner import kept
 
@@ -132,6 +136,49 @@ def test_list_and_explain_show_the_records() -> None:
     shown = command("explain", "PRD-05").stdout
     for words in ("PRD-05", "CORRUPT_MESSAGE", "source", "produce.py"):
         assert words in shown
+
+
+def test_a_verdict_that_cannot_be_stored_is_shown_and_exits_3(
+    bird: Parrot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+    monkeypatch.setattr("conformance.report.write", full)
+    code, summary = run_json(tmp_path, "API-01")
+    assert (code, summary["verdict"], summary["folder"]) == (3, "pass", "")
+
+
+@pytest.mark.parametrize("where", ["a file", "nowhere"])
+def test_a_results_folder_that_cannot_be_made_is_told_in_a_sentence(where: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    results = tmp_path / "file" if where == "a file" else Path("/proc/none")
+    arguments = [
+        sys.executable,
+        "-m",
+        "tidegauge",
+        "run",
+        "--target",
+        "reference:1",
+        "API-01",
+        "--results",
+        str(results),
+    ]
+    said = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 3
+    assert said.stderr.startswith("Error: ") and str(results) in said.stderr and "Traceback" not in said.stderr
+
+
+def test_a_report_is_the_newest_run_whatever_came_after(
+    bird: Parrot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_json(tmp_path / "results", "PRD-05")
+    new_run_folder("hunt", "reference-3", tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    result = command("report", "--json")
+    assert (result.exit_code, last_line(result)["verdict"]) == (1, "fail")
+    monkeypatch.chdir(tmp_path / "results")
+    assert "tidegauge run" in command("report").output
 
 
 def test_a_stored_run_is_shown_and_compared(bird: Parrot, tmp_path: Path) -> None:

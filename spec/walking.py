@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from linearizability.guided.schedule import GuidedSchedule
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from spec.behaviours import schedule
 from spec.checker import TraceStep
 from spec.covering import Graph, behaviour_of
@@ -81,5 +81,5 @@ def walk(case: Case, graph: Graph, paths: Sequence[Path]) -> Walk:
 def _drive(case: Case, kind: str, behaviour: Sequence[TraceStep], seed: int) -> tuple[int, str]:
     """How many steps a cluster went along, and what it broke."""
     plan = GuidedSchedule.model_validate(fault_schedule(schedule(case, kind, behaviour), seed))
-    outcome, _ = live(plan)
+    outcome, _ = run_schedule(plan)
     return outcome.counts["script_steps"], outcome.rule or ("" if outcome.verdict == "valid" else outcome.verdict)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from linearizability.simulation.elsewhere import Elsewhere
     from linearizability.simulation.judging import Outcome
+    from linearizability.simulation.remote_interpreter import RemoteInterpreter
 
 MOST_SCHEDULES = 5_000
 SEEDS = 10
@@ -111,15 +111,15 @@ def tasks(mutants: Iterable[str], seeds: int) -> Iterator[Task]:
                 yield Task(name, HISTORY, trial)
 
 
-def run_trial(task: Task, most: int, leader: Elsewhere | None = None) -> Trial:
-    """Live from the trial's first seed on until the bug is found. Errors: CannotLive, of another interpreter that leads."""
+def run_trial(task: Task, most: int, interpreter: RemoteInterpreter | None = None) -> Trial:
+    """Live from the trial's first seed on until the bug is found. Errors: InterpreterError, of another interpreter that leads."""
     from linearizability.mutants.registry import MUTANTS, planted
 
     mutant = MUTANTS[task.mutant]
     spent = 0.0
-    python = leader.name if leader is not None else ""
-    with planted(task.mutant) if leader is None else nullcontext():
-        for count, (outcome, seconds) in enumerate(_lives(task, most, leader), 1):
+    python = interpreter.name if interpreter is not None else ""
+    with planted(task.mutant) if interpreter is None else nullcontext():
+        for count, (outcome, seconds) in enumerate(_runs(task, most, interpreter), 1):
             spent += seconds
             is_from_history = outcome.judgement is not None
             if outcome.verdict != "invalid" or not (is_from_history or task.by == EVERYTHING):
@@ -129,21 +129,21 @@ def run_trial(task: Task, most: int, leader: Elsewhere | None = None) -> Trial:
     return Trial(None, round(spent, 2), most, "", fingerprint(task.mutant), python)
 
 
-def _lives(task: Task, most: int, leader: Elsewhere | None) -> Iterator[tuple[Outcome, float]]:
+def _runs(task: Task, most: int, interpreter: RemoteInterpreter | None) -> Iterator[tuple[Outcome, float]]:
     """The outcomes of a trial's runs, and the CPU seconds of each."""
     from linearizability.mutants.registry import MUTANTS
-    from linearizability.simulation.elsewhere import Task as Few
-    from linearizability.simulation.fuzzing import lives
+    from linearizability.simulation.fuzzing import runs
+    from linearizability.simulation.remote_interpreter import Task as Few
 
     mutant = MUTANTS[task.mutant]
-    for done in range(0, most, LIVES_AT_ONCE):
-        first, count = task.first_seed + done, min(LIVES_AT_ONCE, most - done)
+    for done in range(0, most, RUNS_AT_ONCE):
+        first, count = task.first_seed + done, min(RUNS_AT_ONCE, most - done)
         few = Few(first, count, task.mutant, mutant.nodes, mutant.workload, task.by == HISTORY, with_rows=False)
-        for outcome, _, seconds in lives(few, leader):
+        for outcome, _, seconds in runs(few, interpreter):
             yield outcome, seconds
 
 
-LIVES_AT_ONCE = 10
+RUNS_AT_ONCE = 10
 """So many another interpreter is asked for; those behind the last one of a trial are led in vain."""
 
 
@@ -220,11 +220,11 @@ def table(found: Iterable[Row]) -> str:
         cells = " | ".join("–" if number is None else f"{number:g}" for number in numbers)
         leaders = ", ".join(f"{count} by {python}" for python, count in said["led_by"].items())
         by = f"{row.by} ({leaders})" if leaders else row.by
-        lines.append(f"| `{row.mutant}` | {_lives_of(row.mutant)} | {by} | {cells} | {', '.join(said['rules'])} |")
+        lines.append(f"| `{row.mutant}` | {_runs_of(row.mutant)} | {by} | {cells} | {', '.join(said['rules'])} |")
     return "\n".join(lines)
 
 
-def _lives_of(name: str) -> str:
+def _runs_of(name: str) -> str:
     from linearizability.mutants.registry import MUTANTS
 
     mutant = MUTANTS[name]
@@ -269,7 +269,7 @@ def fuzz(
 ) -> None:
     """How many schedules and seconds the simulation needs to find each planted bug, over several seeds; resumable."""
     from linearizability.mutants.registry import MUTANTS
-    from linearizability.simulation.elsewhere import CannotLive, Elsewhere, check
+    from linearizability.simulation.remote_interpreter import InterpreterError, RemoteInterpreter, check
 
     unknown = [name for name in mutant or () if name not in MUTANTS]
     if unknown:
@@ -282,14 +282,14 @@ def fuzz(
     kept = read_store(store) if resume else {}
     trials = {name: trial for name, trial in kept.items() if _still_counts(name, trial)}
     try:
-        leader = Elsewhere(python, check(python)) if python else None
-    except CannotLive as error:
+        interpreter = RemoteInterpreter(python, check(python)) if python else None
+    except InterpreterError as error:
         raise typer.BadParameter(str(error), param_hint="--python") from error
     try:
-        interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store, leader)
+        interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store, interpreter)
     finally:
-        if leader is not None:
-            leader.close()
+        if interpreter is not None:
+            interpreter.close()
     text = table(rows(chosen, trials))
     if record:
         write_table(table(rows(MUTANTS, trials)))
@@ -311,7 +311,7 @@ def _still_counts(task: str, trial: Trial) -> bool:
 
 def _run_all(
     chosen: Sequence[str], seeds: int, schedules: int, minutes: float | None, trials: dict[str, Trial], store: Path,
-    leader: Elsewhere | None,
+    interpreter: RemoteInterpreter | None,
 ) -> bool:  # fmt: skip
     """Run what is missing; true where Ctrl-C or the time ended it."""
     until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
@@ -322,7 +322,7 @@ def _run_all(
                 continue
             if time.monotonic() >= until:
                 return True
-            trial = trials[task.name] = run_trial(task, schedules, leader)
+            trial = trials[task.name] = run_trial(task, schedules, interpreter)
             write_store(store, trials)
             outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
             print(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 CHECK_EVERY_MS = 2
 """How often the driver checks whether the step was taken."""

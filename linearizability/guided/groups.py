@@ -20,7 +20,7 @@ from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 WITHIN_MS = {"LoseMember": 2_500}
 """How long a step may take; group.consumer.session.timeout.ms is 1,000 in these schedules."""
@@ -194,7 +194,7 @@ class GroupDriver(CoordinatorDriver[GroupStep]):
         if len(acts) > 1:
             self._world.after(BETWEEN_LAST_ACTS_MS * MICROSECONDS_A_MS, self._do_for_all, acts[1:])
         else:
-            self._cluster.add_client(Member(protocol="consumer", group=self._script.group, misfortunes_percent=0))
+            self._cluster.add_client(Member(protocol="consumer", group=self._script.group, faults_percent=0))
 
 
 ACTS: dict[str, Callable[[GroupDriver, GroupStep], None]] = {

@@ -18,7 +18,7 @@ from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.controller.quorum_roles import Role
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 RESPONSE_TIMEOUT_MS = 4_000
 """Longer than any election or fetch timeout of these clusters."""

@@ -16,7 +16,7 @@ from reference.controller.quorum import Quorum
 from reference.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 FETCHES = frozenset({"AnswerFetch", "ApplyFetch"})
 GRANTS = frozenset({"GrantPreVote", "GrantVote"})

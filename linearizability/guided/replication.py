@@ -14,7 +14,7 @@ from linearizability.simulation.schedule import Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 REORDER_MS = 40
 """How long an operator's reordering of the replicas takes."""

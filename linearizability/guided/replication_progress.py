@@ -10,7 +10,7 @@ from linearizability.guided.scripts import NodeStep, ReplicationScript
 from reference.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 FENCING = frozenset({"RegisterBroker", "FenceBroker", "ControlledShutdown"})
 NOT_YET = -1

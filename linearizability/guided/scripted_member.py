@@ -24,7 +24,7 @@ from reference.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 VERSIONS = {FIND_COORDINATOR: 4, CONSUMER_GROUP_HEARTBEAT: 1, OFFSET_COMMIT: 9}
 REBALANCE_TIMEOUT_MS = 30_000

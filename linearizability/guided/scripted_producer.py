@@ -19,7 +19,7 @@ from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 PRODUCE_VERSION = 9
 RESPONSE_TIMEOUT_MS = 3_000

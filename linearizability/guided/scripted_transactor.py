@@ -37,7 +37,7 @@ from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 TRANSACTION_TIMEOUT_MS = 3_000
 """More than a driven transaction takes, less than the schedule waits for open transactions at the end."""

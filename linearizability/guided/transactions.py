@@ -17,7 +17,7 @@ from linearizability.simulation.schedule import TRANSACTIONS_TOPIC
 from linearizability.simulation.traffic import Message
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 WITHIN_MS = {"TimeOut": TRANSACTION_TIMEOUT_MS + 1_000, "TakeOver": 4_000}
 """How long a step may take: coordinators look for timeouts every 500 ms, a broker's session expires after 600 ms."""

@@ -1,4 +1,4 @@
-"""Lives of the unmodified node, summed up over many runs: how many were lived, of which commit, and what broke.
+"""Simulated runs of the unmodified node, summed up over many invocations: their number, commit, and broken promises.
 
 `tidegauge fuzz --record` adds its run to a file of JSON lines that the repository keeps, and goes on at the first seed that
 no recorded run of as many nodes and the same workload has reached. Runs with a planted bug are never recorded.
@@ -30,7 +30,7 @@ class Run:
 
     date: str
     commit: str
-    """What was lived; with `+` where files were changed since."""
+    """The commit; with `+` where files were changed since."""
     nodes: int
     workload: str
     first_seed: int
@@ -40,7 +40,7 @@ class Run:
     messages: int
     cpu_seconds: float
     violations: tuple[tuple[int, str], ...] = ()
-    """Seed and broken promise of each life that was not valid."""
+    """Seed and broken promise of each run that was not valid."""
 
     @property
     def next_seed(self) -> int:
@@ -49,18 +49,18 @@ class Run:
 
 def run_of(summary: Summary) -> Run:
     """A finished run, as it is recorded."""
-    plan, lives = summary.plan, summary.lives
+    plan, runs = summary.plan, summary.runs
     return Run(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         commit=_commit(),
         nodes=plan.nodes,
         workload=plan.workload,
         first_seed=plan.first_seed,
-        schedules=len(lives),
+        schedules=len(runs),
         valid=summary.verdicts["valid"],
         unknown=summary.verdicts["unknown"],
-        messages=sum(life.messages for life in lives),
-        cpu_seconds=round(sum(life.seconds for life in lives), 1),
+        messages=sum(run.messages for run in runs),
+        cpu_seconds=round(sum(run.seconds for run in runs), 1),
         violations=tuple((found.seed, found.rule) for found in summary.found),
     )
 

@@ -14,7 +14,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest, Creat
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 CREATE_TOPICS_VERSION = 7
 CREATE_TIMEOUT_MS = 1_000

@@ -13,7 +13,7 @@ from reference.protocol.records.batch import BatchHeader, check_crc, read_header
 from reference.protocol.records.record import Record
 
 MOST_KEPT = 4_096
-"""So many batches are kept: those of the last few lives."""
+"""So many batches are kept: those of the last few runs."""
 
 
 def batches_in(data: Buffer) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from reference.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
 METADATA_VERSION = 12
@@ -235,7 +235,7 @@ class SimulatedClient(ABC):
 
 @cache
 def _answer_name(api: str, code: int) -> str:
-    """How the counts of a life name an answer."""
+    """How the counts of a run name an answer."""
     return f"answer {api} {error_name(code)}"
 
 

@@ -59,12 +59,12 @@ def fuzz(
         bool, typer.Option("--by-history", help="Look into no node: clients' histories alone convict.")
     ] = False,
     traces: Annotated[
-        bool, typer.Option("--traces", help="Keep each life's steps in traces/, for `tidegauge spec trace`.")
+        bool, typer.Option("--traces", help="Keep each run's steps in traces/, for `tidegauge spec trace`.")
     ] = False,
     python: Annotated[
         str,
         typer.Option(
-            help="Another interpreter that leads the lives: PyPy 3.11 is twice as fast. They are judged here."
+            help="Another interpreter that executes the runs: PyPy 3.11 is twice as fast. They are judged here."
         ),
     ] = "",
     record: Annotated[
@@ -76,15 +76,15 @@ def fuzz(
 ) -> int:
     """Run the nodes in a simulated world under crashes, power loss, full disks, bad networks and clocks.
 
-    Each seed is one schedule. A failing one is shrunk, kept with its story, and lived again by `tidegauge replay FILE`.
+    Each seed is one schedule. A failing one is shrunk, kept with its explanation, and repeated by `tidegauge replay FILE`.
     """
     from linearizability.mutants.registry import MUTANTS
     from linearizability.pipeline.verdict import EXIT_CODES
     from linearizability.results import new_run_folder
     from linearizability.simulation.accumulating import STORE, add, next_seed, read_runs
-    from linearizability.simulation.elsewhere import CannotLive, check
     from linearizability.simulation.fuzzing import Plan
     from linearizability.simulation.fuzzing import fuzz as run
+    from linearizability.simulation.remote_interpreter import InterpreterError, check
     from linearizability.simulation.workloads import WORKLOADS
 
     if mutant and mutant not in MUTANTS:
@@ -97,7 +97,7 @@ def fuzz(
     if python:
         try:
             check(python)
-        except CannotLive as error:
+        except InterpreterError as error:
             raise typer.BadParameter(str(error), param_hint="--python") from error
     if schedules is None and minutes is None and not until_found:
         schedules = DEFAULT_SCHEDULES
@@ -121,7 +121,7 @@ def fuzz(
     progress = _Progress()
     summary = run(plan, progress)
     progress.finish()
-    if record and summary.lives:
+    if record and summary.runs:
         add(summary, kept_in)
     said = summary.to_json()
     if as_json:
@@ -144,8 +144,8 @@ class _Progress:
         if not self._tty and summary.seconds - self._last < self.EVERY_S:
             return
         self._last = summary.seconds
-        count = len(summary.lives)
-        messages = sum(life.messages for life in summary.lives)
+        count = len(summary.runs)
+        messages = sum(run.messages for run in summary.runs)
         wall = summary.seconds or 1e-9
         steps = f"{len(summary.actions)} steps and {len(summary.pairs)} pairs of them seen, " if summary.pairs else ""
         text = (
@@ -166,7 +166,7 @@ def _print(summary: Summary) -> None:
     print(
         f"{said['schedules']} schedules in {said['seconds']} s ({said['schedules_per_second']}/s), "
         f"{said['messages']} messages delivered ({said['messages_per_second']}/s, "
-        f"{said['messages_per_second_and_core']}/s a core); median life: {said['median_messages']} messages, "
+        f"{said['messages_per_second_and_core']}/s a core); median run: {said['median_messages']} messages, "
         f"{said['median_acknowledged']} acknowledged records, {said['median_acknowledged_by_all']} of them with acks=all, "
         f"{said['median_leader_changes']} leader changes"
     )
@@ -201,7 +201,7 @@ def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False)
 
     from linearizability.pipeline.verdict import EXIT_CODES
     from linearizability.results import new_run_folder
-    from linearizability.simulation.fuzzing import keep_life
+    from linearizability.simulation.fuzzing import keep_run
     from linearizability.simulation.schedule import BadSchedule, read_schedule
 
     try:
@@ -210,7 +210,7 @@ def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False)
         typer.echo(str(error), err=True)
         return ENGINE_ERROR
     folder = new_run_folder("replay", schedule.mutant or f"seed-{schedule.seed}")
-    outcome = keep_life(schedule, folder)
+    outcome = keep_run(schedule, folder)
     if json:
         print(json_module.dumps(outcome.to_json() | {"folder": str(folder)}))
     else:

@@ -43,7 +43,7 @@ CLUSTER_PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
     "min.insync.replicas": "2",
 }
-"""What several nodes have besides: everything that waits waits less, for a life is short.
+"""What several nodes have besides: everything that waits waits less, for a run is short.
 
 A voter must wait for its leader longer than twice the 500 ms for which that holds a fetch: else idle clusters elect for ever.
 """

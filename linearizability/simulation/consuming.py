@@ -22,7 +22,7 @@ from reference.protocol.records.control import ControlType, control_type
 from reference.protocol.records.errors import RecordsError
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 LATEST, EARLIEST = -1, -2
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}

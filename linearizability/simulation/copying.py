@@ -1,7 +1,7 @@
 """A copier: a member of a group that consumes, transforms and produces exactly once (KIP-98, KIP-447).
 
 What it has read it writes into the output topics in one transaction, which commits the group's offsets too. It comes back
-from misfortunes in the midst of a transaction: dead ones begin a new session under the same transactional id, those that
+from faults in the middle of a transaction: dead ones begin a new session under the same transactional id, those that
 stood still find out that others own their partitions. Whatever keeps a transaction from being committed makes the copier go
 back to where the group has committed; offsets of which a transaction is still undecided it waits for.
 
@@ -54,7 +54,7 @@ from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT = 25, 28
 OFFSETS_VERSIONS = {1: 4, 2: 5}
@@ -399,7 +399,7 @@ class SimulatedCopier(SimulatedMember):
         """
         assert self._copy is not None
         self._copy.is_decided = True
-        if not self.cluster.is_over and self.chance.randrange(100) < self.member.misfortunes_percent:
+        if not self.cluster.is_over and self.chance.randrange(100) < self.member.faults_percent:
             self._suffer()
             return
         if not self.cluster.is_over and self.chance.randrange(100) < self.copier.aborts_percent:

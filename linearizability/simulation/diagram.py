@@ -1,4 +1,4 @@
-"""A life as a sequence diagram (Mermaid): the last part of it, in which the promise was broken, without idle chatter."""
+"""A run as a sequence diagram (Mermaid): the last part of it, in which the promise was broken, without idle chatter."""
 
 from __future__ import annotations
 

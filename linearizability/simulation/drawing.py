@@ -47,7 +47,7 @@ def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Sched
 def recipe(
     choices: Choices, seed: int, mutant: str | None = None, nodes: int = 1, workload: str = "records"
 ) -> Schedule:
-    """A schedule worth its name: producers and a consumer at work, and some misfortune."""
+    """A schedule: producers, a consumer, and some faults."""
     drawn = _alone(choices, seed, mutant) if nodes == 1 else several(choices, seed, mutant, nodes)
     return with_rarities(choices, seed, with_workload(choices, drawn, workload))
 
@@ -72,7 +72,7 @@ def _alone(choices: Choices, seed: int, mutant: str | None) -> Schedule:
 
 
 def _faults(choices: Choices, duration_ms: int) -> list[Fault]:
-    """One misfortune: mostly one fault, sometimes two that belong together."""
+    """One fault, or two that belong together."""
     at_ms = choices.integer(1, duration_ms)
     kind = choices.one_of(
         ("crash", "power-loss", "stop", "crash", "power-loss", "reset", "flaky", "flaky", "pause", "disk-full", "read-only",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linearizability.simulation.choices import Choices
-from linearizability.simulation.drawing_plots import PLOTS, Plots
+from linearizability.simulation.drawing_patterns import PATTERNS, FaultPatterns
 from linearizability.simulation.schedule import (
     METADATA_TOPIC,
     MOST_REPLICAS,
@@ -52,9 +52,9 @@ STEP_KINDS = (
 
 
 def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
-    """A life of a cluster in which leaders change; in every other one plot is played again and again."""
+    """A run of a cluster in which leaders change; every other run repeats one fault pattern."""
     if choices.integer(0, 1):
-        return _of_one_plot(choices, seed, mutant, nodes)
+        return _of_one_pattern(choices, seed, mutant, nodes)
     duration_ms = choices.one_of((2_000, 3_000, 4_500))
     flushed = choices.integer(0, 4) == 4
     topics = [_topic(choices, index, flushed) for index in range(choices.integer(1, 2))]
@@ -76,19 +76,22 @@ def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Sche
     )
 
 
-def _of_one_plot(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
-    """One partition is written in haste while one plot is played two or three times, without interference."""
+def _of_one_pattern(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
+    """One partition is written in haste while one pattern is played two or three times, without interference."""
     times = choices.integer(2, 3)
     drawn = _topic(choices, 0, False).model_copy(update={"partitions": 1})
-    plots, name = Plots(choices, nodes, [drawn]), choices.one_of([kind for kind in KINDS if kind in PLOTS])
-    faults = [fault for turn in range(times) for fault in plots.draw(name, FIRST_PLOT_MS + turn * PLOT_MS)]
-    clients: list[Client] = [producer(choices, times * PLOT_MS, nodes) for _ in range(choices.integer(1, 2))]
+    patterns, name = (
+        FaultPatterns(choices, nodes, [drawn]),
+        choices.one_of([kind for kind in KINDS if kind in PATTERNS]),
+    )
+    faults = [fault for turn in range(times) for fault in patterns.draw(name, FIRST_PATTERN_MS + turn * PATTERN_MS)]
+    clients: list[Client] = [producer(choices, times * PATTERN_MS, nodes) for _ in range(choices.integer(1, 2))]
     clients[0] = clients[0].model_copy(update={"acks": "all"})
     return Schedule(
         seed=seed,
         mutant=mutant,
         nodes=nodes,
-        duration_ms=times * PLOT_MS,
+        duration_ms=times * PATTERN_MS,
         properties=_properties(choices),
         topics=(drawn,),
         clients=(*clients, consumer(choices, nodes)),
@@ -96,8 +99,8 @@ def _of_one_plot(choices: Choices, seed: int, mutant: str | None, nodes: int) ->
     )
 
 
-FIRST_PLOT_MS, PLOT_MS = 100, 2_500
-"""When a plot that is all of a life is played first, and how long it takes."""
+FIRST_PATTERN_MS, PATTERN_MS = 100, 2_500
+"""When the only pattern of a run begins first, and how long it takes."""
 
 RARE_SETTINGS: tuple[tuple[int, tuple[dict[str, str], ...]], ...] = (
     (3, tuple({"metadata.log.max.record.bytes.between.snapshots": size} for size in ("3000", "600"))),
@@ -107,14 +110,14 @@ RARE_SETTINGS: tuple[tuple[int, tuple[dict[str, str], ...]], ...] = (
     (5, ({"replica.fetch.max.bytes": "100"}, {"replica.fetch.max.bytes": "1000"})),
     (5, ({"replica.lag.time.max.ms": "200"}, {"replica.lag.time.max.ms": "800"})),
 )  # fmt: skip
-"""Settings of the nodes that bring rare things about, each in one life of so many: snapshots of the metadata, small answers,
+"""Settings of the nodes that bring rare things about, each in one run of so many: snapshots of the metadata, small answers,
 quick sessions, high watermarks that a restart forgets, an ISR that is left soon or late."""
 
 
 def _properties(choices: Choices) -> dict[str, str]:
     properties: dict[str, str] = {}
-    for lives, settings in RARE_SETTINGS:
-        if choices.integer(1, lives) == lives:
+    for every, settings in RARE_SETTINGS:
+        if choices.integer(1, every) == every:
             properties |= choices.one_of(settings)
     return properties
 
@@ -128,7 +131,7 @@ def _topic(choices: Choices, index: int, flushed: bool) -> Topic:
 
 
 def _some_kinds(choices: Choices) -> tuple[str, ...]:
-    """The misfortunes of one life: in every other all of them, else a few that come again and again (swarm testing)."""
+    """The fault patterns of one run: in every other all of them, else a few that come again and again (swarm testing)."""
     count = choices.one_of((len(KINDS), 2, 4, len(KINDS)))
     return KINDS if count == len(KINDS) else tuple(choices.one_of(KINDS) for _ in range(count))
 
@@ -141,11 +144,11 @@ class Misfortunes:
         self._duration_ms = duration_ms
         self._nodes = range(1, nodes + 1)
         self._topics = topics
-        self._plots = Plots(choices, nodes, topics)
+        self._patterns = FaultPatterns(choices, nodes, topics)
         self._kinds = _some_kinds(choices)
 
     def some(self) -> list[Fault]:
-        """One misfortune: mostly one fault, sometimes several that belong together."""
+        """One fault, or several that belong together."""
         choices = self._choices
         at_ms = choices.integer(1, self._duration_ms)
         kind = choices.one_of(self._kinds)
@@ -165,8 +168,8 @@ class Misfortunes:
                 return self._at_a_step(at_ms, choices.one_of(PARTITION_STEPS), "")
             case "at the quorum's step":
                 return self._at_a_step(at_ms, choices.one_of(QUORUM_STEPS), METADATA_TOPIC)
-            case _ if kind in PLOTS:
-                return self._plots.draw(kind, at_ms)
+            case _ if kind in PATTERNS:
+                return self._patterns.draw(kind, at_ms)
             case _:
                 return [self._one(at_ms, kind)]
 

@@ -19,7 +19,7 @@ from linearizability.simulation.schedule import (
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 
 def _crash(cluster: Cluster, fault: Fault) -> None:
@@ -154,7 +154,7 @@ def _even(cluster: Cluster, fault: Fault) -> None:
 
 
 def _unevenness(fault: Fault) -> Uneven:
-    return Uneven(fault.node, fault.lane, fault.at_ms, fault.amount * MICROSECONDS_A_MS)
+    return Uneven(fault.node, fault.channel, fault.at_ms, fault.amount * MICROSECONDS_A_MS)
 
 
 def _gate(fault: Fault) -> Gate:
@@ -273,11 +273,11 @@ class Traps:
             waiting.remove(trap)
             fault, number = trap
             fault = _at_step(fault, node, _other(node, row))
-            self._cluster.world.after(fault.wait_ms * MICROSECONDS_A_MS, self._strike, fault, number)
+            self._cluster.world.after(fault.wait_ms * MICROSECONDS_A_MS, self._inject, fault, number)
 
-    def _strike(self, fault: Fault, number: int) -> None:
+    def _inject(self, fault: Fault, number: int) -> None:
         if not self._is_over:
-            strike(self._cluster, fault, number)
+            inject(self._cluster, fault, number)
 
 
 def _at_step(fault: Fault, actor: int, other: int | None) -> Fault:
@@ -326,7 +326,7 @@ def _bystander(cluster: Cluster, fault: Fault) -> int | None:
     return next((node for node in nodes if node not in busy), None)
 
 
-def strike(cluster: Cluster, fault: Fault, number: int) -> None:
+def inject(cluster: Cluster, fault: Fault, number: int) -> None:
     """Let one fault of a schedule happen now."""
     fault = aimed(cluster, fault)
     begin, end = ACTIONS[fault.kind]

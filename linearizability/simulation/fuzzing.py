@@ -19,9 +19,9 @@ from typing import Any
 from linearizability.history.excuses import EXCUSE
 from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.elsewhere import Elsewhere, Task
 from linearizability.simulation.explanation import keep
-from linearizability.simulation.judging import Outcome, judge, live
+from linearizability.simulation.judging import Outcome, judge, run_schedule
+from linearizability.simulation.remote_interpreter import RemoteInterpreter, Task
 from linearizability.simulation.schedule import STEPS, Schedule
 from linearizability.simulation.shrink import shrink
 
@@ -34,7 +34,7 @@ SHRINK_S = 30.0
 
 
 ACTION, PAIR = "action ", "pair "
-"""How the counts of a life name the specification's steps."""
+"""How the counts of a run name the specification's steps."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Plan:
     workload: str = "records"
     """What clients do besides single records (`workloads.WORKLOADS`)."""
     traces: bool = False
-    """Whether each life's steps are kept, for `tidegauge spec trace`."""
+    """Whether each run's steps are kept, for `tidegauge spec trace`."""
     python: str = ""
-    """The interpreter that leads the lives (`elsewhere`); none for this one."""
+    """The interpreter that executes the runs (`remote_interpreter`); empty for this one."""
 
 
 @dataclass
 class Small:
-    """What a worker says of one life: an outcome without its history."""
+    """What a worker says of one run: an outcome without its history."""
 
     seed: int
     verdict: str
@@ -94,10 +94,10 @@ class Found:
 
 @dataclass
 class Summary:
-    """All lives together."""
+    """All runs together."""
 
     plan: Plan
-    lives: list[Small] = field(default_factory=list)
+    runs: list[Small] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     permitted: Counter[str] = field(default_factory=Counter)
@@ -108,12 +108,12 @@ class Summary:
     schedules_to_first: int | None = None
     interrupted: bool = False
 
-    def add(self, life: Small) -> None:
-        self.lives.append(life)
-        self.verdicts[life.verdict] += 1
-        self.counts.update(life.counts)
-        self.permitted.update(life.permitted)
-        self.excused.update(life.excused)
+    def add(self, run: Small) -> None:
+        self.runs.append(run)
+        self.verdicts[run.verdict] += 1
+        self.counts.update(run.counts)
+        self.permitted.update(run.permitted)
+        self.excused.update(run.excused)
 
     @property
     def actions(self) -> dict[str, int]:
@@ -129,26 +129,24 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """Single lives that show nothing (too short, nothing acknowledged) do not make many unknown."""
+        """Single runs that show nothing (too short, nothing acknowledged) do not make many unknown."""
         if self.verdicts[INVALID]:
             return INVALID
         return VALID if self.verdicts[VALID] else UNKNOWN
 
     @property
     def speeds(self) -> list[int]:
-        """Messages a CPU second of each full hundred of lives: an interpreter that compiles gains as it warms up."""
-        hundreds = [self.lives[end - 100 : end] for end in range(100, len(self.lives) + 1, 100)]
-        return [
-            round(sum(life.messages for life in few) / (sum(life.seconds for life in few) or 1e-9)) for few in hundreds
-        ]
+        """Messages a CPU second of each full hundred of runs: an interpreter that compiles gains as it warms up."""
+        hundreds = [self.runs[end - 100 : end] for end in range(100, len(self.runs) + 1, 100)]
+        return [round(sum(run.messages for run in few) / (sum(run.seconds for run in few) or 1e-9)) for few in hundreds]
 
     def to_json(self) -> dict[str, Any]:
-        cpu = sum(life.seconds for life in self.lives) or 1e-9
-        messages = sum(life.messages for life in self.lives)
+        cpu = sum(run.seconds for run in self.runs) or 1e-9
+        messages = sum(run.messages for run in self.runs)
         wall = self.seconds or 1e-9
         return {
             "verdict": self.verdict,
-            "schedules": len(self.lives),
+            "schedules": len(self.runs),
             "valid": self.verdicts[VALID],
             "invalid": self.verdicts[INVALID],
             "unknown": self.verdicts[UNKNOWN],
@@ -158,17 +156,17 @@ class Summary:
             "mutant": self.plan.mutant,
             "jobs": self.plan.jobs,
             "seconds": round(self.seconds, 2),
-            "schedules_per_second": round(len(self.lives) / wall, 2),
-            "schedules_per_minute_and_core": round(60 * len(self.lives) / cpu, 1),
+            "schedules_per_second": round(len(self.runs) / wall, 2),
+            "schedules_per_minute_and_core": round(60 * len(self.runs) / cpu, 1),
             "messages": messages,
             "messages_per_second": round(messages / wall),
             "messages_per_minute_and_core": round(60 * messages / cpu),
             "messages_per_second_and_core": round(messages / cpu),
-            "messages_per_second_and_core_by_hundred_lives": self.speeds,
-            "median_messages": _median(life.messages for life in self.lives),
-            "median_acknowledged": _median(life.acknowledged for life in self.lives),
-            "median_acknowledged_by_all": _median(life.safe for life in self.lives),
-            "median_leader_changes": _median(life.leader_changes for life in self.lives),
+            "messages_per_second_and_core_by_hundred_runs": self.speeds,
+            "median_messages": _median(run.messages for run in self.runs),
+            "median_acknowledged": _median(run.acknowledged for run in self.runs),
+            "median_acknowledged_by_all": _median(run.safe for run in self.runs),
+            "median_leader_changes": _median(run.leader_changes for run in self.runs),
             "actions": self.actions,
             "actions_not_seen": [] if self.plan.nodes == 1 else [step for step in STEPS if step not in self.actions],
             "pairs_of_actions": len(self.pairs),
@@ -177,8 +175,8 @@ class Summary:
             "violations": [vars(found) for found in self.found[:MAX_NAMED]],
             "permitted": dict(sorted(self.permitted.items())),
             "excused": {
-                "runs_with_an_excuse": sum(life.excuses > 0 for life in self.lives),
-                "runs": sum(bool(life.excused) for life in self.lives),
+                "runs_with_an_excuse": sum(run.excuses > 0 for run in self.runs),
+                "runs": sum(bool(run.excused) for run in self.runs),
                 "anomalies": dict(sorted(self.excused.items())),
             },
             "coverage": {name: count for name, count in sorted(self.counts.items()) if not name.startswith(PAIR)},
@@ -201,14 +199,14 @@ def fuzz(plan: Plan, progress: Progress = lambda summary: None) -> Summary:
     summary = Summary(plan)
     (plan.folder / "config.json").write_text(json.dumps(_configuration(plan), indent=1) + "\n")
     try:
-        for lives in _run(plan, began):
-            for life in lives:
-                summary.add(life)
-                if is_find(plan, life):
+        for runs in _run(plan, began):
+            for run in runs:
+                summary.add(run)
+                if is_find(plan, run):
                     if summary.seconds_to_first is None:
                         summary.seconds_to_first = round(time.monotonic() - began, 2)
-                        summary.schedules_to_first = len(summary.lives)
-                    summary.found.append(Found(life.seed, life.rule, life.text))
+                        summary.schedules_to_first = len(summary.runs)
+                    summary.found.append(Found(run.seed, run.rule, run.text))
             summary.seconds = time.monotonic() - began
             progress(summary)
             if plan.until_found and summary.found:
@@ -252,7 +250,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
         _collect_rarely()
         try:
             for seeds in tasks:
-                yield _live_many(seeds, plan)
+                yield _run_many(seeds, plan)
         finally:
             gc.set_threshold(*thresholds)
             gc.unfreeze()
@@ -269,7 +267,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
                     seeds = next(tasks, None)
                     more = seeds is not None
                     if seeds is not None:
-                        waiting[submitted] = pool.submit(_live_many, seeds, plan)
+                        waiting[submitted] = pool.submit(_run_many, seeds, plan)
                         submitted += 1
                 if not waiting:
                     return
@@ -281,15 +279,15 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def is_find(plan: Plan, life: Outcome | Small) -> bool:
-    """Whether a life shows what is looked for: a mutant's own broken promise, where it names one."""
-    if life.verdict != INVALID:
+def is_find(plan: Plan, run: Outcome | Small) -> bool:
+    """Whether a run shows what is looked for: a mutant's own broken promise, where it names one."""
+    if run.verdict != INVALID:
         return False
     if plan.mutant is None:
         return True
     from linearizability.mutants.registry import MUTANTS
 
-    return MUTANTS[plan.mutant].is_found_by(life.rule)
+    return MUTANTS[plan.mutant].is_found_by(run.rule)
 
 
 def _start_worker(mutant: str | None, python: str) -> None:
@@ -305,26 +303,26 @@ ALLOCATIONS_A_COLLECTION = 20_000
 
 
 def _collect_rarely() -> None:
-    """A life makes few cycles and is short: what is there already is looked at no more, and what comes not so often."""
+    """A run makes few cycles and is short: the collector skips what exists already, and looks at new objects less often."""
     gc.freeze()
     gc.set_threshold(ALLOCATIONS_A_COLLECTION)
 
 
 _planted: Any = None
-_elsewhere: Elsewhere | None = None
+_interpreter: RemoteInterpreter | None = None
 
 
 def _prepare(mutant: str | None, python: str) -> None:
-    """Plant a mutant in this process, in place of one that was there; or start the interpreter that leads the lives."""
-    global _planted, _elsewhere
+    """Plant a mutant in this process, in place of one that was there; or start the interpreter that executes the runs."""
+    global _planted, _interpreter
     if _planted is not None:
         _planted.__exit__(None, None, None)
         _planted = None
-    if _elsewhere is not None:
-        _elsewhere.close()
-        _elsewhere = None
+    if _interpreter is not None:
+        _interpreter.close()
+        _interpreter = None
     if python:
-        _elsewhere = Elsewhere(python)
+        _interpreter = RemoteInterpreter(python)
     elif mutant is not None:
         from linearizability.mutants.registry import planted
 
@@ -332,10 +330,10 @@ def _prepare(mutant: str | None, python: str) -> None:
         _planted.__enter__()
 
 
-def _live_many(seeds: range, plan: Plan) -> list[Small]:
-    lived: list[Small] = []
+def _run_many(seeds: range, plan: Plan) -> list[Small]:
+    finished: list[Small] = []
     task = Task(seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.by_history, plan.traces)
-    for outcome, rows, seconds in lives(task, _elsewhere):
+    for outcome, rows, seconds in runs(task, _interpreter):
         if plan.traces:
             write_rows(rows, plan.folder / "traces" / f"seed-{outcome.schedule.seed}")
         permitted: Counter[str] = Counter()
@@ -346,7 +344,7 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
                 permitted[rule] += sum(reasons.values())
             for rules in outcome.judgement.excused.values():
                 excused.update(rules)
-        lived.append(
+        finished.append(
             Small(
                 outcome.schedule.seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
                 outcome.acknowledged_by_all, outcome.leader_changes, seconds, outcome.counts, dict(permitted),
@@ -355,26 +353,26 @@ def _live_many(seeds: range, plan: Plan) -> list[Small]:
         )  # fmt: skip
         if plan.until_found and is_find(plan, outcome):
             break
-    return lived
+    return finished
 
 
-def lives(task: Task, leader: Elsewhere | None) -> Iterator[tuple[Outcome, list[dict[str, Any]], float]]:
-    """Each life's outcome, its steps where they are asked for, and its CPU seconds, here and elsewhere.
+def runs(task: Task, interpreter: RemoteInterpreter | None) -> Iterator[tuple[Outcome, list[dict[str, Any]], float]]:
+    """Each run's outcome, its actions if `with_rows`, and the CPU seconds of this interpreter and the other together.
 
-    Without a leader they are led here, where the mutant is planted already. Errors: CannotLive.
+    Without another interpreter they run here, where the mutant is planted already. Errors: InterpreterError.
     """
-    if leader is not None:
+    if interpreter is not None:
         began = time.process_time()
-        for told in leader.lead(task):
-            outcome = judge(told.lived)
-            yield outcome, told.rows, told.seconds + time.process_time() - began
+        for received in interpreter.runs(task):
+            outcome = judge(received.finished)
+            yield outcome, received.rows, received.seconds + time.process_time() - began
             began = time.process_time()
         return
     for seed in range(task.first_seed, task.first_seed + task.count):
         began = time.process_time()
         rows: list[dict[str, Any]] = []
         schedule = draw(seed, task.mutant, task.nodes, task.workload)
-        outcome, _ = live(schedule, by_history=task.by_history, rows=rows if task.with_rows else None)
+        outcome, _ = run_schedule(schedule, by_history=task.by_history, rows=rows if task.with_rows else None)
         yield outcome, rows, time.process_time() - began
 
 
@@ -387,16 +385,16 @@ def write_rows(rows: Iterable[Mapping[str, Any]], folder: Path) -> None:
 # ---- one schedule, with its mutant
 
 
-def live_planted(
+def run_planted(
     schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False
 ) -> tuple[Outcome, Any]:
     """Run one schedule with the bug that it names."""
     if schedule.mutant is None:
-        return live(schedule, keep_trace, history_folder, by_history)
+        return run_schedule(schedule, keep_trace, history_folder, by_history)
     from linearizability.mutants.registry import planted
 
     with planted(schedule.mutant):
-        return live(schedule, keep_trace, history_folder, by_history)
+        return run_schedule(schedule, keep_trace, history_folder, by_history)
 
 
 def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
@@ -405,20 +403,20 @@ def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
     rules = set(found.rule.split(", "))
 
     def fails(candidate: Schedule) -> bool:
-        outcome, _ = live_planted(candidate, by_history=plan.by_history)
+        outcome, _ = run_planted(candidate, by_history=plan.by_history)
         return outcome.verdict == INVALID and bool(rules & set(outcome.rule.split(", ")))
 
     until = time.monotonic() + SHRINK_S
     small, found.trials = shrink(original, fails, patience=lambda: time.monotonic() < until)
     found.folder = str(folder)
-    keep_life(small, folder, plan.by_history)
+    keep_run(small, folder, plan.by_history)
     (folder / "original.json").write_text(original.to_json() + "\n")
 
 
-def keep_life(schedule: Schedule, folder: Path, by_history: bool = False) -> Outcome:
+def keep_run(schedule: Schedule, folder: Path, by_history: bool = False) -> Outcome:
     """Live a schedule once more and leave everything of it in a folder."""
     history = folder / "history"
     history.mkdir(parents=True, exist_ok=True)
-    outcome, trace = live_planted(schedule, keep_trace=True, history_folder=history, by_history=by_history)
+    outcome, trace = run_planted(schedule, keep_trace=True, history_folder=history, by_history=by_history)
     keep(folder, schedule, outcome, trace)
     return outcome

@@ -30,7 +30,7 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetF
 from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 10, 11, 12, 13, 14
 VERSIONS = {
@@ -56,8 +56,8 @@ JOIN_AGAIN = frozenset(
 NOTHING_WAS_WRITTEN = JOIN_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 """Errors of a commit that certainly has not taken effect and never will."""
 
-MISFORTUNES = ("stall", "death", "departure")
-STATIC_MISFORTUNES = ("stall", "stall", "death", "replacement")
+MEMBER_FAULTS = ("stall", "death", "departure")
+STATIC_MEMBER_FAULTS = ("stall", "stall", "death", "replacement")
 """A static member does not leave: it is expected back within its session."""
 
 Position = tuple[int, int]
@@ -384,7 +384,7 @@ class SimulatedMember(SimulatedConsumer):
 
     def _process(self) -> None:
         """Take time over what was read, and then it is processed; unless something happens to us."""
-        if not self.cluster.is_over and self.chance.randrange(100) < self.member.misfortunes_percent:
+        if not self.cluster.is_over and self.chance.randrange(100) < self.member.faults_percent:
             self._suffer()
             return
         self._processed = self._positions()
@@ -394,17 +394,17 @@ class SimulatedMember(SimulatedConsumer):
         return self.chance.randrange(around_ms // 2, around_ms * 2 + 1) if around_ms else 0
 
     def _suffer(self) -> None:
-        misfortune = self.chance.choice(STATIC_MISFORTUNES if self.member.instance else MISFORTUNES)
-        self.world.counts[f"member's {misfortune}"] += 1
-        self.log_event(f"misfortune: {misfortune}")
-        if misfortune == "departure":
+        fault = self.chance.choice(STATIC_MEMBER_FAULTS if self.member.instance else MEMBER_FAULTS)
+        self.world.counts[f"member's {fault}"] += 1
+        self.log_event(f"fault: {fault}")
+        if fault == "departure":
             self._begin_to_leave()
             return
         self._pause(self._some_time(self.member.session_timeout_ms * (1 if self.member.instance else 2)))
-        if misfortune == "death":
+        if fault == "death":
             self._die()
             return
-        if misfortune == "replacement":
+        if fault == "replacement":
             replacement = self.cluster.add_client(self.member)
             assert isinstance(replacement, SimulatedMember)
             self._replacement = replacement

@@ -1,4 +1,4 @@
-"""What must hold of a node after every step, and of its logs from one life to the next.
+"""What must hold of a node after every step, and of its logs from one incarnation to the next.
 
 Only what is cheap is asked after each step: numbers that the node keeps anyway. Bytes are compared when a life ends.
 """
@@ -54,10 +54,10 @@ class Watch:
         self._retained = retained
         self._seen: dict[tuple[str, int], tuple[object, Seen]] = {}
         self.highest_end: dict[tuple[str, int], int] = {}
-        """The highest log end that each partition ever had, over all lives."""
+        """The highest log end that each partition ever had, over all incarnations."""
 
     def forget(self) -> None:
-        """A new life begins."""
+        """A new incarnation begins."""
         self._seen = {}
 
     def check(self, node: Node) -> list[Partition]:

@@ -1,4 +1,4 @@
-"""The verdict on a simulated life: what broke its promises, or what the history rules say of what its clients saw."""
+"""The verdict on a simulated run: what broke its promises, or what the history rules say of what its clients observed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import INVALID, Judgement
 from linearizability.rules import RULES
 from linearizability.rules.rule import Weight
+from linearizability.simulation.cluster import FinishedRun, execute
 from linearizability.simulation.history_recorder import ClientHistory
-from linearizability.simulation.life import Lived, lead
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.world import Trace
 
 
 @dataclass
-class Outcome(Lived):
-    """What became of one life. `rule` is the violated promise: an invariant's name, or the history rules that condemn."""
+class Outcome(FinishedRun):
+    """What became of one run. `rule` is the violated promise: an invariant's name, or the history rules that find it invalid."""
 
     verdict: str = INVALID
     judgement: Judgement | None = None
-    """Of the clients' histories; None where the life ended before its time."""
+    """Of the clients' histories; None where the run ended before its time."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,23 +51,23 @@ class Outcome(Lived):
         }
 
 
-def live(
+def run_schedule(
     schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False,
     rows: list[dict[str, Any]] | None = None,
 ) -> tuple[Outcome, Trace]:  # fmt: skip
-    """Lead the life of one schedule and judge it; `life.lead` tells what the other arguments are."""
-    lived, trace = lead(schedule, keep_trace, by_history, rows)
+    """Run one schedule and judge it; `cluster.execute` explains the other arguments."""
+    finished, trace = execute(schedule, keep_trace, by_history, rows)
     if history_folder is not None:
-        for history in lived.histories:
+        for history in finished.histories:
             history.write(history_folder, f"seed-{schedule.seed}")
-    return judge(lived), trace
+    return judge(finished), trace
 
 
-def judge(lived: Lived) -> Outcome:
-    """The verdict on a life. One that ended with a violation needs no history rules."""
-    outcome = Outcome(**vars(lived))
-    if not lived.rule:
-        judgement = outcome.judgement = judge_histories(f"seed-{lived.schedule.seed}", lived.histories)
+def judge(finished: FinishedRun) -> Outcome:
+    """The verdict on a run. One that ended with a violation needs no history rules."""
+    outcome = Outcome(**vars(finished))
+    if not finished.rule:
+        judgement = outcome.judgement = judge_histories(f"seed-{finished.schedule.seed}", finished.histories)
         outcome.verdict = judgement.verdict
         if judgement.verdict == INVALID:
             outcome.rule, outcome.text = _condemning(judgement)
@@ -75,7 +75,7 @@ def judge(lived: Lived) -> Outcome:
 
 
 def judge_histories(run: str, histories: Sequence[ClientHistory]) -> Judgement:
-    """The verdict of the history rules on what all clients of one life wrote down."""
+    """The verdict of the history rules on what all clients of one run wrote down."""
     builder = FactsBuilder(run)
     history = History(id=run, contract=histories[0].contract)
     for each in histories:
@@ -96,7 +96,7 @@ def judge_histories(run: str, histories: Sequence[ClientHistory]) -> Judgement:
 
 
 def _condemning(judgement: Judgement) -> tuple[str, str]:
-    """The rules that found what the contract does not permit, and the first witness."""
+    """The rules that found what the contract does not permit, and the first anomaly that they found."""
     guilty = [item for item in judgement.findings if not item.permitted and RULES[item.rule].weight is Weight.VIOLATION]
     first = next((anomaly for item in guilty for anomaly in item.anomalies), None)
     text = f"{first.topic}-{first.partition}: {first.text}" if first else ""

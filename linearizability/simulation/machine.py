@@ -1,4 +1,4 @@
-"""One simulated machine: a disk, a wall clock, power, and the node's processes that live and die on it, one after the other."""
+"""One simulated machine: a disk, a wall clock, power, and the node's processes that run on it, one after the other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NANOSECONDS_A_MS = 1_000_000
 RESTART_AGAIN_MS = 100
 
 
-class Witness(Protocol):
+class Checker(Protocol):
     """Who compares nodes with one another."""
 
     def on_change(self, number: int, partition: Partition) -> None:
@@ -55,7 +55,7 @@ class Witness(Protocol):
         """A node has made a step. Errors: Violation."""
         ...
 
-    def on_end_of_life(self, number: int, is_clean: bool) -> None: ...
+    def on_process_end(self, number: int, is_clean: bool) -> None: ...
 
     def on_power_loss(self, number: int) -> None: ...
 
@@ -87,14 +87,14 @@ class Machine:
 
     def __init__(
         self, world: World, number: int, schedule: Schedule, network: Network, addresses: Addresses,
-        witness: Witness | None = None,
+        checker: Checker | None = None,
     ) -> None:  # fmt: skip
         self.number = number
         self.name = f"node {number}"
         self.disks = [WatchedDisk(self._on_checkpoint) for _ in range(schedule.log_directories)]
         self.disk = self.disks[0]
         self.process: Process | None = None
-        self.lives = 0
+        self.incarnations = 0
         self.clock_offset_ms = 0
         self._ahead_ms = 0
         """By how much more time has passed here than elsewhere."""
@@ -103,7 +103,7 @@ class Machine:
         self._network = network
         self._addresses = addresses
         self._is_alone = schedule.nodes == 1
-        self._witness = witness
+        self._checker = checker
         self._properties = properties_of(schedule, number)
         self._clock = self._new_clock()
         self._chance = world.chance(f"machine/{number}")
@@ -112,7 +112,7 @@ class Machine:
         self._starts_again = False
         """It was to start before its clean stop was over: it starts when that is."""
         self._strangers: list[Connection] = []
-        """Connections of an earlier life on which bytes came while nobody was there."""
+        """Connections of an earlier incarnation on which bytes came while no process ran."""
         self.watch = Watch(self.name, retained, number, self._is_alone)
         self._last_actions: dict[str, str] = {}
         self._to_compare: dict[str, bool] = {}
@@ -158,17 +158,17 @@ class Machine:
     def jump(self, amount_ms: int) -> None:
         """Move the wall clock; timers that are set run on, as an event loop's do."""
         self.clock_offset_ms += amount_ms
-        self._tell(f"has its clock moved by {amount_ms} ms")
+        self._log_event(f"has its clock moved by {amount_ms} ms")
 
     def run_ahead(self, amount_ms: int) -> None:
         """Let more time pass here than elsewhere: what a timer waits for comes at once."""
         self.clock_offset_ms += amount_ms
         self._ahead_ms += amount_ms
-        self._tell(f"runs ahead by {amount_ms} ms")
+        self._log_event(f"runs ahead by {amount_ms} ms")
         if self.process is not None:
             self.process.look_at_timer()
 
-    # ---- life
+    # ---- processes
 
     def start(self) -> None:
         """Start the process. With a disk that takes nothing it may fail and is tried again."""
@@ -176,20 +176,20 @@ class Machine:
             self._starts_again = self.process.is_leaving
             return
         self._starts_again = False
-        self.lives += 1
+        self.incarnations += 1
         self._clock = self._new_clock()
         self._judged = None
         node = self._new_node()
         if node is None:
             self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)
             return
-        self._world.trace.note(f"{self.name} life {self.lives}")
+        self._world.trace.note(f"{self.name} incarnation {self.incarnations}")
         self._judged = node
         self.process = Process(self, node, self._world, self._network, self._addresses, self._chance)
         strangers, self._strangers = self._strangers, []
         for connection in strangers:
             connection.refuse_late()
-        self._tell(f"starts, life {self.lives}")
+        self._log_event(f"starts, incarnation {self.incarnations}")
         try:
             self._survival.compare(node)
             self._require_all()
@@ -207,7 +207,7 @@ class Machine:
         host = "127.0.0.1" if self._is_alone else host_of(self.number)
         endpoints = (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
         identity = Identity(self.number, "simulated-cluster-id00", incarnation, endpoints)
-        chance = cast(Any, self._world.chance(f"life/{self.number}/{self.lives}"))
+        chance = cast(Any, self._world.chance(f"life/{self.number}/{self.incarnations}"))
         try:
             directories = [
                 LogDirectory(cast(Disk, disk), FOLDER, self._log, uuid.UUID(int=(slot + 1 << 64) + self.number))
@@ -245,8 +245,8 @@ class Machine:
         process = self.process
         if process is not None:
             self._world.counts["action Crash"] += 1
-            self._end_life(process)
-            self._tell("is killed")
+            self._end_process(process)
+            self._log_event("is killed")
             process.die(silently=False)
 
     def fail(self, process: Process) -> None:
@@ -256,8 +256,8 @@ class Machine:
         if not self.disk_refuses:
             raise Violation("node-failure", f"{self.name} ended on a sound disk: {process.node.failure}")
         self._world.counts["action Crash"] += 1
-        self._end_life(process)
-        self._tell(f"ends: {process.node.failure}")
+        self._end_process(process)
+        self._log_event(f"ends: {process.node.failure}")
         process.die(silently=False)
         self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)
 
@@ -265,12 +265,12 @@ class Machine:
         """Everything not durable may be gone; clients hear nothing."""
         process = self.process
         if process is not None:
-            self._end_life(process)
-        if self._witness is not None:
-            self._witness.on_power_loss(self.number)
+            self._end_process(process)
+        if self._checker is not None:
+            self._checker.on_power_loss(self.number)
         self.power_losses += 1
         self._survival.power_was_lost()
-        self._tell("loses power")
+        self._log_event("loses power")
         if process is not None:
             process.die(silently=True)
         for disk in self.disks:
@@ -282,7 +282,7 @@ class Machine:
             return
         self._survival.remember(self.process.node)
         self.disks[-1].failure = OSError(errno.EIO, "the simulated disk is broken")
-        self._tell("loses its last log directory")
+        self._log_event("loses its last log directory")
         self.process.look_at_failure()
 
     def move(self, key: tuple[str, int], slot: int) -> None:
@@ -291,7 +291,7 @@ class Machine:
         partition = node.partitions.get(key) if node is not None else None
         if node is None or partition is None or len(node.logs.live) < len(self.disks):
             return
-        self._tell(f"moves {key[0]}-{key[1]} to its log directory {slot}")
+        self._log_event(f"moves {key[0]}-{key[1]} to its log directory {slot}")
         node.moves.begin(partition, node.logs.directories[slot % len(self.disks)], self.look_at_clock())
         assert self.process is not None
         self.process.look_at_timer()
@@ -304,15 +304,15 @@ class Machine:
         if self._is_alone:
             self.shut_down(process)
         else:
-            self._tell("asks leave to stop")
+            self._log_event("asks leave to stop")
             process.leave()
 
     def shut_down(self, process: Process) -> None:
         """The end of a clean stop, if the process still lives. Errors: Violation."""
         if process is not self.process:
             return
-        self._end_life(process, is_clean=not self.disk_refuses)
-        self._tell("stops cleanly")
+        self._end_process(process, is_clean=not self.disk_refuses)
+        self._log_event("stops cleanly")
         try:
             process.node.shut_down(self.look_at_clock())
             self._survival.all_was_flushed(process.node)
@@ -326,21 +326,21 @@ class Machine:
         if self._starts_again:
             self._world.after(0, self.start)
 
-    def _end_life(self, process: Process, is_clean: bool = False) -> None:
+    def _end_process(self, process: Process, is_clean: bool = False) -> None:
         """The process is gone; what every log holds is remembered for the next one."""
         self.process = None
         self._survival.remember(process.node)
-        if self._witness is not None:
-            self._witness.on_end_of_life(self.number, is_clean)
+        if self._checker is not None:
+            self._checker.on_process_end(self.number, is_clean)
 
     def pause(self) -> None:
         if self.process is not None:
             self.process.pause()
-            self._tell("stands still")
+            self._log_event("stands still")
 
     def resume(self) -> None:
         if self.process is not None and self.process.stands_still:
-            self._tell("goes on")
+            self._log_event("goes on")
             self.process.resume()
 
     # ---- connections
@@ -353,12 +353,12 @@ class Machine:
         return True
 
     def on_bytes(self, connection: Connection, data: bytes) -> None:
-        """Somebody has written to this life of the machine."""
+        """Bytes for the present process have come."""
         if self.process is not None:
             self.process.on_bytes(connection, data)
 
     def on_stranger(self, connection: Connection) -> bool:
-        """Bytes have come of a connection that this life of the machine does not know; whether the kernel resets it now."""
+        """Bytes have come of a connection that the present process does not know; whether the kernel resets it now."""
         if not self._is_alone and self.process is not None:
             return True
         self._strangers.append(connection)
@@ -375,10 +375,10 @@ class Machine:
         """Check what must hold after every step. Errors: Violation."""
         try:
             changed = self.watch.check(node)
-            if self._witness is not None:
+            if self._checker is not None:
                 for partition in changed:
-                    self._witness.on_change(self.number, partition)
-                self._witness.on_step(self.number, node)
+                    self._checker.on_change(self.number, partition)
+                self._checker.on_step(self.number, node)
             if self._survival:
                 self._survival.compare(node)
             self._changes += len(changed)
@@ -413,7 +413,7 @@ class Machine:
     def _log(self, level: str, message: str) -> None:
         self._world.trace.note(f"{self.name} {level} {message}")
         if level != "info":
-            self._tell(f"{level}: {message}")
+            self._log_event(f"{level}: {message}")
 
     def _on_action(self, action: str, row: Mapping[str, Any]) -> None:
         if self._world.rows is not None:
@@ -425,16 +425,16 @@ class Machine:
             self._to_compare[place] = action in CUTS or self._to_compare.get(place, False)
         if action == "Restart":
             self._survival.recovered(place, row["leo"])
-        if self._witness is None:
+        if self._checker is None:
             return
         counts[f"pair {self._last_actions.get(place, 'Begin')} {action}"] += 1
         self._last_actions[place] = action
         try:
-            self._witness.on_action(self.number, action, row)
+            self._checker.on_action(self.number, action, row)
         except Violation as violation:
             self._world.broken(violation.rule, violation.text)
 
-    def _tell(self, text: str) -> None:
+    def _log_event(self, text: str) -> None:
         trace = self._world.trace
         if trace.keep:
             trace.log_event(self.name, self.name, text)

@@ -38,7 +38,7 @@ class MetadataAgreement:
         """Partitions that the records of one step concern, and their names."""
 
     def follow(self, number: int, node: Node, is_first: bool) -> None:
-        """A node's image has moved on; `is_first` for the first time in its life. Errors: Violation."""
+        """A node's image has moved on; `is_first` for the first time in its incarnation. Errors: Violation."""
         quorum, image = node.quorum, node.image
         if quorum.is_leader:
             # What it decides of itself may be asked, decided and replayed in one step.

@@ -252,7 +252,7 @@ class Connection:
         self.client_open = False
         self._network.connections.pop(self.id, None)
 
-    # ---- misfortune
+    # ---- faults
 
     def reset(self) -> None:
         """Somebody between the two cuts the connection; what is under way is lost in both directions."""
@@ -313,7 +313,7 @@ class Network:
         """Whether chance has no part: every message takes CALM_LATENCY_US, in one piece."""
         self.extra_latency_us = 0
         self.cut_share = 0.0
-        """How many of the messages cost their connection its life."""
+        """The share of messages that end their connection."""
         self.slow_places: Counter[int] = Counter()
         """How many microseconds longer everything to and from a place takes."""
         self.uneven: list[Uneven] = []

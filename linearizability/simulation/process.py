@@ -1,4 +1,4 @@
-"""One life of a node's process: what `reference.runtime` is in production.
+"""One process of a node: what `reference.runtime` is in production.
 
 Requests come in by `reception`, peers are asked over `channels`, effects are carried out in order, and a timer waits for the
 node's next deadline. While the process stands still, everything that happens to it waits.
@@ -54,7 +54,7 @@ class Process:
         self._timer_at_us: int | None = None
         self._idle_ticks = 0
 
-    # ---- misfortune and end
+    # ---- faults and end
 
     def pause(self) -> None:
         self._stands_still = True

@@ -25,7 +25,7 @@ from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 ACKS = {"0": 0, "1": 1, "all": -1}
 CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
@@ -73,7 +73,7 @@ class Batch:
     was_overtaken: bool = False
     """A batch behind it was acknowledged first."""
     first_history: tuple[int, int] = (0, 0)
-    """Lives and power losses of the cluster when it was first sent."""
+    """Process starts and power losses of the cluster when it was first sent."""
     led_in: int | None = None
     """The epoch in which the node that it was sent to last led the partition then; None where another one did."""
 

@@ -49,7 +49,7 @@ Inboxes = dict[int, Inbox]
 
 
 class Reception:
-    """Every connection to one machine, in the present life of its process."""
+    """Every connection to one machine, in the present incarnation of its process."""
 
     def __init__(
         self, name: str, world: World, chance: Random, handle: Callable[[Connection, bytearray], None]
@@ -130,11 +130,11 @@ class Reception:
             inbox.last_departure_us = max(inbox.last_departure_us + 1, self._world.now_us + delay_us)
             self._world.at(inbox.last_departure_us, self._depart, self._inboxes, inbox, effect.parts)
 
-    def _depart(self, life: Inboxes, inbox: Inbox, parts: list[Part]) -> None:
+    def _depart(self, inboxes: Inboxes, inbox: Inbox, parts: list[Part]) -> None:
         """An answer leaves, if the process still lives: only now the slices of files are read."""
-        if life is not self._inboxes:
+        if inboxes is not self._inboxes:
             return
-        if inbox.connection.id in life:
+        if inbox.connection.id in inboxes:
             data = b"".join(map(bytes_of, parts))
             self._world.trace.note(f"{self._name} -> {inbox.connection.id} {fingerprint(data)}")
             self._world.counts["messages"] += 1

@@ -25,7 +25,7 @@ from reference.protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 CONSUMER_GROUP_HEARTBEAT = 68
 JOINING, LEAVING = 0, -1

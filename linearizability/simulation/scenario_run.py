@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from linearizability.simulation.client import SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
-from linearizability.simulation.life import Cluster
 from linearizability.simulation.line import Line
 from linearizability.simulation.schedule import CLIENTS, Schedule
 from linearizability.simulation.world import MICROSECONDS_A_MS
@@ -87,8 +87,8 @@ class ScenarioRun:
         self.producer_id = -1
         self.sequences: dict[str, int] = {}
         self.last: tuple[str, bytes, dict[str, str]] | None = None
-        assert self.cluster.witness is not None
-        self.cluster.witness.listener = self._on_action
+        assert self.cluster.checker is not None
+        self.cluster.checker.listener = self._on_action
 
     # ---- time
 
@@ -185,8 +185,8 @@ def _topic(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
         for name, value in options.items()
         if name in CONFIGS
     ]
-    if "min-isr" in options and run.cluster.witness is not None:
-        run.cluster.witness.expect(words[0], int(options["min-isr"]))
+    if "min-isr" in options and run.cluster.checker is not None:
+        run.cluster.checker.expect(words[0], int(options["min-isr"]))
     assignment = request.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     wanted = request.CreatableTopic(
         name=words[0], num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=configs

@@ -1,4 +1,4 @@
-"""A schedule: everything that decides a simulated life, as a value that is written to a file and run again.
+"""A schedule: everything that decides a simulated run, as a value that is written to a file and run again.
 
 `seed` decides what is left to chance inside (delays, pieces, which un-fsynced bytes survive); the rest is said here. The
 same schedule gives the same trace, byte for byte, in any process on any day.
@@ -35,7 +35,7 @@ FAULTS: dict[str, str] = {
     "isolate": "for `for_ms` nothing passes between the node and anybody, clients too",
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
-    "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `lane`",
+    "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `channel`",
     "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers or by producers, wait",
     "lose": "within `for_ms` the next of those messages is lost, with its connection",
     "reassign": "an operator gives the partition the replicas `others`, or calls its reassignment off where none are named",
@@ -45,7 +45,7 @@ FAULTS: dict[str, str] = {
     "move": "an operator moves the node's replica of the partition to the log directory `amount` of the node",
     "lead": "an operator reorders the partition's replicas to be `others` and asks that the first of them leads",
 }
-"""Kind of fault -> what it does. The first three end a life of the node's process; those from `cut` on need several nodes."""
+"""Kind of fault -> what it does. The first three end the node's process; those from `cut` on need several nodes."""
 
 ANY_ORDER = 1
 """As the amount of a power loss: what was not fsynced survives in any order."""
@@ -173,7 +173,7 @@ Assignor = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 
 
 class Member(Value):
-    """A consumer of a group that commits what it has processed, and now and then meets with a misfortune."""
+    """A consumer of a group that commits what it has processed, and now and then fails, leaves or stalls."""
 
     kind: Literal["member"] = "member"
     group: str = "readers"
@@ -188,7 +188,7 @@ class Member(Value):
     rebalance_timeout_ms: int = Field(default=700, ge=1, le=60_000)
     pause_ms: int = Field(default=20, ge=1, le=10_000)
     """How long it processes what a poll gave."""
-    misfortunes_percent: int = Field(default=5, ge=0, le=100)
+    faults_percent: int = Field(default=5, ge=0, le=100)
     """How often, after a poll, it dies, leaves, or stands still for longer than its session."""
     dies_after_ms: int = Field(default=0, ge=0, le=600_000)
     """When it dies and does not come back; 0 for never."""
@@ -242,7 +242,7 @@ class Fault(Value):
     """With `partition`: whose leader, whose replicas, whose settings are meant."""
     partition: int = Field(default=0, ge=0)
     others: tuple[int, ...] = ()
-    lane: Literal["", "fetch", "isr", "heartbeat", "quorum", "quorum-fetch"] = ""
+    channel: Literal["", "fetch", "isr", "heartbeat", "quorum", "quorum-fetch"] = ""
     """What a node's connections to others are for: a follower's fetches, proposals of ISRs, heartbeats, votes, metadata."""
     for_ms: int = Field(default=0, ge=0, le=600_000)
     amount: int = 0
@@ -256,7 +256,7 @@ class Fault(Value):
 
 
 class Schedule(Value):
-    """One life of a cluster, its clients and its misfortunes."""
+    """One run of a cluster, its clients and its faults."""
 
     format: Literal["tidegauge-schedule/1"] = FORMAT
     seed: int = 0
@@ -370,7 +370,7 @@ class Schedule(Value):
         """What a client of this schedule may rely on.
 
         One node with `flush.messages=1` may lose nothing, ever; without it a power failure may take what was not yet
-        fsynced. A killed process alone takes nothing. Which losses that excuses, the history's marks tell (see `witness`).
+        fsynced. A killed process alone takes nothing. The history's marks say which losses are excused (`cluster_checker`).
         """
         producing = {}
         if isinstance(client, Producer):
@@ -392,7 +392,7 @@ class BadSchedule(ValueError):
     """A file that holds no schedule; says why in one line."""
 
 
-FORMER_NAMES = {"score": "script", "cues": "steps"}
+FORMER_NAMES = {"score": "script", "cues": "steps", "misfortunes_percent": "faults_percent", "lane": "channel"}
 """Names in stored schedules that were written by earlier versions -> names of today."""
 
 

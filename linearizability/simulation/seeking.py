@@ -22,7 +22,7 @@ from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOff
 from reference.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 DELETE_RECORDS, DELETE_RECORDS_VERSION = 21, 2
 LIST_OFFSETS_VERSION = 7

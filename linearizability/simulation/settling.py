@@ -10,7 +10,7 @@ from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import SimulatedMember
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 
 def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:

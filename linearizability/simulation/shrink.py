@@ -1,4 +1,4 @@
-"""Making a failing schedule small: fewer nodes, faults, clients, topics and settings, a shorter life, the same broken promise.
+"""Making a failing schedule small: fewer nodes, faults, clients, topics and settings, a shorter run, the same broken promise.
 
 Greedy and bounded: each step proposes simpler schedules, the first that still fails in the same way is taken. A schedule's
 streams of chance are named by client, connection and fault, so that what remains behaves as it did.
@@ -72,7 +72,7 @@ def _kinds(topics: Sequence[Topic]) -> set[bool]:
 
 
 def with_fewer_nodes(schedule: Schedule, nodes: int) -> Schedule | None:
-    """The same life with fewer nodes, without the faults that need the others; None where it cannot be."""
+    """The same run with fewer nodes, without the faults that need the others; None where it cannot be."""
     faults = [_on_fewer(fault, nodes) for fault in schedule.faults]
     changed = schedule.model_dump() | {
         "nodes": nodes,
@@ -111,8 +111,8 @@ def _simpler_client(client: Any) -> Iterator[dict[str, Any]]:
         yield {"topics": client.topics - 1}
     elif client.kind == "consumer" and client.sessions:
         yield {"sessions": False}
-    elif client.kind == "member" and client.misfortunes_percent:
-        yield {"misfortunes_percent": 0}
+    elif client.kind == "member" and client.faults_percent:
+        yield {"faults_percent": 0}
 
 
 def _simpler_fault(fault: Fault) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What the logs of one machine must still hold in the next life of its process."""
+"""What the logs of one machine must still hold in its next process."""
 
 from __future__ import annotations
 

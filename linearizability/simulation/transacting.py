@@ -29,7 +29,7 @@ from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
 if TYPE_CHECKING:
-    from linearizability.simulation.life import Cluster
+    from linearizability.simulation.cluster import Cluster
 
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 10, 22, 24, 26
 TRANSACTION_KEY = 1

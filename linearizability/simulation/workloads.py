@@ -20,7 +20,7 @@ from linearizability.simulation.schedule import (
 )
 
 WORKLOADS = ("records", "transactions", "groups", "copy")
-"""What the clients of a life do besides producing and consuming single records, which is the first: see `with_workload`."""
+"""What the clients of a run do besides producing and consuming single records, which is the first: see `with_workload`."""
 
 
 Coordinator = Literal["coordinator", "transaction-coordinator"]
@@ -76,7 +76,7 @@ def consumer(choices: Choices, nodes: int = 1) -> Consumer:
 
 
 def with_workload(choices: Choices, schedule: Schedule, workload: str) -> Schedule:
-    """The same life with clients of another kind besides."""
+    """The same run with clients of another kind besides."""
     match workload:
         case "transactions":
             return _with_transactions(choices, schedule)
@@ -221,7 +221,7 @@ def _member(choices: Choices, group: str) -> Member:
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=choices.one_of((500, 250, 900)),
         pause_ms=choices.one_of((15, 4, 60)),
-        misfortunes_percent=choices.one_of((4, 0, 12)),
+        faults_percent=choices.one_of((4, 0, 12)),
         max_bytes=choices.one_of((2_000, 300, 1 << 16)),
     )
 
@@ -258,7 +258,7 @@ def _copier(choices: Choices, offers: Sequence[Offer], id: str) -> Copier:
 
 
 def _at_coordinator(choices: Choices, schedule: Schedule, role: Coordinator = "coordinator") -> Fault:
-    """A misfortune of whoever coordinates the groups, or the transactions, at that moment."""
+    """A fault of the node that is the groups' or the transactions' coordinator at that time."""
     alone = schedule.nodes == 1
     kinds = (
         ("crash", "stop", "pause") if alone else ("crash", "cut", "pause", "isolate", "cut-in", "power-loss", "stop")

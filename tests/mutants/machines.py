@@ -1,4 +1,4 @@
-"""Looks for a planted bug with the state machine that must find it, and says how many lives that took.
+"""Looks for a planted bug with the state machine that must find it, and says how many runs that took.
 
     python -m tests.mutants.machines NAME [LIVES]
 
@@ -33,7 +33,7 @@ class Find(NamedTuple):
 
 
 def look_for(name: str, most: int) -> Find:
-    """Live the mutant's machine until it fails, at most so often; the same lives each time."""
+    """Run the mutant's machine until it fails, at most so often; the same runs each time."""
     began, lives = time.process_time(), 0
     with planted(name):
         module, _, machine = MUTANTS[name].machine.partition(":")

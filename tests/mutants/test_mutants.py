@@ -10,8 +10,8 @@ import pytest
 from linearizability.mutants.judging import README, RESULTS, is_fuzzed, judged, table
 from linearizability.mutants.registry import MUTANTS, BrokenMutant, Mutant, UnknownMutant, planted
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.fuzzing import live_planted
-from linearizability.simulation.judging import live
+from linearizability.simulation.fuzzing import run_planted
+from linearizability.simulation.judging import run_schedule
 from tests.simulation.short import short
 
 SAMPLE = {
@@ -73,12 +73,12 @@ def test_a_mutant_that_nobody_planted():
 @pytest.mark.parametrize("name", SAMPLE)
 def test_fuzzing_finds(name: str):
     nodes = MUTANTS[name].nodes
-    outcomes = (live_planted(draw(seed, name, nodes, MUTANTS[name].workload))[0] for seed in range(SAMPLE[name]))
+    outcomes = (run_planted(draw(seed, name, nodes, MUTANTS[name].workload))[0] for seed in range(SAMPLE[name]))
     found = next(
         (each for each in outcomes if each.verdict == "invalid" and MUTANTS[name].is_found_by(each.rule)), None
     )
     assert found is not None
-    clean, _ = live(found.schedule)
+    clean, _ = run_schedule(found.schedule)
     assert clean.verdict != "invalid", "without the bug the same schedule must hold"
 
 
@@ -86,7 +86,7 @@ def test_fuzzing_finds(name: str):
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.fuzz and mutant.nodes == 1])
 def test_fuzzing_finds_every_one(name: str):
     assert any(
-        live_planted(draw(seed, name, workload=MUTANTS[name].workload))[0].verdict == "invalid" for seed in range(400)
+        run_planted(draw(seed, name, workload=MUTANTS[name].workload))[0].verdict == "invalid" for seed in range(400)
     )
 
 
@@ -107,9 +107,9 @@ def test_a_bug_may_be_known_by_certain_broken_promises_only():
 
 
 def test_a_bug_does_not_outlive_its_life():
-    before, _ = live(short(1))
-    live_planted(short(1, "high-watermark-back"))
-    after, _ = live(short(1))
+    before, _ = run_schedule(short(1))
+    run_planted(short(1, "high-watermark-back"))
+    after, _ = run_schedule(short(1))
     assert before.digest == after.digest
 
 
@@ -132,7 +132,7 @@ def test_a_mutant_that_does_not_fit_is_our_mistake_and_no_find(monkeypatch):
         with pytest.raises(BrokenMutant, match=name), planted(name):
             pass
     with pytest.raises(BrokenMutant, match="tock"):
-        live_planted(short(1, "slip"))
+        run_planted(short(1, "slip"))
 
 
 def test_the_kept_results_say_that_every_mutant_was_caught():

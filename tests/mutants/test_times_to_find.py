@@ -12,7 +12,7 @@ from linearizability.bench import fuzz as bench
 from linearizability.bench.commands import app
 from linearizability.bench.fuzz import EVERYTHING, HISTORY, Task, Trial, read_store, rows, run_trial, table, tasks
 from linearizability.mutants.registry import MUTANTS
-from linearizability.simulation.elsewhere import Elsewhere
+from linearizability.simulation.remote_interpreter import RemoteInterpreter
 
 
 def test_a_trial_counts_the_lives_until_the_bug_is_found():
@@ -22,7 +22,7 @@ def test_a_trial_counts_the_lives_until_the_bug_is_found():
 
 
 def test_another_interpreter_finds_the_same():
-    leader = Elsewhere(sys.executable, "PyPy 3.11")
+    leader = RemoteInterpreter(sys.executable, "PyPy 3.11")
     try:
         for name, by in (("acknowledged-before-commit", EVERYTHING), ("acks-all-as-one", HISTORY)):
             task = Task(name, by, 0)
@@ -84,7 +84,7 @@ def test_what_only_histories_show_has_no_trial_with_a_look_into_nodes(tmp_path: 
 def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch):
     ran: list[str] = []
 
-    def trial(task: Task, most: int, leader: Elsewhere | None) -> Trial:
+    def trial(task: Task, most: int, leader: RemoteInterpreter | None) -> Trial:
         ran.append(task.name)
         return Trial(3, 0.5, 3, "logs-differ", bench.fingerprint(task.mutant))
 
@@ -118,7 +118,7 @@ def test_who_has_to_find_a_bug_does_not_make_its_trials_stale(monkeypatch):
 def test_what_was_not_found_is_looked_for_again_in_more_lives(tmp_path, monkeypatch):
     lived: list[int] = []
 
-    def trial(task: Task, most: int, leader: Elsewhere | None) -> Trial:
+    def trial(task: Task, most: int, leader: RemoteInterpreter | None) -> Trial:
         lived.append(most)
         return Trial(None, 0.5, most, "", bench.fingerprint(task.mutant))
 

@@ -6,7 +6,7 @@ import pytest
 
 from linearizability.simulation import machine
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Schedule
 from reference.node.node import Node
 from reference.protocol.primitives import TimestampMs
@@ -46,6 +46,6 @@ def test_a_quiet_request_leaves_nothing_to_do(
 ) -> None:
     monkeypatch.setattr(machine, "Node", Doubter)
     Doubter.quiet_steps = 0
-    outcome, _ = live(schedule(seed, nodes, workload))
+    outcome, _ = run_schedule(schedule(seed, nodes, workload))
     assert outcome.verdict == "valid", outcome.text
     assert Doubter.quiet_steps > 10

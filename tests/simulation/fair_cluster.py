@@ -1,6 +1,6 @@
 """Nodes for tests of the world itself: real replicas over real bytes, and above them a controller that nothing can hurt.
 
-The controller is one object in memory that all nodes of a life share: who ticks is alive, whoever stays silent is fenced,
+The controller is one object in memory that all nodes of a run share: who ticks is alive, whoever stays silent is fenced,
 leaders come from the ISR or the eligible replicas. It stands in for what the quorum and the brokers' membership do.
 """
 
@@ -504,6 +504,6 @@ class FairNode:
 
 
 def fair_nodes(min_isr: int = 2, **planted: bool) -> Any:
-    """A class of nodes for one life, with a controller of its own."""
+    """A class of nodes for one run, with a controller of its own."""
     controller = FairController(min_isr, **planted)
     return type("FairNodeOfALife", (FairNode,), {"controller": controller})

@@ -1,4 +1,4 @@
-"""Schedules short enough for CI: a drawn life squeezed into less than half a second of its own time."""
+"""Schedules short enough for CI: a drawn run squeezed into less than half a second of its own time."""
 
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.schedule import Producer, Schedule

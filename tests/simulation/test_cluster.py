@@ -1,4 +1,4 @@
-"""Several nodes in one world: real replicas, clients that find the leader, and bugs that the ledger must see."""
+"""Several nodes in one world: real replicas, clients that find the leader, and bugs that the partition oracle must find."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from linearizability.simulation import machine
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.judging import Outcome, live
+from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule
 from reference.protocol.errors import ErrorCode
 from reference.replication import leader as leading
@@ -47,7 +47,7 @@ def fair(seed: int, nodes: int = 3) -> Schedule:
 
 def live_fairly(schedule: Schedule, monkeypatch, **planted: bool) -> Outcome:
     monkeypatch.setattr(machine, "Node", fair_nodes(2, **planted))
-    return live(schedule)[0]
+    return run_schedule(schedule)[0]
 
 
 @pytest.mark.parametrize("nodes", [3, 5])
@@ -164,11 +164,11 @@ def test_members_that_ended_uncleanly_and_stay_in_the_isr_are_found(monkeypatch)
 @pytest.mark.parametrize("seed", (0, 2, 3))
 def test_lives_of_three_nodes_keep_every_promise(seed: int):
     drawn = draw(seed, None, 3)
-    outcome, _ = live(drawn)
+    outcome, _ = run_schedule(drawn)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
     assert outcome.acknowledged > 50 and outcome.leader_changes
 
 
 def test_the_reference_gives_the_same_trace_again():
     schedule = draw(2, None, 3)
-    assert live(schedule)[0].digest == live(schedule)[0].digest
+    assert run_schedule(schedule)[0].digest == run_schedule(schedule)[0].digest

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.judging import Outcome, live
+from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Copier, Fault, Member, Producer, Schedule, Topic
 from reference.coordinator.offsets import Offsets
 
@@ -18,7 +18,7 @@ WRITER = Producer(batches=40, pause_ms=20)
 def outcome_of(*copiers: Member, seed: int = 5, nodes: int = 1, duration_ms: int = 1_000, **more: Any) -> Outcome:
     clients, topics = (WRITER, *copiers), (ORDERS, COPIES)
     schedule = Schedule(seed=seed, nodes=nodes, duration_ms=duration_ms, topics=topics, clients=clients, **more)
-    return live(schedule)[0]
+    return run_schedule(schedule)[0]
 
 
 def copied(*copiers: Member, **more: Any) -> Counter[str]:
@@ -29,7 +29,7 @@ def copied(*copiers: Member, **more: Any) -> Counter[str]:
 
 
 def quiet(**changes: Any) -> Copier:
-    return Copier(misfortunes_percent=0, aborts_percent=0, pause_ms=10).model_copy(update=changes)
+    return Copier(faults_percent=0, aborts_percent=0, pause_ms=10).model_copy(update=changes)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -40,7 +40,7 @@ def test_all_is_copied(version: int):
 
 
 def test_copiers_that_die_leave_and_stall_are_replaced():
-    unlucky = Copier(misfortunes_percent=15, session_timeout_ms=200, pause_ms=5)
+    unlucky = Copier(faults_percent=15, session_timeout_ms=200, pause_ms=5)
     counts = copied(unlucky, unlucky, unlucky)
     assert counts["member's death"] and counts["member's departure"] and counts["member's stall"]
 
@@ -60,7 +60,7 @@ def test_a_drawn_life_strikes_both_coordinators():
     assert {"coordinator", "transaction-coordinator"} <= {fault.role for fault in faults}
     drawn = draw(3, None, 1, "copy")
     assert drawn.transacts and drawn.has_groups and drawn.topics[-1].is_output
-    assert live(drawn)[0].verdict == "valid"
+    assert run_schedule(drawn)[0].verdict == "valid"
 
 
 def test_the_same_copiers_leave_the_same_trace():
@@ -70,6 +70,6 @@ def test_the_same_copiers_leave_the_same_trace():
 
 def test_offsets_told_before_their_transaction_is_decided_are_copied_twice(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Offsets, "is_unstable", lambda *_: False)
-    unlucky = quiet(misfortunes_percent=30, session_timeout_ms=200, rebalance_timeout_ms=250, pause_ms=5)
+    unlucky = quiet(faults_percent=30, session_timeout_ms=200, rebalance_timeout_ms=250, pause_ms=5)
     outcomes = (outcome_of(unlucky, unlucky, unlucky, seed=seed, duration_ms=3_000) for seed in range(8))
     assert any("exactly-once" in outcome.rule for outcome in outcomes)

@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from tests.simulation.short import short
 
 PROGRAM = """
 import json, sys
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Schedule
 for line in sys.stdin:
-    outcome, _ = live(Schedule.model_validate_json(line))
+    outcome, _ = run_schedule(Schedule.model_validate_json(line))
     print(json.dumps([outcome.digest, outcome.verdict]), flush=True)
 """
 
@@ -34,7 +34,7 @@ def test_the_same_schedule_gives_the_same_trace_in_another_process(seeds, cluste
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(lines)
         child.stdin.close()
-        here = [live(schedule)[0] for schedule in schedules]
+        here = [run_schedule(schedule)[0] for schedule in schedules]
         there = [json.loads(line) for line in child.stdout]
     assert child.returncode == 0
     assert there == [[outcome.digest, outcome.verdict] for outcome in here]
@@ -43,12 +43,12 @@ def test_the_same_schedule_gives_the_same_trace_in_another_process(seeds, cluste
 
 
 def test_keeping_the_trace_changes_nothing():
-    bare, _ = live(short(3))
-    kept, trace = live(short(3), keep_trace=True)
+    bare, _ = run_schedule(short(3))
+    kept, trace = run_schedule(short(3), keep_trace=True)
     assert bare.digest == kept.digest
     assert trace.lines and trace.events
 
 
 def test_another_seed_of_chance_gives_another_trace():
     schedule = short(3)
-    assert live(schedule)[0].digest != live(schedule.model_copy(update={"seed": 4}))[0].digest
+    assert run_schedule(schedule)[0].digest != run_schedule(schedule.model_copy(update={"seed": 4}))[0].digest

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.faults import strike
-from linearizability.simulation.judging import live
-from linearizability.simulation.life import Cluster
+from linearizability.simulation.faults import inject
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 
 FLUSHED = {"flush.messages": "1"}
@@ -48,7 +48,7 @@ def test_others_lead_when_a_directory_fails(monkeypatch: pytest.MonkeyPatch) -> 
     seen: list[tuple[set[int], set[int]]] = []
 
     def look(cluster: Cluster, fault: Fault, number: int) -> None:
-        strike(cluster, fault, number)
+        inject(cluster, fault, number)
         node = cluster.machine(1).node
         if fault.kind == "clock-jump" and node is not None:
             partitions = node.image.topics["orders"].partitions
@@ -56,8 +56,8 @@ def test_others_lead_when_a_directory_fails(monkeypatch: pytest.MonkeyPatch) -> 
                 ({each for _, each in node.replicas.offline}, {i for i, p in partitions.items() if p.leader == 1})
             )
 
-    monkeypatch.setattr("linearizability.simulation.faults.strike", look)
-    outcome, _ = live(
+    monkeypatch.setattr("linearizability.simulation.faults.inject", look)
+    outcome, _ = run_schedule(
         schedule(
             Fault(at_ms=1_000, kind="directory-fails", node=1), Fault(at_ms=2_500, kind="clock-jump", node=3, amount=1)
         )
@@ -69,6 +69,6 @@ def test_others_lead_when_a_directory_fails(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("seed", range(1, 2))
 def test_no_promise_is_broken_where_directories_fail_and_replicas_move(seed: int) -> None:
-    outcome, _ = live(drawn(seed))
+    outcome, _ = run_schedule(drawn(seed))
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
     assert outcome.counts["fault move"]

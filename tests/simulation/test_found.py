@@ -1,10 +1,10 @@
-"""Lives in which something was found on the unmodified node, be it a bug of the node or of its judges: they hold now."""
+"""Runs in which something was found on the unmodified node, be it a bug of the node or of its judges: they hold now."""
 
 from pathlib import Path
 
 import pytest
 
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import read_schedule
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
@@ -12,5 +12,5 @@ FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_life_that_broke_a_promise_keeps_it(path: Path):
-    outcome, _ = live(read_schedule(path))
+    outcome, _ = run_schedule(read_schedule(path))
     assert outcome.verdict == "valid", f"{outcome.rule}: {outcome.text}"

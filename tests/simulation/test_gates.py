@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from linearizability.simulation.fuzzing import live_planted
-from linearizability.simulation.judging import live
+from linearizability.simulation.fuzzing import run_planted
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic, Transactor
 
 PRODUCER = Producer(batches=60, records=1, pause_ms=20)
 
 
 def rows_of(*faults: Fault, **more: Any) -> list[dict[str, Any]]:
-    """The steps of the topic in a life of three nodes that has to be valid."""
+    """The steps of the topic in a run of three nodes that has to be valid."""
     rows: list[dict[str, Any]] = []
     base: dict[str, Any] = {"seed": 5, "nodes": 3, "duration_ms": 1_500, "clients": (PRODUCER,), "faults": faults}
     plan = Schedule(**base | more)
-    outcome, _ = live(plan, rows=rows)
+    outcome, _ = run_schedule(plan, rows=rows)
     assert outcome.verdict == "valid", outcome.text
     return [row for row in rows if row.get("partition") == "orders-0" or "partitions" in row]
 
@@ -66,14 +66,14 @@ def test_what_is_produced_waits_and_arrives_although_its_producer_has_gone_on() 
     faults = [Fault(at_ms=at, kind="hold", messages="produce", node=1, for_ms=200) for at in range(300, 1_500, 400)]
     topic = Topic(name="orders", replicas=(1, 2, 3))
     base: dict[str, Any] = {"seed": 5, "nodes": 3, "duration_ms": 1_500, "clients": (client,), "topics": (topic,)}
-    free, _ = live(Schedule(**base))
-    held, _ = live(Schedule(**base, faults=faults))
+    free, _ = run_schedule(Schedule(**base))
+    held, _ = run_schedule(Schedule(**base, faults=faults))
     assert (free.verdict, held.verdict) == ("valid", "valid"), held.text
     assert free.counts["batches given up"] == 0
     assert held.counts["batches given up"] > 0
     assert held.counts["answer EndTxn NONE"] > 0
     mutant = Schedule(**base, faults=faults, mutant="partitions-unverified")
-    outcome, _ = live_planted(mutant)
+    outcome, _ = run_planted(mutant)
     assert outcome.rule in ("G1a", "hanging-transaction")
 
 

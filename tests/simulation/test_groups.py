@@ -1,11 +1,11 @@
-"""Groups in the simulated world: owners, commits and resumption through rebalances, misfortunes and coordinators that fail."""
+"""Groups in the simulated world: owners, commits and resumption through rebalances, faults and coordinators that fail."""
 
 from collections import Counter
 
 import pytest
 
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.judging import Outcome, live
+from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Fault, Member, Producer, Schedule, Topic
 from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
 from reference.coordinator.classic_group import ClassicGroup
@@ -23,10 +23,12 @@ def outcome_of(*members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1,
     schedule = Schedule(
         seed=3, nodes=nodes, duration_ms=duration_ms, topics=(ORDERS,), clients=(WRITER, *members), faults=faults
     )
-    return live(schedule)[0]
+    return run_schedule(schedule)[0]
 
 
-def lived(*members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1, duration_ms: int = 1_200) -> Counter[str]:
+def counts_of(
+    *members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1, duration_ms: int = 1_200
+) -> Counter[str]:
     outcome = outcome_of(*members, faults=faults, nodes=nodes, duration_ms=duration_ms)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
     assert outcome.counts["answer OffsetCommit NONE"] >= 10
@@ -34,7 +36,7 @@ def lived(*members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1, dura
 
 
 def quiet(**changes: int) -> Member:
-    return Member(misfortunes_percent=0, pause_ms=10).model_copy(update=changes)
+    return Member(faults_percent=0, pause_ms=10).model_copy(update=changes)
 
 
 def test_the_leaders_assignor_is_told_what_members_want_and_had():
@@ -51,12 +53,12 @@ def test_the_leaders_assignor_is_told_what_members_want_and_had():
 
 
 def test_a_group_shares_the_partitions_and_reads_them_to_the_end():
-    assert lived(quiet(), quiet())["assignments"] >= 2
+    assert counts_of(quiet(), quiet())["assignments"] >= 2
 
 
 def test_members_that_die_leave_and_stall_are_replaced():
-    unlucky = Member(misfortunes_percent=20, session_timeout_ms=200, pause_ms=5)
-    counts = lived(unlucky, unlucky, unlucky, duration_ms=3_000)
+    unlucky = Member(faults_percent=20, session_timeout_ms=200, pause_ms=5)
+    counts = counts_of(unlucky, unlucky, unlucky, duration_ms=3_000)
     assert counts["member's death"] and counts["member's departure"] and counts["member's stall"]
     assert counts["answer OffsetCommit UNKNOWN_MEMBER_ID"], "who stood still was given up, and commits before it knows"
     assert counts["assignments"] > 6
@@ -64,25 +66,25 @@ def test_members_that_die_leave_and_stall_are_replaced():
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 def test_each_assignor_shares_out_what_comes_and_goes(assignor: str):
-    unlucky = Member(assignors=(assignor,), misfortunes_percent=15, session_timeout_ms=200, pause_ms=5)  # type: ignore[arg-type]
-    counts = lived(unlucky, unlucky, unlucky, duration_ms=2_000)
+    unlucky = Member(assignors=(assignor,), faults_percent=15, session_timeout_ms=200, pause_ms=5)  # type: ignore[arg-type]
+    counts = counts_of(unlucky, unlucky, unlucky, duration_ms=2_000)
     assert counts[f"assignments by {assignor}"] > 6
     assert bool(counts["incremental revocations"]) == (assignor == "cooperative-sticky")
 
 
 def test_members_vote_for_the_assignor():
     wants = [("sticky", "range"), ("range", "roundrobin"), ("range",)]
-    counts = lived(*(quiet().model_copy(update={"assignors": each}) for each in wants))
+    counts = counts_of(*(quiet().model_copy(update={"assignors": each}) for each in wants))
     assert counts["assignments by range"] and not counts["assignments by roundrobin"]
 
 
 def test_others_take_over_what_a_member_had_that_is_dead_for_good():
-    counts = lived(quiet(), quiet(dies_after_ms=600))
+    counts = counts_of(quiet(), quiet(dies_after_ms=600))
     assert counts["members dead for good"] == 1
 
 
 def test_a_static_member_that_stands_still_is_replaced_and_the_one_that_was_fenced_ends():
-    static = Member(misfortunes_percent=25, session_timeout_ms=1_000, rebalance_timeout_ms=250, pause_ms=5)
+    static = Member(faults_percent=25, session_timeout_ms=1_000, rebalance_timeout_ms=250, pause_ms=5)
     members = [static.model_copy(update={"instance": name}) for name in ("one", "two", "three")]
     outcome = outcome_of(*members, duration_ms=4_000)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
@@ -92,11 +94,11 @@ def test_a_static_member_that_stands_still_is_replaced_and_the_one_that_was_fenc
 
 def test_a_killed_coordinator_knows_generations_and_offsets_again():
     crash = Fault(at_ms=400, kind="crash", for_ms=100)
-    assert lived(quiet(), quiet(), faults=(crash,))["answer OffsetFetch NONE"] >= 2
+    assert counts_of(quiet(), quiet(), faults=(crash,))["answer OffsetFetch NONE"] >= 2
 
 
 def test_another_coordinator_takes_over_with_all_that_was_committed():
-    counts = lived(quiet(), quiet(), faults=(CUT_OFF,), nodes=3)
+    counts = counts_of(quiet(), quiet(), faults=(CUT_OFF,), nodes=3)
     assert counts["fault cut"] and counts["answer FindCoordinator NONE"] > 2
 
 
@@ -104,7 +106,7 @@ def test_a_drawn_life():
     drawn = draw(7, None, 1, "groups")
     assert drawn.has_groups and not drawn.always_flushed
     assert all(fault.kind != "power-loss" for fault in drawn.faults), "a lone node may not forget generations"
-    outcome, _ = live(drawn)
+    outcome, _ = run_schedule(drawn)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
 
 
@@ -125,7 +127,7 @@ def test_a_generation_given_out_twice_has_two_owners(monkeypatch: pytest.MonkeyP
         group.generation = 1
 
     monkeypatch.setattr(ClassicGroup, "begin_generation", begin_no_generation)
-    outcome = outcome_of(*(Member(misfortunes_percent=20, session_timeout_ms=200) for _ in range(3)))
+    outcome = outcome_of(*(Member(faults_percent=20, session_timeout_ms=200) for _ in range(3)))
     assert "two-owners" in outcome.rule
 
 
@@ -141,5 +143,5 @@ def test_a_commit_acknowledged_before_it_is_committed_is_missed(monkeypatch: pyt
 def test_a_group_that_waits_for_the_dead_is_not_settled(monkeypatch: pytest.MonkeyPatch):
     for patience_ends in ("_member_expired", "_join_time_is_over"):
         monkeypatch.setattr(Rebalances, patience_ends, lambda *_: None)
-    outcome = outcome_of(*(Member(misfortunes_percent=20, pause_ms=5) for _ in range(3)))
+    outcome = outcome_of(*(Member(faults_percent=20, pause_ms=5) for _ in range(3)))
     assert outcome.rule == "group-not-settled" and "is not stable" in outcome.text

@@ -1,4 +1,4 @@
-"""What a node may show from step to step, and a log from life to life."""
+"""What a node may show from step to step, and a log after a restart."""
 
 import importlib
 from types import SimpleNamespace
@@ -61,7 +61,7 @@ def test_what_a_step_may_do():
     assert watch.highest_end["orders", 0] == 6
     watch.forget()
     watch.check(node(high_watermark=2, end=2, epoch=3))
-    assert watch.highest_end["orders", 0] == 6, "what a log once held is remembered over its lives"
+    assert watch.highest_end["orders", 0] == 6, "what a log once held is remembered over restarts"
 
 
 BATCHES = [BatchRecord(0, 3, 1, 7), BatchRecord(3, 5, 1, 8), BatchRecord(5, 9, 2, 9)]

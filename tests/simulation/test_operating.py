@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from linearizability.simulation.judging import live
-from linearizability.simulation.life import Cluster
+from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.operating import farthest_first
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic, read_schedule
 
@@ -18,7 +18,7 @@ def test_the_last_epoch_counts_before_the_end_of_a_log():
 
 def test_partitions_that_a_change_left_without_anybody_eligible_are_led_again():
     schedule = read_schedule(FOUND)
-    outcome, _ = live(schedule)
+    outcome, _ = run_schedule(schedule)
     assert outcome.counts["answer operator elect-unclean NONE"] == schedule.topics[0].partitions
 
 
@@ -38,7 +38,7 @@ def test_only_topics_whose_min_isr_was_changed_are_looked_after(monkeypatch):
     schedule = Schedule(
         nodes=3, duration_ms=500, topics=(ORDERS, PAYMENTS), clients=(Producer(batches=10),), faults=faults
     )
-    outcome, _ = live(schedule)
+    outcome, _ = run_schedule(schedule)
     assert outcome.verdict == "valid" and outcome.counts["answer operator config NONE"] == len(faults)
     assert looked_at == {"orders"}
     assert not outcome.counts["answer operator elect-unclean NONE"]

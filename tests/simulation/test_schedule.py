@@ -11,7 +11,7 @@ from linearizability.simulation.choices import SeededChoices
 from linearizability.simulation.drawing import draw, recipe, schedules
 from linearizability.simulation.drawing_clusters import PARTITION_STEPS, QUORUM_STEPS
 from linearizability.simulation.explanation import plan_of
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import (
     ANY_ORDER,
     FAULTS,
@@ -130,7 +130,7 @@ def test_a_schedule_of_the_first_form_is_still_read(tmp_path: Path):
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(schedules())
 def test_lives_that_hypothesis_draws_are_not_invalid(schedule: Schedule):
-    outcome, _ = live(schedule)
+    outcome, _ = run_schedule(schedule)
     assert outcome.verdict != "invalid", (outcome.rule, outcome.text)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Producer, Schedule, Seeker
 from linearizability.simulation.seeking import MAX_TIMESTAMP, Found, _require_right
 from linearizability.simulation.world import Violation
@@ -56,4 +56,4 @@ def test_a_look_up_that_passes_over_a_record_is_found(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Segment, "find_timestamp", passes_over)
     schedule = Schedule(duration_ms=500, clients=(Producer(batches=20), Seeker(pause_ms=10)))
-    assert live(schedule)[0].rule == "timestamp-not-first"
+    assert run_schedule(schedule)[0].rule == "timestamp-not-first"

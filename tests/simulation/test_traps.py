@@ -2,7 +2,7 @@
 
 import pytest
 
-from linearizability.simulation.judging import Outcome, live
+from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import METADATA_TOPIC, Fault, Producer, Schedule, Topic
 
 ORDERS = Topic(name="orders", configs={"min.insync.replicas": "2"})
@@ -13,29 +13,29 @@ def with_faults(*faults: Fault) -> Schedule:
     return Schedule(seed=5, nodes=3, duration_ms=700, topics=(ORDERS,), clients=clients, faults=faults)
 
 
-def struck(*faults: Fault) -> Outcome:
-    outcome, _ = live(with_faults(*faults))
+def outcome_of(*faults: Fault) -> Outcome:
+    outcome, _ = run_schedule(with_faults(*faults))
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
     return outcome
 
 
 def test_a_fault_strikes_once_when_the_step_happens():
     fault = Fault(at_ms=100, after="AppendFetched", wait_ms=3, kind="crash", role="actor", for_ms=50)
-    counts = struck(fault).counts
+    counts = outcome_of(fault).counts
     assert counts["fault crash"] == 1 and counts["action Crash"] == 1
 
 
 def test_a_fault_whose_step_never_happens_never_strikes():
-    assert not struck(Fault(at_ms=100, after="BecomeCandidate", topic=METADATA_TOPIC, kind="crash")).counts[
+    assert not outcome_of(Fault(at_ms=100, after="BecomeCandidate", topic=METADATA_TOPIC, kind="crash")).counts[
         "fault crash"
     ]
 
 
 def test_steps_of_partitions_and_of_the_quorum_are_told_apart():
     of_partition = Fault(at_ms=100, after="BecomeLeader", kind="pause", for_ms=10)
-    assert not struck(of_partition).counts["fault pause"], "nobody came to lead after the topics were made"
+    assert not outcome_of(of_partition).counts["fault pause"], "nobody came to lead after the topics were made"
     of_quorum = Fault(at_ms=100, after="ApplyFetch", topic=METADATA_TOPIC, kind="pause", role="actor", for_ms=10)
-    assert struck(of_quorum).counts["fault pause"] == 1
+    assert outcome_of(of_quorum).counts["fault pause"] == 1
 
 
 def test_the_other_node_of_a_step_is_struck(monkeypatch):
@@ -45,7 +45,7 @@ def test_the_other_node_of_a_step_is_struck(monkeypatch):
     monkeypatch.setitem(faults.ACTIONS, "pause", (lambda cluster, fault: seen.append(fault.node), None))
     leading: list[int] = []
     monkeypatch.setitem(faults.ACTIONS, "stop", (lambda cluster, fault: leading.append(fault.node), None))
-    struck(
+    outcome_of(
         Fault(at_ms=200, after="AppendFetched", kind="pause", role="other"),
         Fault(at_ms=200, kind="stop", role="leader", topic="orders"),
     )

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from linearizability.mutants.registry import planted
-from linearizability.simulation.judging import Outcome, live
+from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Producer, Schedule
 from spec import replication_trace
 from spec.cluster_trace import partition_traces
@@ -37,7 +37,7 @@ def rows_of(schedule: Schedule, mutant: str = "") -> tuple[Outcome, list[Row]]:
     """What all nodes told in one life, in order."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
-        outcome, _ = live(schedule, by_history=True, rows=rows)
+        outcome, _ = run_schedule(schedule, by_history=True, rows=rows)
     return outcome, rows
 
 

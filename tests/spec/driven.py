@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from linearizability.guided.schedule import GuidedSchedule
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from spec.behaviours import schedule, simulate
 from spec.catalogue import all_cases
 from spec.fault_schedules import fault_schedule
@@ -22,7 +22,7 @@ def share_taken(model: str, count: int, depth: int) -> float:
     steps = taken = 0
     for number, behaviour in enumerate(simulate(case, count, depth)):
         plan = driven(schedule(case, "random", behaviour), number)
-        outcome, _ = live(plan)
+        outcome, _ = run_schedule(plan)
         assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
         steps, taken = steps + len(plan.script.steps), taken + outcome.counts["script_steps"]
     return taken / steps

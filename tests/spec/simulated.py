@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.mutants.registry import planted
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.machine import Machine
 from spec.actions import ACTIONS
 from tests.simulation.short import short
@@ -31,7 +31,7 @@ def listening() -> Iterator[dict[tuple[int, int, str], Rows]]:
 
     def listen(machine: Machine, action: str, row: Any) -> None:
         if action in NAMES and "partition" in row and not row["partition"].startswith("__"):
-            heard.setdefault((machine.number, machine.lives, row["partition"]), []).append(dict(row))
+            heard.setdefault((machine.number, machine.incarnations, row["partition"]), []).append(dict(row))
         original(machine, action, row)
 
     Machine._on_action = listen
@@ -72,9 +72,9 @@ def simulated_traces(seeds: Iterable[int], mutant: str = "") -> dict[str, Rows]:
         with listening() as heard:
             if mutant:
                 with planted(mutant):
-                    live(schedule)
+                    run_schedule(schedule)
             else:
-                live(schedule)
+                run_schedule(schedule)
         for (_, life, name), rows in heard.items():
             reign = [*dropwhile(lambda row: row["action"] != "BecomeLeader", rows)]
             if reign:

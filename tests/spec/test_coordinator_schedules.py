@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from linearizability.guided.schedule import GuidedSchedule, read_schedule
 from linearizability.guided.scripts import GroupScript
 from linearizability.mutants.registry import MUTANTS, planted
-from linearizability.simulation.judging import Outcome, live
+from linearizability.simulation.judging import Outcome, run_schedule
 from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
@@ -63,11 +63,11 @@ BROKEN_BY = {
 @pytest.mark.parametrize("switch", MUTANT_OF)
 def test_a_counterexample_is_left_by_the_reference_and_followed_to_its_end_by_the_mutant(switch: str) -> None:
     plan = counterexample(switch)
-    sound, _ = live(plan)
+    sound, _ = run_schedule(plan)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
     assert not is_whole(sound)
     with planted(MUTANT_OF[switch]):
-        broken, _ = live(plan)
+        broken, _ = run_schedule(plan)
     assert (broken.verdict, broken.rule) == ("invalid", BROKEN_BY[switch]), broken.text
     assert is_whole(broken)
 
@@ -76,7 +76,7 @@ def trace_of_driven(switch: str, mutant: str) -> AnyTrace:
     """The trace of the only group or transactional id by the coordinator and the leaders of partitions."""
     rows: list[dict[str, Any]] = []
     with planted(mutant) if mutant else nullcontext():
-        live(counterexample(switch), by_history=True, rows=rows)
+        run_schedule(counterexample(switch), by_history=True, rows=rows)
     stored = [json.loads(json.dumps(row)) for row in rows]
     traces_of = group_traces if isinstance(counterexample(switch).script, GroupScript) else transaction_traces
     found = traces_of(stored)

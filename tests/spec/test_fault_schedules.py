@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from linearizability.guided.schedule import read_schedule
 from linearizability.mutants.registry import MUTANTS, planted
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from spec import replication_trace
 from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
@@ -57,10 +57,10 @@ def test_every_switch_of_replication_has_a_mutant() -> None:
 @pytest.mark.parametrize("switch", MUTANT_OF)
 def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(switch: str) -> None:
     plan = driven(counterexample(switch))
-    sound, _ = live(plan)
+    sound, _ = run_schedule(plan)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
     with planted(MUTANT_OF[switch]):
-        broken, _ = live(plan)
+        broken, _ = run_schedule(plan)
     assert broken.verdict == "invalid"
 
 
@@ -68,7 +68,7 @@ def trace_of_driven(switch: str, mutant: str) -> Trace:
     """What the nodes tell of the only partition."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
-        live(driven(counterexample(switch)), by_history=True, rows=rows)
+        run_schedule(driven(counterexample(switch)), by_history=True, rows=rows)
     (events,) = partition_traces(as_read(rows)).values()
     return replication_trace.trace_of(events, f"{switch} {mutant or 'sound'}")
 
@@ -109,7 +109,7 @@ def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> No
     assert summary["broken"] == []
     assert len(files) == summary["behaviours"]
     for file in files[:: len(files) // 4]:
-        outcome, _ = live(read_schedule(file))
+        outcome, _ = run_schedule(read_schedule(file))
         assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
     lines = out.read_text().splitlines()
     sample = [json.loads(line) for line in lines[:: len(lines) // 60]]

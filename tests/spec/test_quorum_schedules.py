@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from linearizability.mutants.registry import MUTANTS, planted
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from spec.behaviours import schedule
 from spec.catalogue import MODELS, all_cases
 from spec.checker import Verdict, check
@@ -63,11 +63,11 @@ def test_a_counterexample_is_left_by_the_reference_and_fails_with_the_mutant(swi
     step, rule = FORBIDDEN[switch]
     by_reference: list[Row] = []
     by_mutant: list[Row] = []
-    sound, _ = live(plan, rows=by_reference)
+    sound, _ = run_schedule(plan, rows=by_reference)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
     assert plan.script.steps[sound.counts["script_steps"]].action == step
     with planted(MUTANT_OF[switch]):
-        broken, _ = live(plan, rows=by_mutant)
+        broken, _ = run_schedule(plan, rows=by_mutant)
     assert (broken.verdict, broken.rule) == ("invalid", rule)
     assert broken.counts["script_steps"] >= sound.counts["script_steps"] - 1, (
         "what the switch allows comes with the step before, or later"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from linearizability.mutants.registry import planted
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import write_rows
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from reference.coordinator.consumer_group import ConsumerGroup
 from spec import group_trace, transaction_trace
 from spec.checker import Verdict
@@ -33,7 +33,7 @@ GROUP_SEEDS, TRANSACTION_SEEDS, CLUSTER_SEEDS = range(16), range(5), range(2)
 def rows_of(workload: str, seed: int, nodes: int = 1) -> list[Row]:
     """What all nodes told in one life, as it comes back from a file."""
     rows: list[Row] = []
-    live(draw(seed, None, nodes, workload), by_history=True, rows=rows)
+    run_schedule(draw(seed, None, nodes, workload), by_history=True, rows=rows)
     return [json.loads(json.dumps(row)) for row in rows]
 
 

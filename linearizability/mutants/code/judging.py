@@ -158,11 +158,11 @@ def simulate(runs: int) -> Iterator[str]:
     """The broken promise of each run in turn, or `-`."""
     from linearizability.pipeline.verdict import INVALID
     from linearizability.simulation.drawing import draw
-    from linearizability.simulation.judging import live
+    from linearizability.simulation.judging import run_schedule
 
     for seed in range(runs):
         nodes, workload = KINDS[seed % len(KINDS)]
-        outcome, _ = live(draw(seed, None, nodes, workload))
+        outcome, _ = run_schedule(draw(seed, None, nodes, workload))
         yield (outcome.rule or "invalid") if outcome.verdict == INVALID else "-"
 
 

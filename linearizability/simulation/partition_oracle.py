@@ -5,10 +5,10 @@ came before it: two logs that hold it then agree up to there. What lies below an
 log*; it only grows. Each view of a replica is followed as its log grows and is cut, so that a step costs what it changed.
 
 A replica that loses power with bytes that were not flushed has *lost its tail*: it counts as gone until it has rejoined
-the ISR in a later life. Whoever ended uncleanly, and be it by a kill, is *in doubt* as long: the controller cannot know
+the ISR after a restart. A replica that ended uncleanly, also by a kill, is *in doubt* until then: the controller cannot know
 whether it lost something, and takes it out of ISR and ELR. As many in doubt at once as min.insync.replicas, some lost tail
 among them, or an unclean election, and Kafka promises nothing more about what was committed, for the last leader is then
-elected whatever it lacks: the ledger is *excused*. Source: `spec/replication/Properties.tla`; KIP-966.
+elected whatever it lacks: the oracle is *excused*. Source: `spec/replication/Properties.tla`; KIP-966.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class View:
         self.start = min(self.start, end)
 
 
-class Ledger:
+class PartitionOracle:
     """What is known of one partition."""
 
     def __init__(self, name: str, min_isr: int, is_excused: bool) -> None:
@@ -87,7 +87,7 @@ class Ledger:
         """Who ended uncleanly, and the broker epoch that it had then; those who lost their tails are among them."""
         self.excuse_nodes: tuple[int, ...] = ()
         """Who is in doubt, once these were enough for a loss, until nobody lacks a tail: the excuse of right now."""
-        self.on_excuse: Callable[[Ledger], None] = lambda ledger: None
+        self.on_excuse: Callable[[PartitionOracle], None] = lambda oracle: None
         """Called when `excuse_nodes` has changed."""
         self.leader_changes = 0
         self.is_excused = is_excused
@@ -287,7 +287,7 @@ class Ledger:
                 self._require_complete(member, f"node {member}, which may be elected,", "eligible-incomplete")
 
     def _require_complete(self, number: int, who: str, rule: str) -> None:
-        """A replica has every committed record. Errors: Violation, unless the ledger is excused."""
+        """A replica has every committed record. Errors: Violation, unless the oracle is excused."""
         if self.is_excused or not self.committed_end:
             return
         view = self.views.get(number)
@@ -318,9 +318,9 @@ class Ledger:
             )
         )
 
-    # ---- misfortune
+    # ---- faults
 
-    def end_of_life(self, number: int, broker_epoch: int = -1, is_clean: bool = True) -> None:
+    def end_process(self, number: int, broker_epoch: int = -1, is_clean: bool = True) -> None:
         """A replica's process is gone; what it had not flushed depends on the power now."""
         view = self.views.get(number)
         if not is_clean and view is not None:
@@ -331,7 +331,7 @@ class Ledger:
             view.log = None
 
     def lost_power(self, number: int, broker_epoch: int) -> None:
-        """A machine has lost power, whether or not its process had opened the log in this life."""
+        """A machine has lost power, whether or not its process had opened the log in this incarnation."""
         view = self.views.get(number)
         if view is not None and view.flushed < view.end:
             self.lost_tails[number] = self.in_doubt[number] = broker_epoch
@@ -350,7 +350,7 @@ class Ledger:
             self.on_excuse(self)
 
     def rejoined(self, number: int, broker_epoch: int) -> None:
-        """A member of the ISR is registered with this broker epoch: in a later life, its tail is whole again."""
+        """A member of the ISR is registered with this broker epoch: in a later incarnation, its tail is whole again."""
         for gone in (self.lost_tails, self.in_doubt):
             if number in gone and broker_epoch > gone[number]:
                 del gone[number]

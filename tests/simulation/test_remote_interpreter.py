@@ -1,4 +1,4 @@
-"""Lives that another interpreter leads: here the same one, in another process."""
+"""Runs of another interpreter: here the same one, in another process."""
 
 import sys
 from collections import Counter
@@ -10,31 +10,31 @@ import pytest
 from crc32c import crc32c
 
 import tidegauge
+from linearizability.simulation.cluster import execute
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.elsewhere import CannotLive, Elsewhere, Task, check, tune
 from linearizability.simulation.fuzzing import Plan, Small, Summary, fuzz
-from linearizability.simulation.life import lead
+from linearizability.simulation.remote_interpreter import InterpreterError, RemoteInterpreter, Task, check, tune
 from reference.protocol.records import batch, validate
 
 TASK = Task(5, 3, None, 1, "records", by_history=False, with_rows=False)
 
 
-def without_time(life: Small) -> Small:
-    return replace(life, seconds=0.0)
+def without_time(run: Small) -> Small:
+    return replace(run, seconds=0.0)
 
 
 def test_a_life_is_the_same_elsewhere() -> None:
-    elsewhere = Elsewhere(sys.executable)
+    interpreter = RemoteInterpreter(sys.executable)
     try:
-        told = list(elsewhere.lead(TASK))
+        received = list(interpreter.runs(TASK))
     finally:
-        elsewhere.close()
-    here = [lead(draw(seed, None, 1, "records"))[0] for seed in (5, 6, 7)]
-    assert [each.lived.digest for each in told] == [lived.digest for lived in here]
-    for each, lived in zip(told, here, strict=True):
+        interpreter.close()
+    here = [execute(draw(seed, None, 1, "records"))[0] for seed in (5, 6, 7)]
+    assert [each.finished.digest for each in received] == [finished.digest for finished in here]
+    for each, finished in zip(received, here, strict=True):
         assert each.seconds > 0
-        assert [len(history.events) for history in each.lived.histories] == [
-            len(history.events) for history in lived.histories
+        assert [len(history.events) for history in each.finished.histories] == [
+            len(history.events) for history in finished.histories
         ]
 
 
@@ -42,7 +42,7 @@ def test_a_life_is_the_same_elsewhere() -> None:
 def test_lives_are_judged_alike(tmp_path: Path, jobs: int) -> None:
     plan = Plan(tmp_path, schedules=12, first_seed=40, jobs=jobs)
     here, there = fuzz(replace(plan, jobs=1)), fuzz(replace(plan, python=sys.executable))
-    assert [without_time(life) for life in there.lives] == [without_time(life) for life in here.lives]
+    assert [without_time(run) for run in there.runs] == [without_time(run) for run in here.runs]
     assert here.verdict == "valid"
 
 
@@ -63,22 +63,22 @@ def test_steps_of_the_specification_are_told(tmp_path: Path) -> None:
 
 
 def test_answers_that_nobody_waits_for_do_not_come_later() -> None:
-    elsewhere = Elsewhere(sys.executable)
+    interpreter = RemoteInterpreter(sys.executable)
     try:
-        lives = elsewhere.lead(TASK)
-        next(lives)
-        lives.close()
-        (told,) = elsewhere.lead(TASK._replace(first_seed=9, count=1))
+        runs = interpreter.runs(TASK)
+        next(runs)
+        runs.close()
+        (received,) = interpreter.runs(TASK._replace(first_seed=9, count=1))
     finally:
-        elsewhere.close()
-    assert told.lived.digest == lead(draw(9, None, 1, "records"))[0].digest
+        interpreter.close()
+    assert received.finished.digest == execute(draw(9, None, 1, "records"))[0].digest
 
 
 def test_an_interpreter_that_dies_is_named() -> None:
-    elsewhere = Elsewhere(sys.executable)
-    elsewhere.close()
-    with pytest.raises(CannotLive, match="ended with"):
-        next(elsewhere.lead(TASK))
+    interpreter = RemoteInterpreter(sys.executable)
+    interpreter.close()
+    with pytest.raises(InterpreterError, match="ended with"):
+        next(interpreter.runs(TASK))
 
 
 def test_one_that_dies_in_the_middle_of_a_life_is_named(tmp_path: Path) -> None:
@@ -87,15 +87,15 @@ def test_one_that_dies_in_the_middle_of_a_life_is_named(tmp_path: Path) -> None:
         f"#!{sys.executable}\nimport pickle, sys\nsys.stdout.buffer.write(pickle.dumps({{'rule': ''}})[:-4])\n"
     )
     python.chmod(0o755)
-    elsewhere = Elsewhere(str(python))
+    interpreter = RemoteInterpreter(str(python))
     try:
-        with pytest.raises(CannotLive, match="ended with 0 in the middle"):
-            next(elsewhere.lead(TASK))
+        with pytest.raises(InterpreterError, match="ended with 0 in the middle"):
+            next(interpreter.runs(TASK))
     finally:
-        elsewhere.close()
+        interpreter.close()
 
 
-def test_pypy_is_set_for_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pypy_is_set_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
     monkeypatch.setitem(sys.modules, "pypyjit", SimpleNamespace(set_param=heard.append))
     tune()
@@ -113,12 +113,12 @@ def test_pypy_is_set_for_lives(monkeypatch: pytest.MonkeyPatch) -> None:
         assert module.crc32c(memoryview(b"123456789")) == 0xE3069283
 
 
-def test_speed_is_told_by_hundred_lives(tmp_path: Path) -> None:
-    lives = [Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}, 0, {}) for n in range(250)]
-    summary = Summary(Plan(tmp_path), lives)
+def test_speed_is_told_by_hundred_runs(tmp_path: Path) -> None:
+    runs = [Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}, 0, {}) for n in range(250)]
+    summary = Summary(Plan(tmp_path), runs)
     assert summary.speeds == [3_000, 6_000]
     said = summary.to_json()
-    assert said["messages_per_second_and_core_by_hundred_lives"] == summary.speeds
+    assert said["messages_per_second_and_core_by_hundred_runs"] == summary.speeds
     assert said["schedules_per_minute_and_core"] == 600 and said["messages_per_minute_and_core"] == 288_000
 
 
@@ -137,7 +137,7 @@ def test_an_interpreter_that_cannot_live_is_refused(tmp_path: Path, text: str | 
     if text is not None:
         python.write_text(text)
         python.chmod(0o755)
-    with pytest.raises(CannotLive, match=reason):
+    with pytest.raises(InterpreterError, match=reason):
         check(str(python))
     with pytest.raises(SystemExit) as ended:
         tidegauge.main(["fuzz", "--python", str(python)])

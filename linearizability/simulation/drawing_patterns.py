@@ -1,7 +1,7 @@
-"""Misfortunes that belong together: several faults, each harmless alone, at the moments at which they add up.
+"""Fault patterns: several faults, each harmless alone, at the times at which they add up.
 
-Every plot is one of the ways in which clusters are known to get into trouble, drawn with everything about it left to chance:
-who is struck, how, when, for how long. Some of the faults wait for a step of the specification. None knows of any bug.
+Every pattern is a known way in which clusters fail; its details are drawn:
+targets, kinds, times, durations. Some faults wait for an action of the specification. None depends on a planted bug.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ HELD_MS = (1_000, 1_500, 2_000, 500)
 """How long messages are held up: an ISR is left after 400, a session of 600 is over."""
 
 
-class Plots:
-    """Draws plots for one cluster."""
+class FaultPatterns:
+    """Draws patterns for one cluster."""
 
     def __init__(self, choices: Choices, nodes: int, topics: list[Topic]) -> None:
         self._choices = choices
@@ -32,10 +32,10 @@ class Plots:
         self._topics = topics
 
     def draw(self, name: str, at_ms: int) -> list[Fault]:
-        """The faults of one plot of PLOTS, from this time on."""
-        return PLOTS[name](self, at_ms)
+        """The faults of one pattern of PATTERNS, from this time on."""
+        return PATTERNS[name](self, at_ms)
 
-    # ---- whom and where
+    # ---- targets
 
     def _in_some_order(self) -> tuple[int, ...]:
         rest = [*self._nodes]
@@ -66,7 +66,7 @@ class Plots:
         }
         return Fault.model_validate(said)
 
-    # ---- the plots
+    # ---- the patterns
 
     def blackout(self, at_ms: int) -> list[Fault]:
         """All nodes lose power or are killed, nearly at once, and come back one by one."""
@@ -263,7 +263,7 @@ class Plots:
             "at_ms": late_ms,
             "kind": "uneven",
             "node": replicas[0],
-            "lane": choices.one_of(("isr", "quorum-fetch", "isr", "quorum-fetch", "heartbeat", "")),
+            "channel": choices.one_of(("isr", "quorum-fetch", "isr", "quorum-fetch", "heartbeat", "")),
             "for_ms": choices.one_of((1_500, 700)),
             "amount": choices.one_of((300, 700, 1_200)),
         }
@@ -276,8 +276,8 @@ class Plots:
 
     def _interruption(self, at_ms: int) -> Fault:
         """Something that strikes as an ISR is proposed."""
-        match self._choices.one_of(("a life", "a life", "a way", "an answer")):
-            case "a life":
+        match self._choices.one_of(("an incarnation", "an incarnation", "a way", "an answer")):
+            case "an incarnation":
                 kinds = ("power-loss", "crash", "power-loss", "isolate", "pause")
                 return self._trap(at_ms, ("ExpandIsr",), kinds, (1, 20, 1_500), "other")
             case "a way":
@@ -382,18 +382,18 @@ class Plots:
         return self._choices.one_of((1_000, 20, 300, LONGEST_MS))
 
 
-PLOTS: dict[str, Callable[[Plots, int], list[Fault]]] = {
-    "blackout": Plots.blackout,
-    "one after the other": Plots.one_after_the_other,
-    "leaders in turn": Plots.leaders_in_turn,
-    "there and back": Plots.there_and_back,
-    "deaf leader": Plots.deaf_leader,
-    "last one standing": Plots.last_one_standing,
-    "dies as it commits": Plots.dies_as_it_commits,
-    "troubled return": Plots.troubled_return,
-    "contested election": Plots.contested_election,
-    "late word": Plots.late_word,
-    "words held up": Plots.words_held_up,
-    "late succession": Plots.late_succession,
+PATTERNS: dict[str, Callable[[FaultPatterns, int], list[Fault]]] = {
+    "blackout": FaultPatterns.blackout,
+    "one after the other": FaultPatterns.one_after_the_other,
+    "leaders in turn": FaultPatterns.leaders_in_turn,
+    "there and back": FaultPatterns.there_and_back,
+    "deaf leader": FaultPatterns.deaf_leader,
+    "last one standing": FaultPatterns.last_one_standing,
+    "dies as it commits": FaultPatterns.dies_as_it_commits,
+    "troubled return": FaultPatterns.troubled_return,
+    "contested election": FaultPatterns.contested_election,
+    "late word": FaultPatterns.late_word,
+    "words held up": FaultPatterns.words_held_up,
+    "late succession": FaultPatterns.late_succession,
 }
 """What is played, by name."""

@@ -1,4 +1,4 @@
-"""Whoever watches all nodes together: a ledger for each partition, and what the nodes' metadata say."""
+"""Whoever watches all nodes together: a oracle for each partition, and what the nodes' metadata say."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from uuid import UUID
 
 from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.simulation.configuration import properties_of
-from linearizability.simulation.ledger import Decided, Ledger
 from linearizability.simulation.metadata_agreement import MetadataAgreement
+from linearizability.simulation.partition_oracle import Decided, PartitionOracle
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
 from linearizability.simulation.world import Violation
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -26,18 +26,18 @@ VOTES = frozenset({"GrantVote", "BecomeCandidate"})
 """Steps by which a voter gives its vote."""
 
 
-class ClusterWitness:
+class ClusterChecker:
     """Sees every step of every node."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._min_isrs = {topic.name: schedule.least_min_isr(topic) for topic in schedule.topics}
         self._default_min_isr = int(properties_of(schedule, 1)["min.insync.replicas"])
-        self._ledgers: dict[tuple[UUID, int], Ledger] = {}
-        self._newest: dict[Key, Ledger] = {}
+        self._oracles: dict[tuple[UUID, int], PartitionOracle] = {}
+        self._newest: dict[Key, PartitionOracle] = {}
         self._partitions: dict[int, Mapping[Key, Partition]] = {}
         self._image_ends: dict[int, int] = {}
-        self._metadata = Ledger("__cluster_metadata-0", 1, is_excused=False)
+        self._metadata = PartitionOracle("__cluster_metadata-0", 1, is_excused=False)
         self._metadata_seen: dict[int, tuple[int, int, bool, int]] = {}
         self._decisions = MetadataAgreement()
         self._votes: dict[tuple[int, int], int] = {}
@@ -57,33 +57,33 @@ class ClusterWitness:
         """A topic that the schedule does not name is to be made with this min.insync.replicas."""
         self._min_isrs[topic] = min_isr
 
-    def ledger(self, key: Key) -> Ledger | None:
+    def oracle(self, key: Key) -> PartitionOracle | None:
         """The newest topic of this name's."""
         return self._newest.get(key)
 
     @property
     def leader_changes(self) -> int:
         """How often another node came to lead a partition."""
-        return sum(ledger.leader_changes for ledger in self._ledgers.values())
+        return sum(oracle.leader_changes for oracle in self._oracles.values())
 
     @property
     def is_excused(self) -> bool:
-        return any(ledger.is_excused for ledger in self._ledgers.values())
+        return any(oracle.is_excused for oracle in self._oracles.values())
 
     def excuses(self, key: Key) -> bool:
         """Whether committed records of this partition may be gone."""
-        ledger = self._newest.get(key)
-        return ledger is not None and ledger.is_excused
+        oracle = self._newest.get(key)
+        return oracle is not None and oracle.is_excused
 
     def lost_ends(self, number: int, partition: Partition) -> bool:
         """Whether the end of each transaction that is open in a node's replica may be gone, with excuse."""
-        return self._ledger_of(partition.topic, partition.topic_id, partition.index).lost_ends(number, partition)
+        return self._oracle_of(partition.topic, partition.topic_id, partition.index).lost_ends(number, partition)
 
     # ---- what machines tell
 
     def on_change(self, number: int, partition: Partition) -> None:
         """Errors: Violation."""
-        self._ledger_of(partition.topic, partition.topic_id, partition.index).observe(number, partition)
+        self._oracle_of(partition.topic, partition.topic_id, partition.index).observe(number, partition)
 
     def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
         """Errors: Violation."""
@@ -97,21 +97,21 @@ class ClusterWitness:
         partition = self._partitions.get(number, {}).get((topic, int(index)))
         if partition is None:
             return
-        ledger = self._ledger_of(topic, partition.topic_id, partition.index)
+        oracle = self._oracle_of(topic, partition.topic_id, partition.index)
         match action:
             case "Truncate":
-                ledger.truncated(number, row["leo"])
+                oracle.truncated(number, row["leo"])
             case "Acknowledge":
-                ledger.acknowledge(number, partition)
+                oracle.acknowledge(number, partition)
             case "AnswerFetch":
-                ledger.hear(number, partition, row["args"]["follower"], row["args"]["end"])
+                oracle.hear(number, partition, row["args"]["follower"], row["args"]["end"])
             case "RollBackIsr":
-                ledger.require_known_members(number, partition)
+                oracle.require_known_members(number, partition)
             case _:
-                ledger.advance(number, partition, row["hw"])
+                oracle.advance(number, partition, row["hw"])
 
     def _note_vote(self, voter: int, epoch: int, candidate: int) -> None:
-        """A voter has one vote an epoch, over all its lives. Errors: Violation."""
+        """A voter has one vote an epoch, over all its incarnations. Errors: Violation."""
         first = self._votes.setdefault((voter, epoch), candidate)
         if first != candidate:
             text = f"node {voter} votes for node {candidate} in epoch {epoch}, where it voted for node {first}"
@@ -159,10 +159,10 @@ class ClusterWitness:
                 text = f"node {number} commits up to {quorum.high_watermark}, of epoch {epoch}, as the leader of {quorum.epoch}"
                 raise Violation("commit-of-old-epoch", text)
 
-    def on_end_of_life(self, number: int, is_clean: bool) -> None:
-        for ledger in self._ledgers.values():
-            ledger.end_of_life(number, self._broker_epochs.get(number, -1), is_clean)
-        self._metadata.end_of_life(number)
+    def on_process_end(self, number: int, is_clean: bool) -> None:
+        for oracle in self._oracles.values():
+            oracle.end_process(number, self._broker_epochs.get(number, -1), is_clean)
+        self._metadata.end_process(number)
         seen = self._metadata_seen.get(number)
         if seen is not None:
             # The epoch is durable; how much is committed, a voter learns anew.
@@ -171,8 +171,8 @@ class ClusterWitness:
         self._partitions.pop(number, None)
 
     def on_power_loss(self, number: int) -> None:
-        for ledger in self._ledgers.values():
-            ledger.lost_power(number, self._broker_epochs.get(number, -1))
+        for oracle in self._oracles.values():
+            oracle.lost_power(number, self._broker_epochs.get(number, -1))
 
     # ---- metadata
 
@@ -181,17 +181,17 @@ class ClusterWitness:
             self._broker_epochs[broker.id] = max(broker.epoch, self._broker_epochs.get(broker.id, -1))
         for topic in image.topics.values():
             for index, partition in topic.partitions.items():
-                ledger = self._ledger_of(topic.name, topic.id, index)
-                if partition.partition_epoch > ledger.decided.partition_epoch or (
-                    partition.partition_epoch == ledger.decided.partition_epoch
-                    and tuple(partition.eligible_leader_replicas) != ledger.decided.eligible
+                oracle = self._oracle_of(topic.name, topic.id, index)
+                if partition.partition_epoch > oracle.decided.partition_epoch or (
+                    partition.partition_epoch == oracle.decided.partition_epoch
+                    and tuple(partition.eligible_leader_replicas) != oracle.decided.eligible
                 ):
                     self._require_unfenced(number, image, topic, index, partition)
                     for member in partition.isr:
                         broker = image.brokers.get(member)
                         if broker is not None:
-                            ledger.rejoined(member, broker.epoch)
-                    ledger.decide(decided_of(partition))
+                            oracle.rejoined(member, broker.epoch)
+                    oracle.decide(decided_of(partition))
 
     def _require_unfenced(
         self, number: int, image: MetadataImage, topic: TopicImage, index: int, partition: PartitionImage
@@ -202,24 +202,24 @@ class ClusterWitness:
                 text = f"{topic.name}-{index}: node {number} knows node {member} in the ISR {partition.isr}, and fenced"
                 raise Violation("fenced-member-in-isr", text)
 
-    def _note_excuse(self, ledger: Ledger) -> None:
+    def _note_excuse(self, oracle: PartitionOracle) -> None:
         """Losses of one partition are excused from now on, for the doubt about these nodes, or not any more."""
-        if not ledger.excuse_nodes:
-            self.mark(OVER, number=self._excuses.pop(ledger.name))
+        if not oracle.excuse_nodes:
+            self.mark(OVER, number=self._excuses.pop(oracle.name))
             return
-        number = self._excuses.setdefault(ledger.name, self._numbers + 1)
+        number = self._excuses.setdefault(oracle.name, self._numbers + 1)
         self._numbers = max(self._numbers, number)
-        self.mark(EXCUSE, number=number, cause="power-loss", keys=[ledger.name], nodes=[*ledger.excuse_nodes])
+        self.mark(EXCUSE, number=number, cause="power-loss", keys=[oracle.name], nodes=[*oracle.excuse_nodes])
 
-    def _ledger_of(self, name: str, topic_id: UUID, index: int) -> Ledger:
-        ledger = self._ledgers.get((topic_id, index))
-        if ledger is None:
+    def _oracle_of(self, name: str, topic_id: UUID, index: int) -> PartitionOracle:
+        oracle = self._oracles.get((topic_id, index))
+        if oracle is None:
             min_isr = self._min_isrs.get(name, self._default_min_isr)
-            ledger = Ledger(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
-            ledger.on_excuse = self._note_excuse
-            self._ledgers[topic_id, index] = ledger
-            self._newest[name, index] = ledger
-        return ledger
+            oracle = PartitionOracle(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
+            oracle.on_excuse = self._note_excuse
+            self._oracles[topic_id, index] = oracle
+            self._newest[name, index] = oracle
+        return oracle
 
 
 def decided_of(partition: PartitionImage) -> Decided:

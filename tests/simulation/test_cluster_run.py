@@ -1,12 +1,12 @@
-"""Whole lives: what each fault does, and what the contract makes of it."""
+"""Whole runs: what each fault does, and what the contract makes of it."""
 
 from pathlib import Path
 
 import pytest
 
 from linearizability.pipeline.engine import check
-from linearizability.simulation.judging import judge, live
-from linearizability.simulation.life import lead
+from linearizability.simulation.cluster import execute
+from linearizability.simulation.judging import judge, run_schedule
 from linearizability.simulation.schedule import (
     ONE_NODE_FAULTS,
     Administrator,
@@ -40,7 +40,7 @@ def fault(kind: str) -> Fault:
 
 
 def test_a_quiet_life_is_valid_and_loses_nothing():
-    outcome, _ = live(schedule())
+    outcome, _ = run_schedule(schedule())
     assert outcome.verdict == "valid"
     assert outcome.acknowledged > 50
     assert outcome.consumed >= 2 * outcome.acknowledged, "the consumer and the last reader saw every record"
@@ -49,22 +49,22 @@ def test_a_quiet_life_is_valid_and_loses_nothing():
 
 @pytest.mark.parametrize("kind", ONE_NODE_FAULTS)
 def test_no_fault_breaks_a_promise(kind: str):
-    outcome, trace = live(schedule(fault(kind)), keep_trace=True)
+    outcome, trace = run_schedule(schedule(fault(kind)), keep_trace=True)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
     assert outcome.counts[f"fault {kind}"] == 1
     if kind in ("crash", "power-loss", "stop"):
-        assert any("life 2" in line for line in trace.lines)
+        assert any("incarnation 2" in line for line in trace.lines)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_power_loss_takes_nothing_that_was_flushed(seed: int):
-    outcome, _ = live(schedule(fault("power-loss"), configs=FLUSHED, seed=seed))
+    outcome, _ = run_schedule(schedule(fault("power-loss"), configs=FLUSHED, seed=seed))
     assert outcome.verdict == "valid"
     assert not outcome.counts["records lost in power failures"]
 
 
 def test_power_loss_may_take_what_was_not_flushed_and_the_contract_permits_it():
-    outcomes = [live(schedule(fault("power-loss"), seed=seed))[0] for seed in range(4)]
+    outcomes = [run_schedule(schedule(fault("power-loss"), seed=seed))[0] for seed in range(4)]
     assert {outcome.verdict for outcome in outcomes} == {"valid"}
     assert any(outcome.counts["records lost in power failures"] for outcome in outcomes)
     permitted = [outcome.judgement.permitted for outcome in outcomes if outcome.judgement is not None]
@@ -72,13 +72,13 @@ def test_power_loss_may_take_what_was_not_flushed_and_the_contract_permits_it():
 
 
 def test_a_killed_process_loses_nothing_even_with_acks_1():
-    outcome, _ = live(schedule(fault("crash"), acks="1"))
+    outcome, _ = run_schedule(schedule(fault("crash"), acks="1"))
     assert outcome.verdict == "valid"
     assert outcome.judgement is not None and "lost-write" not in outcome.judgement.anomalies
 
 
 def test_what_is_written_is_judged_as_what_was_recorded(tmp_path: Path):
-    outcome, _ = live(schedule(fault("power-loss"), seed=2), history_folder=tmp_path)
+    outcome, _ = run_schedule(schedule(fault("power-loss"), seed=2), history_folder=tmp_path)
     (judgement,) = check([tmp_path])
     assert outcome.judgement is not None
     assert (judgement.verdict, judgement.anomalies, judgement.facts) == (
@@ -89,19 +89,22 @@ def test_what_is_written_is_judged_as_what_was_recorded(tmp_path: Path):
 
 
 def test_a_loss_that_coincides_with_an_excuse_of_another_partition_is_found():
-    """The same histories, but that the power loss were an excuse of another topic, or had been over before the life began."""
-    lived, _ = lead(schedule(Fault(at_ms=300, kind="power-loss", for_ms=100), seed=4))
-    excused = judge(lived)
+    """The same histories, but that the power loss were an excuse of another topic, or had been over before the run began."""
+    finished, _ = execute(schedule(Fault(at_ms=300, kind="power-loss", for_ms=100), seed=4))
+    excused = judge(finished)
     assert (excused.verdict, excused.rule) == ("valid", "") and excused.judgement is not None
     assert any("lost-write" in rules for rules in excused.judgement.excused.values()), excused.to_json()
     marks = [
-        event for history in lived.histories for event in history.events if event.get("f") in ("excuse", "excuse-over")
+        event
+        for history in finished.histories
+        for event in history.events
+        if event.get("f") in ("excuse", "excuse-over")
     ]
     assert [mark["f"] for mark in marks] == ["excuse", "excuse-over"] and "orders" in marks[0]["keys"]
     kept = dict(marks[0])
     for change in ({"keys": ["elsewhere-0"]}, {"time": 0}):
         marks[0].update(change)
         marks[1]["time"] = 1 if "time" in change else marks[1]["time"]
-        found = judge(lived)
+        found = judge(finished)
         assert (found.verdict, "lost-write" in found.rule) == ("invalid", True), (change, found.to_json())
         marks[0].update(kept)

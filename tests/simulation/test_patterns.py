@@ -1,4 +1,4 @@
-"""Plots: each one draws schedules, and what it is made of convicts the bugs that need just that."""
+"""Fault patterns: each one draws schedules, and detects the bugs that need it."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ import pytest
 
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.choices import SeededChoices
-from linearizability.simulation.drawing_plots import PLOTS, Plots
-from linearizability.simulation.judging import Outcome, live
+from linearizability.simulation.drawing_patterns import PATTERNS, FaultPatterns
+from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 
 ORDERS = Topic(name="orders", configs={"min.insync.replicas": "2"})
 APART_MS = 2_500
 
 
-def played(plot: str, seed: int, mutant: str | None = None) -> Schedule:
-    """One plot, twice, in a life of one partition and one producer."""
-    plots = Plots(SeededChoices(seed), 3, [ORDERS])
-    faults = [fault for at_ms in (100, 100 + APART_MS) for fault in plots.draw(plot, at_ms)]
+def played(pattern: str, seed: int, mutant: str | None = None) -> Schedule:
+    """One pattern, twice, in a run of one partition and one producer."""
+    patterns = FaultPatterns(SeededChoices(seed), 3, [ORDERS])
+    faults = [fault for at_ms in (100, 100 + APART_MS) for fault in patterns.draw(pattern, at_ms)]
     producer = Producer(batches=200, records=1, pause_ms=12)
     return Schedule(
         seed=seed,
@@ -30,16 +30,16 @@ def played(plot: str, seed: int, mutant: str | None = None) -> Schedule:
     )
 
 
-@pytest.mark.parametrize("plot", PLOTS)
-def test_a_plot_draws_schedules_that_survive_their_files(plot: str):
-    drawn = [played(plot, seed).model_copy(update={"seed": 0}) for seed in range(50)]
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_draws_schedules_that_survive_their_files(pattern: str):
+    drawn = [played(pattern, seed).model_copy(update={"seed": 0}) for seed in range(50)]
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
     assert len({each.to_json() for each in drawn}) > 25, "much is left to chance"
 
 
-@pytest.mark.parametrize("plot", ["last one standing", "contested election"])
-def test_a_plot_costs_no_promise(plot: str):
-    outcome, _ = live(played(plot, 0))
+@pytest.mark.parametrize("pattern", ["last one standing", "contested election"])
+def test_a_pattern_costs_no_promise(pattern: str):
+    outcome, _ = run_schedule(played(pattern, 0))
     assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
 
 
@@ -50,42 +50,42 @@ FOUND_BY = {
     "kip-903": ("words held up", 174),
     "stale-proposal-rolled-back": ("words held up", 13),
 }
-"""Mutant -> the plot that leads to it, and a seed from which on few lives show it."""
-MOST_LIVES = 60
+"""Mutant -> the pattern that leads to it, and a seed from which on few runs show it."""
+MOST_RUNS = 60
 
 
 CONVICTED_BY = {
     "kip-903": ("late succession", 109),
     "stale-proposal-rolled-back": ("late succession", 146),
 }
-"""Mutant -> the plot that leads on to what clients see of it, and a seed as above."""
+"""Mutant -> the pattern that leads on to what clients see of it, and a seed as above."""
 
 
 @pytest.mark.parametrize("mutant", FOUND_BY)
-def test_a_bug_is_found_by_the_plot_that_leads_to_it(mutant: str):
+def test_a_bug_is_found_by_the_pattern_that_leads_to_it(mutant: str):
     assert MUTANTS[mutant].is_found_by(_found(mutant, *FOUND_BY[mutant], by_history=False).rule)
 
 
 @pytest.mark.parametrize("mutant", CONVICTED_BY)
-def test_a_bug_is_convicted_by_histories_alone_where_a_plot_goes_on_to_the_loss(mutant: str):
+def test_a_bug_is_convicted_by_histories_alone_where_a_pattern_goes_on_to_the_loss(mutant: str):
     convicted = _found(mutant, *CONVICTED_BY[mutant], by_history=True)
     assert convicted.judgement is not None and "lost-write" in convicted.rule
 
 
-def _found(mutant: str, plot: str, first: int, by_history: bool) -> Outcome:
+def _found(mutant: str, pattern: str, first: int, by_history: bool) -> Outcome:
     with planted(mutant):
-        for seed in range(first, first + MOST_LIVES):
-            outcome, _ = live(played(plot, seed), by_history=by_history)
+        for seed in range(first, first + MOST_RUNS):
+            outcome, _ = run_schedule(played(pattern, seed), by_history=by_history)
             if outcome.verdict == "invalid":
                 return outcome
-    pytest.fail(f"not found in {MOST_LIVES} lives")
+    pytest.fail(f"not found in {MOST_RUNS} runs")
 
 
 def test_a_cut_between_the_two_whom_a_step_names_strikes_no_third():
     """The leader proposes a follower, and from then on hears of it no more; the third replica stays in sync."""
     crash = Fault(at_ms=300, kind="crash", node=3, for_ms=100)
     cut = Fault(at_ms=500, after="ExpandIsr", kind="cut", role="between", for_ms=1_500)
-    outcome, _ = live(played("blackout", 0).model_copy(update={"faults": (crash, cut)}))
+    outcome, _ = run_schedule(played("blackout", 0).model_copy(update={"faults": (crash, cut)}))
     assert outcome.verdict == "valid"
     assert outcome.counts["fault cut"] == 1 and outcome.counts["action ShrinkIsr"] >= 1
 
@@ -97,7 +97,7 @@ def test_a_bystander_neither_leads_nor_decides():
     ]
     crash = Fault(at_ms=1_500, kind="crash", role="bystander", topic="orders", for_ms=100)
     rows: list[dict[str, Any]] = []
-    outcome, _ = live(played("blackout", 0).model_copy(update={"faults": (*moves, crash)}), rows=rows)
+    outcome, _ = run_schedule(played("blackout", 0).model_copy(update={"faults": (*moves, crash)}), rows=rows)
     assert outcome.verdict == "valid"
     leaders = [row["node"] for row in rows if row["action"] == "BecomeLeader" and row["partition"] == "orders-0"]
     controller = next(row["node"] for row in rows if row["action"] == "RegisterBroker")

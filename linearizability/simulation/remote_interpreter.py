@@ -1,10 +1,9 @@
-"""Lives that another Python interpreter leads, and this one judges.
+"""Runs that another Python interpreter executes, and this one judges.
 
-The nodes need little besides the standard library, so that another interpreter, PyPy for one, can lead their lives: the same
-traces there are a proof that no life depends on the interpreter. The history rules need Arrow, which PyPy lacks. So lives are
-led there and judged here: a child process
-(`python -m linearizability.simulation.elsewhere`) reads tasks, one a line as JSON, and answers with lives as pickles of plain
-values: a run's histories are large, and PyPy takes three times as long to write them as JSON.
+The nodes need little besides the standard library, so another interpreter, PyPy for one, can execute their runs: equal traces
+there prove that no run depends on the interpreter. The history rules need Arrow, which PyPy lacks, so runs are judged here. A
+child process (`python -m linearizability.simulation.remote_interpreter`) reads tasks, one a line as JSON, and answers with
+pickles of plain values: a run's histories are large, and PyPy takes three times as long to write them as JSON.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from crc32c import crc32c as crc32c_of_bytes
 
 from linearizability.history.contract import Contract
 from linearizability.mutants.registry import planted
+from linearizability.simulation.cluster import FinishedRun, execute
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.history_recorder import ClientHistory
-from linearizability.simulation.life import Lived, lead
 
 MODULES = ("pydantic", "crc32c", "cramjam")
 """What the other interpreter needs to have installed."""
@@ -35,18 +34,18 @@ LEAST_VERSION = (3, 11)
 ROOT = Path(__file__).parents[2]
 CHECK_S = 60
 NURSERY = "128MB"
-"""Where PyPy puts what is new: a life fits, and what dies with it is never copied."""
+"""PyPy's space for new objects: a run fits into it, and its garbage is never copied."""
 JIT = {
     "decay": 0, "loop_longevity": 1_000_000, "threshold": 520, "function_threshold": 800, "trace_eagerness": 50,
     "trace_limit": 2_500,
 }  # fmt: skip
-"""PyPy's compiler for lives, which are wide: no place is hot soon, so nothing that was counted or compiled is forgotten; and
+"""PyPy's compiler for runs, which are wide: no place is hot soon, so nothing that was counted or compiled is forgotten; and
 short pieces, for one that follows a whole step of a node is left again before its end. Measured: README, "Speed"."""
 NUMBERS = ("steps", "virtual_ms", "acknowledged", "acknowledged_by_all", "leader_changes", "consumed")
 
 
 class Task(NamedTuple):
-    """Which lives are to be led: schedules drawn by ascending seeds."""
+    """Which runs are wanted: schedules drawn by ascending seeds."""
 
     first_seed: int
     count: int
@@ -57,22 +56,22 @@ class Task(NamedTuple):
     with_rows: bool
 
 
-class Told(NamedTuple):
-    """What the other interpreter tells of one life."""
+class RemoteRun(NamedTuple):
+    """One run of the other interpreter."""
 
-    lived: Lived
+    finished: FinishedRun
     rows: list[dict[str, Any]]
     """The steps of the specification, where they were asked for."""
     seconds: float
     """CPU seconds that it took there, and to tell of the one before."""
 
 
-class CannotLive(Exception):
+class InterpreterError(Exception):
     """The other interpreter does not run, or lacks something; the text says what."""
 
 
 def check(python: str) -> str:
-    """The name and version of an interpreter that can lead lives. Errors: CannotLive."""
+    """The name and version of an interpreter that can execute runs. Errors: InterpreterError."""
     program = (
         f"import platform, {', '.join(MODULES)}; print(platform.python_implementation(), platform.python_version())"
     )
@@ -81,15 +80,17 @@ def check(python: str) -> str:
             [python, "-c", program], capture_output=True, text=True, timeout=CHECK_S, check=False, env=_environment()
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotLive(f"{python} does not run: {error}") from error
+        raise InterpreterError(f"{python} does not run: {error}") from error
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise CannotLive(f"{python} cannot lead lives: {reason}")
+        raise InterpreterError(f"{python} cannot execute runs: {reason}")
     name = done.stdout.strip()
     version = tuple(int(part) for part in name.rpartition(" ")[2].split(".")[:2] if part.isdecimal())
     if version < LEAST_VERSION:
         least = ".".join(map(str, LEAST_VERSION))
-        raise CannotLive(f"{python} cannot lead lives: it is {name or 'nameless'}, and they need Python {least}")
+        raise InterpreterError(
+            f"{python} cannot execute runs: it is {name or 'nameless'}, and they need Python {least}"
+        )
     return name
 
 
@@ -100,8 +101,8 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYPY_GC_NURSERY": nursery}
 
 
-class Elsewhere:
-    """A child process that leads lives, for as long as this process wants them."""
+class RemoteInterpreter:
+    """A child process that executes runs, until `close`."""
 
     def __init__(self, python: str, name: str = "") -> None:
         """`name` is what the interpreter calls itself, from `check`. Errors: OSError."""
@@ -111,8 +112,8 @@ class Elsewhere:
             [python, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
         )
 
-    def lead(self, task: Task) -> Iterator[Told]:
-        """The lives of a task, one after the other; the next ones go on there meanwhile. Errors: CannotLive."""
+    def runs(self, task: Task) -> Iterator[RemoteRun]:
+        """The runs of a task, one after the other; the next ones go on there meanwhile. Errors: InterpreterError."""
         tasks, answers = self._child.stdin, self._child.stdout
         assert tasks is not None and answers is not None
         try:
@@ -125,19 +126,19 @@ class Elsewhere:
             for seed in seeds:
                 yield _read(self._next(answers), seed, task)
         finally:
-            with suppress(CannotLive):
+            with suppress(InterpreterError):
                 for _ in seeds:
                     self._next(answers)  # nobody wants to hear of them
 
     def _next(self, answers: IO[bytes]) -> dict[str, Any]:
-        """One life, as `_written` told it. Errors: CannotLive."""
+        """One run, as `_written` stored it. Errors: InterpreterError."""
         try:
             return pickle.load(answers)
         except (EOFError, pickle.UnpicklingError):
             raise self._gone() from None
 
-    def _gone(self) -> CannotLive:
-        return CannotLive(f"{self._python} ended with {self._child.wait()} in the middle of its lives")
+    def _gone(self) -> InterpreterError:
+        return InterpreterError(f"{self._python} ended with {self._child.wait()} in the middle of its lives")
 
     def close(self) -> None:
         """End the child."""
@@ -146,7 +147,7 @@ class Elsewhere:
 
 
 def tune() -> None:
-    """Make PyPy fit for many lives; nothing, where this is another interpreter."""
+    """Make PyPy fit for many runs; nothing, where this is another interpreter."""
     if sys.implementation.name != "pypy":
         return
     from pypyjit import set_param  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
@@ -158,41 +159,42 @@ def tune() -> None:
 
 
 def _crc32c_of_a_copy(data: bytes | bytearray | memoryview) -> int:
-    """PyPy 7.3.19 never gives a view back that a C extension was handed: 1.3 KB a call, 5 MB a life."""
+    """PyPy 7.3.19 never gives a view back that a C extension was handed: 1.3 KB a call, 5 MB a run."""
     return crc32c_of_bytes(bytes(data))
 
 
-def _written(lived: Lived, rows: list[dict[str, Any]] | None, seconds: float) -> dict[str, Any]:
+def _written(finished: FinishedRun, rows: list[dict[str, Any]] | None, seconds: float) -> dict[str, Any]:
     histories = [
         {"process": each.process, "contract": each.contract.model_dump(), "events": each.events}
-        for each in lived.histories
+        for each in finished.histories
     ]
     return {
-        "rule": lived.rule, "text": lived.text, "digest": lived.digest, "counts": lived.counts,
-        "histories": histories, "rows": rows or [], "seconds": seconds, **{name: getattr(lived, name) for name in NUMBERS},
+        "rule": finished.rule, "text": finished.text, "digest": finished.digest, "counts": finished.counts,
+        "histories": histories, "rows": rows or [], "seconds": seconds, **{name: getattr(finished, name) for name in NUMBERS},
     }  # fmt: skip
 
 
-def _read(told: dict[str, Any], seed: int, task: Task) -> Told:
-    lived = Lived(
+def _read(stored: dict[str, Any], seed: int, task: Task) -> RemoteRun:
+    finished = FinishedRun(
         draw(seed, task.mutant, task.nodes, task.workload),
-        [ClientHistory(each["process"], Contract(**each["contract"]), each["events"]) for each in told["histories"]],
-        told["rule"], told["text"], told["digest"], Counter(told["counts"]), **{name: told[name] for name in NUMBERS},
+        [ClientHistory(each["process"], Contract(**each["contract"]), each["events"]) for each in stored["histories"]],
+        stored["rule"], stored["text"], stored["digest"], Counter(stored["counts"]),
+        **{name: stored[name] for name in NUMBERS},
     )  # fmt: skip
-    return Told(lived, told["rows"], told["seconds"])
+    return RemoteRun(finished, stored["rows"], stored["seconds"])
 
 
 def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
-    """Lead the lives of all tasks that come, until no more do."""
+    """Execute the runs of all tasks, until the input ends."""
     began = time.process_time()
     for line in tasks:
         task = Task(*json.loads(line))
         with planted(task.mutant) if task.mutant else nullcontext():
             for seed in range(task.first_seed, task.first_seed + task.count):
                 rows: list[dict[str, Any]] | None = [] if task.with_rows else None
-                lived, _ = lead(draw(seed, task.mutant, task.nodes, task.workload), False, task.by_history, rows)
+                finished, _ = execute(draw(seed, task.mutant, task.nodes, task.workload), False, task.by_history, rows)
                 before, began = began, time.process_time()
-                pickle.dump(_written(lived, rows, began - before), answers)
+                pickle.dump(_written(finished, rows, began - before), answers)
                 answers.flush()
 
 

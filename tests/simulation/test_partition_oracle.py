@@ -1,4 +1,4 @@
-"""What the replicas of one partition may show together, and when a ledger is excused."""
+"""What the replicas of one partition may show together, and when a oracle is excused."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from linearizability.simulation import ledger as module
+from linearizability.simulation import partition_oracle as module
 from linearizability.simulation.invariants import BatchRecord
-from linearizability.simulation.ledger import Decided, Ledger
+from linearizability.simulation.partition_oracle import Decided, PartitionOracle
 from linearizability.simulation.world import Violation
 
 
@@ -56,17 +56,17 @@ def _batches_of_fakes(monkeypatch):
     monkeypatch.setattr(module, "batches_of", lambda log, offset: log.batches[offset:])
 
 
-def ledger(min_isr: int = 2, is_excused: bool = False) -> Ledger:
-    return Ledger("orders-0", min_isr, is_excused)
+def oracle(min_isr: int = 2, is_excused: bool = False) -> PartitionOracle:
+    return PartitionOracle("orders-0", min_isr, is_excused)
 
 
-def show(book: Ledger, number: int, of: Any) -> None:
+def show(book: PartitionOracle, number: int, of: Any) -> None:
     book.observe(number, of(number))
 
 
-def agreeing(hw: int = 2) -> tuple[Ledger, dict[int, FakeLog]]:
+def agreeing(hw: int = 2) -> tuple[PartitionOracle, dict[int, FakeLog]]:
     """Three replicas of one log, committed up to `hw`."""
-    book = ledger()
+    book = oracle()
     logs = {number: FakeLog(1, 1, 1) for number in (1, 2, 3)}
     for number in (2, 3):
         show(book, number, replica(logs[number]))
@@ -93,7 +93,7 @@ def test_one_epoch_and_offset_is_one_batch():
 
 
 def test_the_same_batch_has_the_same_batch_before_it():
-    book = ledger()
+    book = oracle()
     show(book, 2, replica(FakeLog(1, 2, 4)))
     with pytest.raises(Violation, match=r"logs-differ.* before"):
         show(book, 3, replica(FakeLog(1, 3, 4)))
@@ -112,7 +112,7 @@ def test_a_new_leader_has_all_that_is_committed():
 
 
 def test_who_may_be_elected_has_all_that_is_committed():
-    book = ledger()
+    book = oracle()
     show(book, 2, replica(FakeLog(1, 1, 1)))
     show(book, 3, replica(FakeLog(1)))
     with pytest.raises(Violation, match=r"eligible-incomplete.*node 3"):
@@ -168,7 +168,7 @@ def test_a_deposed_leader_counts_what_a_replica_had_that_was_taken_out_since():
 
 
 def test_a_proposed_member_counts_for_the_high_watermark():
-    book = ledger()
+    book = oracle()
     show(book, 2, replica(FakeLog(1, 1)))
     show(book, 3, replica(FakeLog(1)))
     leader = replica(FakeLog(1, 1), isr=(1, 2), pending=(1, 2, 3))(1)
@@ -185,8 +185,8 @@ def test_a_log_that_is_cut_and_grows_again_is_read_again():
     assert [each.leader_epoch for each in book.views[3].batches] == [1, 2, 2]
 
 
-def lose_power(book: Ledger, number: int) -> None:
-    book.end_of_life(number)
+def lose_power(book: PartitionOracle, number: int) -> None:
+    book.end_process(number)
     book.lost_power(number, 7)
 
 
@@ -197,7 +197,7 @@ def test_a_lost_tail_is_no_promise_until_its_broker_has_rejoined():
     show(book, 3, replica(FakeLog(1)))
     book.decide(Decided(9, 1, 1, (1, 2, 3), (1, 2, 3)))
     book.rejoined(3, 7)
-    assert 3 in book.lost_tails, "this is the life in which it lost power"
+    assert 3 in book.lost_tails, "this is the incarnation in which it lost power"
     book.rejoined(3, 8)
     with pytest.raises(Violation, match=r"eligible-incomplete.*node 3"):
         book.decide(Decided(10, 1, 1, (1, 2, 3), (1, 2, 3)))
@@ -218,7 +218,7 @@ def test_as_many_lost_tails_as_min_isr_excuse_a_loss():
     show(book, 3, replica(FakeLog(1), leader=3, epoch=2))
 
 
-def led_with_a_loss(*epochs: int, opened: Sequence[int] = (), hw: int = 0) -> tuple[Ledger, Any]:
+def led_with_a_loss(*epochs: int, opened: Sequence[int] = (), hw: int = 0) -> tuple[PartitionOracle, Any]:
     """Of three committed records of epoch 1, node 3 has what is left of them when it comes to lead, with excuse."""
     book, _ = agreeing(hw=3)
     for number in (2, 3):
@@ -273,7 +273,7 @@ def test_without_an_excuse_no_transaction_may_hang():
 
 def test_power_may_be_lost_while_no_process_has_the_log_open():
     book, _ = agreeing(hw=3)
-    book.end_of_life(3)
+    book.end_process(3)
     assert not book.lost_tails
     book.lost_power(3, 7)
     assert book.lost_tails == {3: 7}
@@ -288,7 +288,7 @@ def test_a_flushed_log_loses_nothing():
 
 def test_who_was_killed_is_in_doubt_and_counts_beside_a_lost_tail():
     book, _ = agreeing(hw=3)
-    book.end_of_life(2, 6, is_clean=False)
+    book.end_process(2, 6, is_clean=False)
     assert (book.in_doubt, book.is_excused, book.excuse_nodes) == ({2: 6}, False, ()), "nothing was lost"
     lose_power(book, 3)
     assert book.is_excused and book.excuse_nodes == (2, 3), "the controller cannot know that node 2 has everything"
@@ -296,7 +296,7 @@ def test_who_was_killed_is_in_doubt_and_counts_beside_a_lost_tail():
 
 def test_a_clean_end_is_no_doubt_and_rejoining_ends_it():
     book, _ = agreeing(hw=3)
-    book.end_of_life(2, 6, is_clean=True)
+    book.end_process(2, 6, is_clean=True)
     lose_power(book, 3)
     assert not book.is_excused
     book.rejoined(3, 8)
@@ -314,13 +314,13 @@ def test_who_leads_late_need_not_have_what_later_leaders_committed():
 def test_an_excuse_lasts_from_the_doubt_until_nobody_lacks_a_tail():
     book, _ = agreeing(hw=3)
     told: list[tuple[int, ...]] = []
-    book.on_excuse = lambda ledger: told.append(ledger.excuse_nodes)
+    book.on_excuse = lambda oracle: told.append(oracle.excuse_nodes)
     lose_power(book, 3)
     assert not told
-    book.end_of_life(2, 6, is_clean=False)
-    book.end_of_life(1, 6, is_clean=False)
+    book.end_process(2, 6, is_clean=False)
+    book.end_process(1, 6, is_clean=False)
     book.rejoined(2, 7)
     assert told == [(2, 3), (1, 2, 3)]
     book.rejoined(3, 99)
-    book.end_of_life(2, 99, is_clean=False)
+    book.end_process(2, 99, is_clean=False)
     assert told == [(2, 3), (1, 2, 3), ()] and book.is_excused

@@ -1,7 +1,7 @@
-"""One simulated life: a schedule in, what became of it out.
+"""One simulated run: a schedule in, what became of it out.
 
 Topics are created, clients work while faults strike, everything is healed, the clients come to rest, a last reader drains
-every partition, each node is stopped and started once more. What must never happen ends the life at once (a violation);
+every partition, each node is stopped and started once more. What must never happen ends the run at once (a violation);
 what the clients saw is for `judging` to judge.
 """
 
@@ -17,6 +17,7 @@ from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.simulation import faults
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient, error_name
+from linearizability.simulation.cluster_checker import ClusterChecker
 from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.cooperating import CooperativeMember
@@ -46,7 +47,6 @@ from linearizability.simulation.schedule import (
 from linearizability.simulation.seeking import SimulatedSeeker
 from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
-from linearizability.simulation.witness import ClusterWitness
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
 from reference.controller.image import NO_LEADER, PartitionImage
 from reference.replication.partition import Partition
@@ -72,13 +72,13 @@ STABLE_BOUND_MS = 15_000
 
 
 @dataclass
-class Lived:
-    """One life that is over; what its clients saw is not judged yet."""
+class FinishedRun:
+    """One run that is over; what its clients saw is not judged yet."""
 
     schedule: Schedule
     histories: Sequence[ClientHistory] = ()
     rule: str = ""
-    """The promise that was broken before anybody's eyes, and ended the life."""
+    """The broken promise that ended the run; empty if none did."""
     text: str = ""
     digest: str = ""
     """Of the trace: the same schedule gives the same."""
@@ -116,7 +116,7 @@ class DrivenSchedule(Schedule, ABC):
 
 
 class Cluster:
-    """The machines, the network and the clients of one life."""
+    """The machines, the network and the clients of one run."""
 
     def __init__(self, schedule: Schedule, keep_trace: bool = False, by_history: bool = False) -> None:
         self.schedule = schedule
@@ -126,23 +126,23 @@ class Cluster:
         self.network.reads_clients = schedule.holds_what_is_produced
         self.network.is_calm = isinstance(schedule, DrivenSchedule)
         self.is_alone = schedule.nodes == 1
-        self.witness = None if self.is_alone else ClusterWitness(schedule)
+        self.checker = None if self.is_alone else ClusterChecker(schedule)
         self.machines = [
-            Machine(self.world, number, schedule, self.network, self, self.witness) for number in schedule.node_ids
+            Machine(self.world, number, schedule, self.network, self, self.checker) for number in schedule.node_ids
         ]
         self._machines = {machine.number: machine for machine in self.machines}
         self.recorders: list[HistoryRecorder] = []
         self.recorder = self._recorder(None)
         """The world's own recorder: faults and heals, and what they excuse."""
-        if self.witness is not None:
-            self.witness.mark = self.recorder.mark
+        if self.checker is not None:
+            self.checker.mark = self.recorder.mark
         self.clients: list[SimulatedClient] = []
         self.is_over = False
         self.heals_at_us = 0
         """When the last of the faults that have struck is over."""
         self.traps = faults.Traps(self)
-        if self.witness is not None and any(fault.after for fault in schedule.faults):
-            self.witness.listener = self.traps.on_action
+        if self.checker is not None and any(fault.after for fault in schedule.faults):
+            self.checker.listener = self.traps.on_action
         self.operator: Operator | None = None
         self._producer_ids: dict[tuple[int, int], str] = {}
 
@@ -182,8 +182,8 @@ class Cluster:
 
     def leader_of(self, key: tuple[str, int]) -> int | None:
         """Who leads a partition, as far as anybody has told; None for nobody."""
-        ledger = self.witness.ledger(key) if self.witness is not None else None
-        return ledger.decided.leader if ledger is not None and ledger.decided.leader in self._machines else None
+        oracle = self.checker.oracle(key) if self.checker is not None else None
+        return oracle.decided.leader if oracle is not None and oracle.decided.leader in self._machines else None
 
     def active_controller(self) -> int | None:
         """The node that decides, by the highest epoch among those that say so."""
@@ -229,9 +229,9 @@ class Cluster:
     def client_clock_ms(self) -> int:
         return EPOCH_MS + self.world.now_ms
 
-    # ---- the life
+    # ---- the run
 
-    def live(self) -> None:
+    def run(self) -> None:
         """Errors: Violation."""
         world = self.world
         for machine in self.machines:
@@ -249,7 +249,7 @@ class Cluster:
             if fault.after:
                 world.at(at_us, self.traps.arm, fault, number)
             else:
-                world.at(at_us, faults.strike, self, fault, number)
+                world.at(at_us, faults.inject, self, fault, number)
         end_us = begin_us + self.schedule.duration_ms * MICROSECONDS_A_MS
         world.run(end_us, (lambda: driver.is_over) if driver is not None else None)
         self.is_over = True
@@ -277,10 +277,10 @@ class Cluster:
             self._start_again(machine)
 
     def _driver(self) -> Driver | None:
-        if not isinstance(self.schedule, DrivenSchedule) or self.witness is None:
+        if not isinstance(self.schedule, DrivenSchedule) or self.checker is None:
             return None
         driver = self.schedule.driver(self)
-        self.witness.listener = driver.on_action
+        self.checker.listener = driver.on_action
         driver.start()
         return driver
 
@@ -304,8 +304,8 @@ class Cluster:
 
     def on_power_loss(self, number: int) -> None:
         """Of a node that is alone what was not flushed is gone: that explains the loss of what was sent before. Of several
-        the witness knows when they were in doubt together."""
-        if self.witness is None and not self.schedule.always_flushed:
+        the checker knows when they were in doubt together."""
+        if self.checker is None and not self.schedule.always_flushed:
             excuse = sum(machine.power_losses for machine in self.machines)
             keys = [*(topic.name for topic in self.schedule.topics), GROUPS_TOPIC, TRANSACTIONS_TOPIC]
             self.recorder.mark(EXCUSE, number=excuse, cause="power-loss", keys=keys, nodes=[number])
@@ -414,7 +414,7 @@ class Cluster:
         hanging = [
             f"{partition.name} at {partition.last_stable_offset()} of {partition.high_watermark}"
             for number, partition in self._unstable()
-            if self.witness is None or not self.witness.lost_ends(number, partition)
+            if self.checker is None or not self.checker.lost_ends(number, partition)
         ]
         if hanging and not self._is_forgetful:
             text = f"after {bound_ms} ms of rest the last stable offset stands still in {', '.join(hanging)}"
@@ -431,11 +431,11 @@ class Cluster:
         ]
 
     def _leave_evidence(self) -> None:
-        """A cluster that could not take a single write in all its misfortunes takes one now that it is healed."""
+        """A cluster that could not take a single write under its faults takes one now that it is healed."""
         if any(recorder.has_sent for recorder in self.recorders):
             return
         self.is_over = False
-        self.world.counts["lives in which nothing was acknowledged before the end"] += 1
+        self.world.counts["runs in which nothing was acknowledged before the end"] += 1
         producer = self.add_client(Producer(batches=EVIDENCE_BATCHES, pause_ms=1))
         bound_us = self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
         self.world.run(bound_us, lambda: producer.finished)
@@ -454,9 +454,9 @@ class Cluster:
 
     def _deposed(self) -> list[str]:
         """The leaders of partitions that another one leads by now."""
-        if self.witness is None:
+        if self.checker is None:
             return []
-        epochs = {key: ledger.decided.leader_epoch for key in self.partitions() if (ledger := self.witness.ledger(key))}
+        epochs = {key: oracle.decided.leader_epoch for key in self.partitions() if (oracle := self.checker.oracle(key))}
         return [
             f"{machine.name}, which leads {topic}-{index},"
             for machine in self.machines
@@ -479,7 +479,7 @@ class Cluster:
         """What was found by time is compared where nothing committed may be gone. Errors: Violation."""
         seekers = [client for client in self.clients if isinstance(client, SimulatedSeeker)]
         for key in self.partitions() if seekers else ():
-            leader = self.leader_of(key) if self.witness is not None else self.machines[0].number
+            leader = self.leader_of(key) if self.checker is not None else self.machines[0].number
             node = self.machine(leader).node if leader is not None else None
             partition = node.partitions.get(key) if node is not None else None
             if partition is None or self._may_have_lost(key):
@@ -496,22 +496,22 @@ class Cluster:
         if end > highest:
             text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, and no log ever reached beyond {highest}"
             self.world.broken("acknowledged-before-append", text)
-        ledger = self.witness.ledger(key) if self.witness is not None else None
-        if ledger is not None and acks == "all" and end > ledger.committed_end and not ledger.is_excused:
-            text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, committed up to {ledger.committed_end}"
+        oracle = self.checker.oracle(key) if self.checker is not None else None
+        if oracle is not None and acks == "all" and end > oracle.committed_end and not oracle.is_excused:
+            text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, committed up to {oracle.committed_end}"
             self.world.broken("acknowledged-before-commit", text)
 
     def on_consumed(self, key: tuple[str, int], end: int, who: str) -> None:
         """A consumer is given what is committed, whichever replica it reads from. Errors: Violation."""
-        ledger = self.witness.ledger(key) if self.witness is not None else None
-        if ledger is not None and end > ledger.committed_end and not ledger.is_excused:
-            text = f"{who} reads {key[0]}-{key[1]} up to {end}, committed up to {ledger.committed_end}"
+        oracle = self.checker.oracle(key) if self.checker is not None else None
+        if oracle is not None and end > oracle.committed_end and not oracle.is_excused:
+            text = f"{who} reads {key[0]}-{key[1]} up to {end}, committed up to {oracle.committed_end}"
             self.world.broken("consumed-before-commit", text)
 
     def _may_have_lost(self, key: tuple[str, int]) -> bool:
         """Whether records that a client saw may be gone from a partition."""
-        if self.witness is not None:
-            return self.witness.excuses(key)
+        if self.checker is not None:
+            return self.checker.excuses(key)
         return not self.schedule.always_flushed and any(machine.power_losses for machine in self.machines)
 
     def on_out_of_range(self, key: tuple[str, int], who: str) -> None:
@@ -523,15 +523,17 @@ class Cluster:
             )
 
     def history_so_far(self) -> tuple[int, int]:
-        """How many lives the machines have had, and how often they lost power."""
-        return sum(machine.lives for machine in self.machines), sum(machine.power_losses for machine in self.machines)
+        """How many processes the machines have started, and how often they lost power."""
+        return sum(machine.incarnations for machine in self.machines), sum(
+            machine.power_losses for machine in self.machines
+        )
 
     def leads(self, number: int, key: tuple[str, int]) -> int | None:
         """The epoch in which a node leads a partition by what the controllers decided; None where another one does."""
-        if self.witness is None:
+        if self.checker is None:
             return 0
-        ledger = self.witness.ledger(key)
-        return ledger.decided.leader_epoch if ledger is not None and ledger.decided.leader == number else None
+        oracle = self.checker.oracle(key)
+        return oracle.decided.leader_epoch if oracle is not None and oracle.decided.leader == number else None
 
     def on_sequence_lost(
         self, partition: str, who: str, code: int, restarted: bool, power_lost: bool, deposed: bool
@@ -587,10 +589,10 @@ def _kind_of(plan: Member) -> type[SimulatedMember]:
     return CooperativeMember if plan.assignors == ("cooperative-sticky",) else SimulatedMember
 
 
-def lead(
+def execute(
     schedule: Schedule, keep_trace: bool = False, by_history: bool = False, rows: list[dict[str, Any]] | None = None
-) -> tuple[Lived, Trace]:
-    """Lead the life of one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs).
+) -> tuple[FinishedRun, Trace]:
+    """Run one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs).
 
     With `by_history` the invariants of nodes and replicas are not looked at. `rows` takes all steps of the specification
     that nodes tell, in order (`tidegauge spec trace` checks them).
@@ -600,18 +602,18 @@ def lead(
     world.rows = rows
     rule = text = ""
     try:
-        cluster.live()
+        cluster.run()
     except Violation as violation:
         rule, text = violation.rule, violation.text
         world.trace.note(f"violation {violation}")
         if keep_trace:
             world.trace.log_event("world", "world", f"VIOLATION {violation}")
     producers = [client for client in cluster.clients if isinstance(client, SimulatedProducer)]
-    lived = Lived(
+    finished = FinishedRun(
         schedule, cluster.recorders, rule, text, world.trace.digest, world.counts, world.steps, world.now_ms,
         acknowledged=sum(each.acknowledged for each in producers),
         acknowledged_by_all=sum(each.acknowledged for each in producers if each.plan.acks == "all"),
-        leader_changes=cluster.witness.leader_changes if cluster.witness is not None else 0,
+        leader_changes=cluster.checker.leader_changes if cluster.checker is not None else 0,
         consumed=sum(client.consumed for client in cluster.clients if isinstance(client, SimulatedConsumer)),
     )  # fmt: skip
-    return lived, world.trace
+    return finished, world.trace

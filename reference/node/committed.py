@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from reference.node.context import Context
 from reference.node.effects import ConnectionId
+from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import Offset, TimestampMs
 from reference.replication.partition import Partition
@@ -31,16 +32,15 @@ class AwaitingCommit:
 
     def begin(self, now: TimestampMs, timeout_ms: int) -> None:
         """Go on now if it may be, else when it may, or with an error when it takes too long."""
-        if not self.try_complete(now):
-            self._context.purgatories.produces.park(
-                self, [(self._partition.topic, self._partition.index)], now + timeout_ms
-            )
+        key = self._partition.key
+        if not self.try_complete(now, key):
+            self._context.purgatories.produces.park(self, [key], now + timeout_ms)
 
     @property
     def connection(self) -> ConnectionId:
         return self._connection
 
-    def try_complete(self, now: TimestampMs) -> bool:
+    def try_complete(self, now: TimestampMs, key: Key) -> bool:
         partition = self._partition
         if not self._context.replicas.leads(partition) or partition.leader_epoch != self._leader_epoch:
             self._outcome(ErrorCode.NOT_COORDINATOR, now)

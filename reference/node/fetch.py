@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.node.fetch_sessions import FetchContext, FetchSessions, Wanted
-from reference.node.requests import Request
+from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.primitives import TimestampMs, TopicName
@@ -50,11 +51,11 @@ def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: Timesta
     if context.error is not ErrorCode.NONE:
         return FetchResponse(error_code=context.error)
     serving = Serving(fetching, request, body, context)
-    results, size, urgent = serving.read(now, is_first=True)
-    if urgent or size >= body.min_bytes or body.max_wait_ms <= 0:
+    results = serving.read(now, is_first=True)
+    if serving.is_ready or body.max_wait_ms <= 0:
         return fetching.sessions.finish(context, request.version, results, now)
     release(results)
-    fetching.context.purgatories.fetches.park(serving, serving.keys(), now + body.max_wait_ms)
+    fetching.context.purgatories.fetches.park(serving, serving.places, now + body.max_wait_ms)
     return None
 
 
@@ -68,10 +69,21 @@ def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
     return response
 
 
-class Serving:
-    """One fetch request, read as often as needed until it is answered."""
+class _Look(NamedTuple):
+    """What the last read of one partition says about answering."""
 
-    __slots__ = ("_body", "_context", "_epoch", "_fetching", "_follower", "_request")
+    size: int
+    is_urgent: bool
+    waits: bool
+
+
+class Serving:
+    """One fetch request. While it waits, only a partition that has news is read again, and all of them for the response."""
+
+    __slots__ = (
+        "_body", "_context", "_epoch", "_fetching", "_follower", "_looks", "_request", "_size", "_stale", "_urgent",
+        "_waiting", "places",
+    )  # fmt: skip
 
     def __init__(self, fetching: Fetching, request: Request, body: FetchRequest, context: FetchContext) -> None:
         self._fetching = fetching
@@ -82,49 +94,75 @@ class Serving:
         self._follower = state.replica_id if request.version >= FIRST_VERSION_WITH_REPLICA_STATE else body.replica_id
         self._epoch = state.replica_epoch
         """Which broker follows, and in which life; below 0 for a consumer."""
+        self._looks: list[_Look] = []
+        self._size = self._urgent = self._waiting = 0
+        """Sums over the looks."""
+        self._stale: list[int] = []
+        """Where this fetch itself moved a high watermark: what was read is from before (see `Leading.answer_fetch`)."""
+        self.places: dict[Key, list[int]] = {}
+        """Where each partition, whose news wake this fetch, is among those that are wanted."""
+        for place, wanted in enumerate(context.wanted):
+            if (name := self._name_of(wanted)) is not None:
+                self.places.setdefault((name, wanted.partition), []).append(place)
 
     @property
     def connection(self) -> ConnectionId:
         return self._request.client.connection
 
-    def keys(self) -> Iterable[tuple[TopicName, int]]:
-        """The partitions whose appends wake this fetch."""
-        return [(name, each.partition) for each in self._context.wanted if (name := self._name_of(each)) is not None]
-
     def _name_of(self, wanted: Wanted) -> TopicName | None:
         by_id = self._request.version >= FIRST_VERSION_WITH_TOPIC_IDS
         return self._fetching.context.image.topic_name(wanted.topic_id) if by_id else wanted.topic
 
-    def read(self, now: TimestampMs, is_first: bool = False) -> tuple[list[PartitionData], int, bool]:
-        """Read all partitions in order: the results, the bytes of their records, and whether to answer at once.
+    def read(self, now: TimestampMs, is_first: bool = False) -> list[PartitionData]:
+        """Read all partitions in order.
 
         The first partition that has records gives at least one whole batch, whatever the limits (FET-08, KIP-74). Only
-        the first read of a follower's fetch is news of where it stands.
+        the first read of a follower's fetch is news of its log end offset.
         """
-        body = self._body
-        left = min(body.max_bytes, self._fetching.max_bytes)
-        committed = body.isolation_level == READ_COMMITTED
-        size, urgent, waiting = 0, False, False
+        left = min(self._body.max_bytes, self._fetching.max_bytes)
+        self._looks = []
+        self._size = self._urgent = self._waiting = 0
         results: list[PartitionData] = []
         for wanted in self._context.wanted:
-            result = self._read_one(wanted, min(wanted.max_bytes, left), size == 0, committed, is_first, now)
+            result = self._read_one(wanted, min(wanted.max_bytes, left), self._size == 0, is_first, now)
+            look = self._look_of(wanted, result)
             results.append(result)
-            if result.error_code in UNKNOWN:
-                pass  # the others go on waiting (FET-21)
-            elif (
-                result.error_code != ErrorCode.NONE
-                or result.diverging_epoch.epoch >= 0
-                or self._is_behind(wanted, result)
-                or self._is_beyond(wanted, result)
-            ):
-                urgent = True
-            else:
-                waiting = True
-            records = result.records
-            if records is not None:
-                size += len(records)
-                left = max(0, left - len(records))
-        return results, size, urgent or not waiting
+            self._looks.append(look)
+            self._count(look, 1)
+            left = max(0, left - look.size)
+        return results
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether to answer: a partition cannot wait, or none is known, or `min_bytes` are there."""
+        return self._urgent > 0 or self._waiting == 0 or self._size >= self._body.min_bytes
+
+    def _look_of(self, wanted: Wanted, result: PartitionData) -> _Look:
+        size = len(result.records) if result.records is not None else 0
+        if result.error_code in UNKNOWN:
+            return _Look(size, False, False)  # the others go on waiting (FET-21)
+        is_urgent = (
+            result.error_code != ErrorCode.NONE
+            or result.diverging_epoch.epoch >= 0
+            or self._is_behind(wanted, result)
+            or self._is_beyond(wanted, result)
+        )
+        return _Look(size, is_urgent, not is_urgent)
+
+    def _count(self, look: _Look, sign: int) -> None:
+        self._size += sign * look.size
+        self._urgent += sign * look.is_urgent
+        self._waiting += sign * look.waits
+
+    def _look_again(self, place: int, now: TimestampMs) -> None:
+        """Read one partition as if it were alone: no less than the response would have of it."""
+        wanted = self._context.wanted[place]
+        limit = min(wanted.max_bytes, self._body.max_bytes, self._fetching.max_bytes)
+        result = self._read_one(wanted, limit, True, False, now)
+        self._count(self._looks[place], -1)
+        self._looks[place] = self._look_of(wanted, result)
+        self._count(self._looks[place], 1)
+        release([result])
 
     def _is_behind(self, wanted: Wanted, result: PartitionData) -> bool:
         """Whether a follower is to hear at once how far its leader has committed (KIP-1166)."""
@@ -145,7 +183,7 @@ class Serving:
         )
 
     def _read_one(
-        self, wanted: Wanted, max_bytes: int, minimum_one: bool, committed: bool, is_first: bool, now: TimestampMs
+        self, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs
     ) -> PartitionData:
         result = PartitionData(partition_index=wanted.partition, records=b"")
         name = self._name_of(wanted)
@@ -160,7 +198,7 @@ class Serving:
                     wanted.fetch_offset,
                     max_bytes=max_bytes,
                     minimum_one=minimum_one,
-                    committed=committed,
+                    committed=self._body.isolation_level == READ_COMMITTED,
                     asked_epoch=wanted.current_leader_epoch,
                     last_epoch=wanted.last_fetched_epoch,
                     from_any_replica=self._request.version >= FIRST_VERSION_FROM_ANY_REPLICA,
@@ -191,14 +229,14 @@ class Serving:
                 self._follower, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, max_bytes,
                 minimum_one,
             )  # fmt: skip
-        before = partition.high_watermark, partition.pending, partition.low_watermark()
         read = partition.answer_fetch(
             self._follower, self._epoch, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, now,
             max_bytes, minimum_one, wanted.log_start_offset,
         )  # fmt: skip
-        if (partition.high_watermark, partition.pending, partition.low_watermark()) != before:
+        if read.moved:
             self._fetching.may_propose(partition)
             self._fetching.context.purgatories.wake(partition, now)
+            self._stale += self.places[partition.key]
         return read
 
     def _refuse(
@@ -214,17 +252,21 @@ class Serving:
 
     # ---- while parked
 
-    def try_complete(self, now: TimestampMs) -> bool:
-        results, size, urgent = self.read(now)
-        if urgent or size >= self._body.min_bytes:
+    def try_complete(self, now: TimestampMs, key: Key) -> bool:
+        stale, self._stale = self._stale, []
+        for place in dict.fromkeys([*stale, *self.places[key]]):
+            self._look_again(place, now)
+        if not self.is_ready:
+            return False
+        results = self.read(now)
+        if self.is_ready:
             self._respond(results, now)
-            return True
-        release(results)
-        return False
+        else:
+            release(results)
+        return self.is_ready
 
     def expire(self, now: TimestampMs) -> None:
-        results, _, _ = self.read(now)
-        self._respond(results, now)
+        self._respond(self.read(now), now)
 
     def _respond(self, results: list[PartitionData], now: TimestampMs) -> None:
         response = self._fetching.sessions.finish(self._context, self._request.version, results, now)

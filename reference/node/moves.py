@@ -39,7 +39,7 @@ class Moves:
 
         Errors: StorageError, CorruptFile.
         """
-        logs, key = self.logs, (partition.topic, partition.index)
+        logs, key = self.logs, partition.key
         if logs.future_holder(key) not in (None, target):
             logs.drop_future(key, now)
             self.caught_up.pop(key, None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from reference.controller.topics import INTERNAL_TOPICS
 from reference.coordinator.transaction_state import TopicPartition
 from reference.node.context import Context
-from reference.node.effects import ConnectionId
-from reference.node.requests import Request, Responder
+from reference.node.replicas import Replicas
+from reference.node.requests import AwaitedParts, Request, Responder
 from reference.node.transactional_produce import Verdict, Verdicts, has_transactional_batches, verify
 from reference.node.verification import Verification
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -90,10 +91,12 @@ def _append_all(
                 else:
                     partition.acknowledge(end)
     if waiting:
-        parked = ParkedProduce(context, request, response, waiting)
-        context.purgatories.produces.park(
-            parked, [(each.partition.topic, each.partition.index) for each in waiting], now + body.timeout_ms
-        )
+        awaited = AwaitedParts(
+            request.client.connection, waiting, partial(_is_decided, context.replicas),
+            lambda each: each.fail(ErrorCode.REQUEST_TIMED_OUT),
+            lambda then: context.responder.respond(request, response),
+        )  # fmt: skip
+        awaited.begin(context.purgatories.produces, now + body.timeout_ms, now)
         return None
     return _answer(context.responder, request, body.acks, response)
 
@@ -187,50 +190,20 @@ class _Awaited:
     end: Offset
     result: PartitionResponse
 
+    def fail(self, code: ErrorCode) -> None:
+        self.result.error_code = code
+        self.result.base_offset = -1
 
-class ParkedProduce:
-    """An acks=all request whose records are not yet on every in-sync replica (ACK-04, ACK-06, ACK-08)."""
 
-    __slots__ = ("_awaited", "_context", "_request", "_response")
-
-    def __init__(self, context: Context, request: Request, response: ProduceResponse, awaited: list[_Awaited]) -> None:
-        self._context = context
-        self._request = request
-        self._response = response
-        self._awaited = awaited
-
-    @property
-    def connection(self) -> ConnectionId:
-        return self._request.client.connection
-
-    def try_complete(self, now: TimestampMs) -> bool:
-        self._awaited = [each for each in self._awaited if not self._is_decided(each)]
-        if self._awaited:
-            return False
-        self._context.responder.respond(self._request, self._response)
-        return True
-
-    def _is_decided(self, awaited: _Awaited) -> bool:
-        """Whether the answer for a partition is known. A new reign knows nothing of what an earlier one appended."""
-        partition = awaited.partition
-        leads = self._context.replicas.leads(partition) and partition.leader_epoch == awaited.leader_epoch
-        code = partition.answer_to_produce(awaited.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if code is None:
-            return False
-        if code is not ErrorCode.NONE:
-            self._fail(awaited, code)
-        else:
-            partition.acknowledge(awaited.end)
-        return True
-
-    def _fail(self, awaited: _Awaited, code: ErrorCode) -> None:
-        awaited.result.error_code = code
-        awaited.result.base_offset = -1
-
-    def expire(self, now: TimestampMs) -> None:
-        for awaited in self._awaited:
-            self._fail(awaited, ErrorCode.REQUEST_TIMED_OUT)
-        self._context.responder.respond(self._request, self._response)
-
-    def abandon(self) -> None:
-        self._awaited = []
+def _is_decided(replicas: Replicas, awaited: _Awaited) -> bool:
+    """Whether the answer for a partition is known (ACK-04, ACK-06, ACK-08). Another leader epoch does not know it."""
+    partition = awaited.partition
+    leads = replicas.leads(partition) and partition.leader_epoch == awaited.leader_epoch
+    code = partition.answer_to_produce(awaited.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code is None:
+        return False
+    if code is not ErrorCode.NONE:
+        awaited.fail(code)
+    else:
+        partition.acknowledge(awaited.end)
+    return True

@@ -108,7 +108,7 @@ class Replicas:
 
     def leads(self, partition: Partition) -> bool:
         """Whether the replica is still there and leads."""
-        return self.partitions.get((partition.topic, partition.index)) is partition and partition.is_leader
+        return self.partitions.get(partition.key) is partition and partition.is_leader
 
     # ---- following the metadata
 

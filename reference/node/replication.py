@@ -72,7 +72,7 @@ class Replication:
     def on_given_up(self, partition: Partition) -> None:
         for fetcher in self._fetchers.values():
             fetcher.leave(partition)
-        self._proposing.pop((partition.topic, partition.index), None)
+        self._proposing.pop(partition.key, None)
 
     def fetch(self, now: TimestampMs) -> None:
         """Send what the fetchers have to ask."""
@@ -112,7 +112,7 @@ class Replication:
     def may_propose(self, partition: Partition) -> None:
         """The partition's leader may have an ISR to propose."""
         if partition.pending is not None and not partition.pending_is_sent:
-            self._proposing[partition.topic, partition.index] = partition
+            self._proposing[partition.key] = partition
 
     def shrink(self, now: TimestampMs) -> None:
         """Propose to go on without members that lag."""

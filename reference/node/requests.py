@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 from reference.node.effects import Close, ConnectionId, Effect, Respond
-from reference.protocol.codec import Part
+from reference.protocol import codec
 from reference.protocol.frames import encode_response
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import TimestampMs, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 
@@ -48,7 +48,7 @@ class Responder:
         parts = encode_response(request.key, request.version, request.correlation_id, response)
         self.respond_raw(request, parts)
 
-    def respond_raw(self, request: Request, parts: list[Part] | None) -> None:
+    def respond_raw(self, request: Request, parts: list[codec.Part] | None) -> None:
         """Answer with an encoded frame; None where the client expects no answer (acks=0)."""
         self._emit(Respond(request.client.connection, parts))
 
@@ -65,14 +65,18 @@ AUTHORIZED_OPERATIONS = {
 """The operations that a client may do, as bits: all that a resource has, for there is no authorizer."""
 
 
+Key = tuple[TopicName, int]
+"""A partition."""
+
+
 class Parked(Protocol):
-    """A request that waits: for something to happen to one of its watch keys, or for its deadline."""
+    """A request that waits: for news of one of its partitions, or for its deadline."""
 
     @property
     def connection(self) -> ConnectionId: ...
 
-    def try_complete(self, now: TimestampMs) -> bool:
-        """Answer if it can be answered now; True when it was."""
+    def try_complete(self, now: TimestampMs, key: Key) -> bool:
+        """There is news of one partition: answer if it can be answered now; True when it was."""
         ...
 
     def expire(self, now: TimestampMs) -> None:
@@ -90,7 +94,7 @@ P = TypeVar("P", bound=Parked)
 @dataclass(slots=True)
 class _Waiting(Generic[P]):
     parked: P
-    keys: tuple[Hashable, ...]
+    keys: tuple[Key, ...]
     deadline: TimestampMs
     number: int
     done: bool = False
@@ -105,7 +109,7 @@ class Purgatory(Generic[P]):
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, dict[int, _Waiting[P]]] = {}
+        self._by_key: dict[Key, dict[int, _Waiting[P]]] = {}
         self._by_connection: dict[ConnectionId, _Waiting[P]] = {}
         self._deadlines: list[tuple[TimestampMs, int, _Waiting[P]]] = []
         self._numbers = count()
@@ -118,7 +122,7 @@ class Purgatory(Generic[P]):
     def __len__(self) -> int:
         return len(self._by_connection)
 
-    def park(self, parked: P, keys: Iterable[Hashable], deadline: TimestampMs) -> None:
+    def park(self, parked: P, keys: Iterable[Key], deadline: TimestampMs) -> None:
         """Keep a request; a connection has at most one, for its next is not read before."""
         assert parked.connection not in self._by_connection, "a connection has one request at a time"
         waiting = _Waiting(parked, tuple(keys), deadline, next(self._numbers))
@@ -127,17 +131,17 @@ class Purgatory(Generic[P]):
         self._by_connection[parked.connection] = waiting
         heapq.heappush(self._deadlines, (deadline, waiting.number, waiting))
 
-    def wake(self, key: Hashable, now: TimestampMs) -> None:
-        """Something happened to a key: the requests that watch it look again."""
+    def wake(self, key: Key, now: TimestampMs) -> None:
+        """There is news of a partition: the requests that wait for it look at it again, and at nothing else."""
         watching = self._by_key.get(key)
         if watching:
             for waiting in [*watching.values()]:
                 if not waiting.done and not waiting.is_looking:
-                    self._look(waiting, now)
+                    self._look(waiting, key, now)
 
-    def _look(self, waiting: _Waiting[P], now: TimestampMs) -> None:
+    def _look(self, waiting: _Waiting[P], key: Key, now: TimestampMs) -> None:
         waiting.is_looking = True
-        if waiting.parked.try_complete(now):
+        if waiting.parked.try_complete(now, key):
             self._remove(waiting)
         waiting.is_looking = False
 
@@ -182,6 +186,59 @@ class Purgatories:
 
     def wake(self, partition: Partition, now: TimestampMs) -> None:
         """Records, high watermark, ISR, log start or role of a partition have changed."""
-        key = (partition.topic, partition.index)
-        self.fetches.wake(key, now)
-        self.produces.wake(key, now)
+        self.fetches.wake(partition.key, now)
+        self.produces.wake(partition.key, now)
+
+
+class OfPartition(Protocol):
+    @property
+    def partition(self) -> Partition: ...
+
+
+Part = TypeVar("Part", bound=OfPartition)
+
+
+class AwaitedParts(Generic[Part]):
+    """A request whose parts are decided partition by partition, and which is answered when all are."""
+
+    def __init__(
+        self, connection: ConnectionId, parts: Iterable[Part], is_decided: Callable[[Part], bool],
+        expire: Callable[[Part], None], done: Callable[[TimestampMs], None],
+    ) -> None:  # fmt: skip
+        """`is_decided` and `expire` put into a part of the response what it says; `done` sends the response."""
+        self.connection = connection
+        self._parts: dict[Key, list[Part]] = {}
+        for part in parts:
+            self._parts.setdefault(part.partition.key, []).append(part)
+        self._is_decided = is_decided
+        self._expire = expire
+        self._done = done
+
+    def begin(self, purgatory: Purgatory[Parked], deadline: TimestampMs, now: TimestampMs) -> None:
+        """Answer now, or when all is decided, or at the deadline."""
+        for key in [*self._parts]:
+            self._decide(key)
+        if self._parts:
+            purgatory.park(self, self._parts, deadline)
+        else:
+            self._done(now)
+
+    def try_complete(self, now: TimestampMs, key: Key) -> bool:
+        self._decide(key)
+        if not self._parts:
+            self._done(now)
+        return not self._parts
+
+    def _decide(self, key: Key) -> None:
+        left = [part for part in self._parts.pop(key, ()) if not self._is_decided(part)]
+        if left:
+            self._parts[key] = left
+
+    def expire(self, now: TimestampMs) -> None:
+        for parts in self._parts.values():
+            for part in parts:
+                self._expire(part)
+        self._done(now)
+
+    def abandon(self) -> None:
+        self._parts = {}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 
 from reference.controller import topics
 from reference.controller.image import MetadataImage
 from reference.node.active_controller import ActiveController
 from reference.node.context import Context
-from reference.node.effects import ConnectionId
-from reference.node.requests import Request
+from reference.node.replicas import Replicas
+from reference.node.requests import AwaitedParts, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -180,10 +181,11 @@ def delete_records(
             if deletion is not None:
                 waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    parked = ParkedDeletion(context, request, response, waiting)
-    if not parked.try_complete(now):
-        keys = [(each.partition.topic, each.partition.index) for each in waiting]
-        context.purgatories.produces.park(parked, keys, now + body.timeout_ms)
+    awaited = AwaitedParts(
+        request.client.connection, waiting, partial(_is_decided, context.replicas), _expire,
+        lambda then: context.responder.respond(request, response),
+    )  # fmt: skip
+    awaited.begin(context.purgatories.produces, now + body.timeout_ms, now)
     return None
 
 
@@ -214,44 +216,16 @@ class _Deletion:
     result: DeleteResultOfRecords
 
 
-class ParkedDeletion:
-    """A DeleteRecords whose followers have not yet moved their logs' starts."""
-
-    __slots__ = ("_context", "_request", "_response", "_waiting")
-
-    def __init__(
-        self, context: Context, request: Request, response: DeleteRecordsResponse, waiting: list[_Deletion]
-    ) -> None:
-        self._context = context
-        self._request = request
-        self._response = response
-        self._waiting = waiting
-
-    @property
-    def connection(self) -> ConnectionId:
-        return self._request.client.connection
-
-    def try_complete(self, now: TimestampMs) -> bool:
-        self._waiting = [each for each in self._waiting if not self._is_decided(each)]
-        if self._waiting:
-            return False
-        self._context.responder.respond(self._request, self._response)
+def _is_decided(replicas: Replicas, deletion: _Deletion) -> bool:
+    if not replicas.leads(deletion.partition):
+        deletion.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return True
+    low_watermark = deletion.partition.low_watermark()
+    if low_watermark < deletion.target:
+        return False
+    deletion.result.low_watermark = low_watermark
+    return True
 
-    def _is_decided(self, deletion: _Deletion) -> bool:
-        if not self._context.replicas.leads(deletion.partition):
-            deletion.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return True
-        low_watermark = deletion.partition.low_watermark()
-        if low_watermark < deletion.target:
-            return False
-        deletion.result.low_watermark = low_watermark
-        return True
 
-    def expire(self, now: TimestampMs) -> None:
-        for deletion in self._waiting:
-            deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._context.responder.respond(self._request, self._response)
-
-    def abandon(self) -> None:
-        self._waiting = []
+def _expire(deletion: _Deletion) -> None:
+    deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT

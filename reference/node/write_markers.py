@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.node.internal_topics import OFFSETS_TOPIC
-from reference.node.requests import Request
+from reference.node.replicas import Replicas
+from reference.node.requests import AwaitedParts, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs
@@ -72,10 +74,10 @@ def _write(
                 written = _append(context, marker_written, marker, topic.name, each, now)
                 if written is not None:
                     waiting.append(written)
-    parked = AwaitedMarkers(context, connection, waiting, lambda then: answered(response, then))
-    if not parked.try_complete(now):
-        keys = {(each.partition.topic, each.partition.index) for each in waiting}
-        context.purgatories.produces.park(parked, keys, now + context.configuration.integer("request.timeout.ms"))
+    awaited = AwaitedParts(
+        connection, waiting, partial(_is_decided, context.replicas), _expire, lambda then: answered(response, then)
+    )
+    awaited.begin(context.purgatories.produces, now + context.configuration.integer("request.timeout.ms"), now)
 
 
 def _append(
@@ -118,43 +120,14 @@ class _Written:
     result: PartitionResult
 
 
-class AwaitedMarkers:
-    """The markers of one request."""
-
-    __slots__ = ("_connection", "_context", "_done", "_waiting")
-
-    def __init__(
-        self, context: Context, connection: ConnectionId, waiting: list[_Written], done: Callable[[TimestampMs], None]
-    ) -> None:
-        self._context = context
-        self._connection = connection
-        self._waiting = waiting
-        self._done = done
-
-    @property
-    def connection(self) -> ConnectionId:
-        return self._connection
-
-    def try_complete(self, now: TimestampMs) -> bool:
-        self._waiting = [each for each in self._waiting if not self._is_decided(each)]
-        if self._waiting:
-            return False
-        self._done(now)
-        return True
-
-    def _is_decided(self, written: _Written) -> bool:
-        partition = written.partition
-        leads = self._context.replicas.leads(partition) and partition.leader_epoch == written.leader_epoch
-        code = partition.answer_to_produce(written.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if code is None:
-            return False
+def _is_decided(replicas: Replicas, written: _Written) -> bool:
+    partition = written.partition
+    leads = replicas.leads(partition) and partition.leader_epoch == written.leader_epoch
+    code = partition.answer_to_produce(written.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code is not None:
         written.result.error_code = code
-        return True
+    return code is not None
 
-    def expire(self, now: TimestampMs) -> None:
-        for each in self._waiting:
-            each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._done(now)
 
-    def abandon(self) -> None:
-        """Nothing is held while markers wait."""
+def _expire(written: _Written) -> None:
+    written.result.error_code = ErrorCode.REQUEST_TIMED_OUT

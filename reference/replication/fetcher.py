@@ -88,6 +88,8 @@ class Followed:
     """It is asked for again from then on."""
     asked: Wanted | None = None
     """What the request that is out asks of it."""
+    noted: str = ""
+    """The failure that was noted last: one that repeats itself until it succeeds is worth one line."""
 
     @property
     def key(self) -> Key:
@@ -311,6 +313,7 @@ class Fetcher:
                     self._truncate(followed, data.diverging_epoch, fetched, now)
                 else:
                     self._append(followed, data, fetched, now)
+                followed.noted = ""
             except (RecordsError, LogError, KafkaError) as error:
                 self._take_refusal(followed, error, fetched, now)
 
@@ -359,7 +362,7 @@ class Fetcher:
         else:
             followed.stage = Stage.FETCHING
             followed.ready_at = now + self.settings.backoff_ms
-        fetched.notes.append(Note(followed.partition, f"broker {self.leader} answered with error {code}"))
+        self._note_failure(followed, f"broker {self.leader} answered with error {code}", fetched)
 
     def _take_refusal(
         self, followed: Followed, error: RecordsError | LogError | KafkaError, fetched: Fetched, now: TimestampMs
@@ -369,7 +372,12 @@ class Fetcher:
             followed.stage = Stage.FAILED
         else:
             followed.ready_at = now + self.settings.backoff_ms
-        fetched.notes.append(Note(followed.partition, str(error), error))
+        self._note_failure(followed, str(error), fetched, error)
+
+    def _note_failure(self, followed: Followed, text: str, fetched: Fetched, error: Exception | None = None) -> None:
+        if followed.noted != text:
+            followed.noted = text
+            fetched.notes.append(Note(followed.partition, text, error))
 
     # ---- the leader's bounds
 

@@ -74,6 +74,10 @@ class Replica:
         return self.reign.leader_epoch
 
     @property
+    def key(self) -> tuple[TopicName, int]:
+        return self.topic, self.index
+
+    @property
     def name(self) -> str:
         """`topic-index`, as its folder is called."""
         return f"{self.topic}-{self.index}"

@@ -9,7 +9,7 @@ class Car:
         self.ready = False
         self._log = log
 
-    def try_complete(self, now: int) -> bool:
+    def try_complete(self, now: int, key: object) -> bool:
         if self.ready:
             self._log.append(f"{self.connection} completed at {now}")
         return self.ready
@@ -78,8 +78,8 @@ def test_what_wakes_itself_while_it_completes_is_answered_once() -> None:
     lot: Purgatory[Car] = Purgatory()
 
     class Waker(Car):
-        def try_complete(self, now: int) -> bool:
-            completed = super().try_complete(now)
+        def try_complete(self, now: int, key: object) -> bool:
+            completed = super().try_complete(now, key)
             if len(log) < 5:
                 lot.wake("a", now)
             return completed

@@ -159,6 +159,15 @@ def test_errors_that_pass_are_waited_out(error: int) -> None:
     assert pair.fetcher.next_request(NOW + BACKOFF_MS) is not None
 
 
+def test_an_error_that_repeats_itself_is_noted_once_until_it_has_passed() -> None:
+    pair = Pair()
+    noted = [
+        len(pair.answer_with(now=NOW + number * BACKOFF_MS, error_code=error).notes)
+        for number, error in enumerate((6, 6, 3, 3, 0, 3))
+    ]
+    assert noted == [1, 0, 1, 0, 0, 1]
+
+
 def test_a_fenced_epoch_is_not_asked_for_again_until_the_next_reign() -> None:
     pair = Pair()
     pair.answer_with(error_code=ErrorCode.FENCED_LEADER_EPOCH)

@@ -1,0 +1,101 @@
+"""A fetch of many partitions: what it costs while it waits does not depend on partitions that have no news."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from reference.node.fetch import Fetching, fetch
+from reference.node.fetch_sessions import FetchSessions
+from reference.node.requests import Client, Purgatories, Request, Responder
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.fetch import FetchRequest
+from reference.replication.partition import Partition
+from reference.replication.reading import Read
+
+PARTITIONS, VERSION, MIN_BYTES = 3000, 12, 1000
+
+
+class Replica:
+    """A partition of the topic `t` that counts how often it is read."""
+
+    def __init__(self, broker: Broker, index: int) -> None:
+        self.key, self.broker, self.records, self.moved = ("t", index), broker, b"", False
+
+    def read_as_follower(self, *_: object) -> Read:
+        self.broker.reads += 1
+        return Read(5, 5, 0, self.records)
+
+    def answer_fetch(self, *arguments: object) -> Read:
+        read = self.read_as_follower()
+        read.moved = self.moved
+        return read
+
+
+class Broker:
+    """What a fetch is served with: no node, only replicas that the test moves."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.replicas = [Replica(self, index) for index in range(PARTITIONS)]
+        self.responses: list[object] = []
+        self.purgatories = Purgatories()
+        context: Any = SimpleNamespace(
+            replicas=self, purgatories=self.purgatories, responder=Responder(self.responses.append), log=None
+        )
+        chance: Any = SimpleNamespace(randrange=lambda start, stop: start)
+        self.fetching = Fetching(context, FetchSessions(10, chance), 1 << 20, lambda partition: None)
+
+    def partition(self, topic: str, index: int) -> Replica:
+        if index == PARTITIONS:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.replicas[index]
+
+    def fetch(self, extra: int = 0) -> object:
+        partition = FetchRequest.FetchPartition
+        asked = [
+            partition(partition=each, fetch_offset=5, partition_max_bytes=1000) for each in range(PARTITIONS + extra)
+        ]
+        body = FetchRequest(
+            replica_id=2, max_wait_ms=500, min_bytes=MIN_BYTES, max_bytes=1 << 20, session_epoch=-1,
+            topics=[FetchRequest.FetchTopic(topic="t", partitions=asked)],
+        )  # fmt: skip
+        return fetch(self.fetching, Request(Client(1, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None), body, 0)
+
+    def wake(self, index: int) -> int:
+        """News of one partition; gives how many are read for it."""
+        before = self.reads
+        self.purgatories.wake(cast(Partition, self.replicas[index]), 0)
+        return self.reads - before
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def test_news_of_each_partition_reads_this_partition_alone(broker: Broker) -> None:
+    assert broker.fetch() is None
+    assert broker.reads == PARTITIONS
+    assert all(broker.wake(index) == 1 for index in range(PARTITIONS))
+    assert broker.responses == []
+
+
+def test_bytes_of_several_partitions_add_up_to_a_response(broker: Broker) -> None:
+    broker.fetch()
+    broker.replicas[7].records, broker.replicas[9].records = bytes(600), bytes(400)
+    assert broker.wake(7) == 1 and broker.responses == []
+    assert broker.wake(7) == 1 and broker.responses == []
+    assert broker.wake(9) == 1 + PARTITIONS and len(broker.responses) == 1
+
+
+def test_a_partition_that_the_fetch_itself_moved_is_read_once_more(broker: Broker) -> None:
+    broker.replicas[3].moved = True
+    broker.fetch()
+    assert (broker.wake(8), broker.wake(8)) == (2, 1)
+
+
+def test_a_partition_that_cannot_be_read_is_answered_at_once(broker: Broker) -> None:
+    assert broker.fetch(extra=1) is not None

@@ -132,7 +132,7 @@ def existing_topic_created(original: Any, *arguments: Any) -> Any:
 
 @mutant(
     "producer-id-twice",
-    "reference.node.producer_ids:ProducerIds.next",
+    "reference.node.producers:ProducerIds.next",
     "Producer ids are given out again after a restart: their block is not written to the metadata log.",
     caught_by=(),
     fuzz=True,

@@ -29,6 +29,7 @@ from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
 from reference.controller.telling import Telling
 from reference.node.identity import Identity
+from reference.node.properties import Voters
 from reference.node.refusals import refusal
 from reference.node.release import SUPPORTED_FEATURES
 from reference.protocol.errors import KafkaError
@@ -44,7 +45,7 @@ from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from reference.protocol.messages.update_features import UpdateFeaturesRequest
-from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.primitives import NO_UUID, Epoch, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
@@ -57,6 +58,7 @@ FIRST_FEATURES = {
 """What a new cluster finalizes: 4.3-IV0, KIP-966, KIP-848 and KIP-890, as Apache Kafka 4.3.1 does by default."""
 
 FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH = 3
+FIRST_DESCRIBE_WITH_NODES = 2
 
 MAX_WAITING = 10_000
 """Decisions that may wait; a later one is refused as if this were not the controller, and is tried again."""
@@ -157,18 +159,20 @@ class ActiveController:
         quorum: Quorum,
         configuration: Configuration,
         identity: Identity,
-        describe: Callable[[DescribeQuorumResponse, int], DescribeQuorumResponse],
+        voters: Voters,
+        listener: str,
         chance: topics.Chance,
         handlers: Mapping[int, Decide],
         appended: Callable[[TimestampMs], None],
         trace: Trace | None = None,
     ) -> None:
-        """`handlers` are by API key; `describe` fits DescribeQuorum to a version; `appended` is called after each append."""
+        """`handlers` are by API key; `listener` is the controllers' first; `appended` is called after each append."""
         self._quorum = quorum
         self.image = image = configuration.image
         self.configuration = configuration
         self._identity = identity
-        self._describe = describe
+        self._voters = voters
+        self._listener = listener
         self.chance = chance
         self._handlers = handlers
         self._appended = appended
@@ -300,7 +304,8 @@ class ActiveController:
         return UnregisterBrokerResponse()
 
     def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
-        return self._describe(self._quorum.handle_describe_quorum(now), version)
+        response = self._quorum.handle_describe_quorum(now)
+        return _describe_quorum(response, version, self._voters, self._listener)
 
     def update_features(self, version: int, body: UpdateFeaturesRequest, now: TimestampMs) -> Message:
         return self._made(
@@ -364,3 +369,27 @@ class ActiveController:
             self._is_fencing = False
 
         self._decisions.submit(make, made, abandoned, now)
+
+
+def _describe_quorum(
+    response: DescribeQuorumResponse, version: int, voters: Voters, listener: str
+) -> DescribeQuorumResponse:
+    """What the leader knows of each member, as a version tells it: directories and voters' addresses from version 2 on."""
+    if version < FIRST_DESCRIBE_WITH_NODES:
+        for member in _members(response):
+            member.replica_directory_id = NO_UUID
+    else:
+        response.nodes = [
+            DescribeQuorumResponse.Node(
+                node_id=voter, listeners=[DescribeQuorumResponse.Listener(name=listener, host=host, port=port)]
+            )
+            for voter, (host, port) in sorted(voters.items())
+        ]
+    return response
+
+
+def _members(response: DescribeQuorumResponse) -> Iterable[DescribeQuorumResponse.ReplicaState]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield from partition.current_voters
+            yield from partition.observers

@@ -35,10 +35,9 @@ from reference.node.groups import Groups
 from reference.node.internal_topics import AutoTopicCreation
 from reference.node.loggers import Loggers
 from reference.node.moves import Moves
-from reference.node.producer_ids import ProducerIds
+from reference.node.producers import ProducerIds
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Request
-from reference.node.transactional_offsets import verify_offsets
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.protocol.primitives import TimestampMs
@@ -143,9 +142,7 @@ def broker_handlers(parts: Parts) -> dict[int, Handler]:
         LIST_GROUPS: partial(group_administration.list_groups, groups),
         DELETE_GROUPS: partial(group_administration.delete_groups, groups),
         OFFSET_DELETE: partial(group_offsets.offset_delete, groups),
-        TXN_OFFSET_COMMIT: partial(
-            group_offsets.txn_offset_commit, groups, partial(verify_offsets, context, parts.verification)
-        ),
+        TXN_OFFSET_COMMIT: partial(group_offsets.txn_offset_commit, groups, parts.verification),
         DELETE_RECORDS: partial(topics.delete_records, context),
         INIT_PRODUCER_ID: partial(producers.init_producer_id, transactions, parts.producer_ids),
         OFFSET_FOR_LEADER_EPOCH: partial(offsets.offset_for_leader_epoch, replicas),

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from reference.controller.quorum import Quorum
 from reference.node.active_controller import ActiveController
-from reference.node.peers import CONTROLLER_TIMEOUT_MS, Answered, Peers
+from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_LANES, Answered, Peers
+from reference.node.properties import Voters
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.replication import FETCH_LANE
 from reference.node.requests import Request, Responder
-from reference.node.voters import QUORUM_LANES, Voters
 from reference.protocol.codec import CodecError, decode_from, encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, encode_response

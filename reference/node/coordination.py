@@ -17,11 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from reference.node.committed import AwaitingCommit, Outcome
 from reference.node.context import Context
 from reference.node.effects import ConnectionId
 from reference.node.internal_topics import partition_for
-from reference.node.requests import Request
+from reference.node.requests import Key, Request
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName
@@ -35,6 +34,52 @@ from reference.replication.partition import Partition
 from reference.replication.replica import Trace
 from reference.storage.errors import LogError, RefusedByProducerState
 from reference.storage.verification import Guard
+
+Outcome = Callable[[ErrorCode, TimestampMs], None]
+"""Takes NONE when the records are committed, else NOT_COORDINATOR or REQUEST_TIMED_OUT: they may be or not be."""
+
+
+class AwaitingCommit:
+    """One step, and the end of the records behind which it stands."""
+
+    __slots__ = ("_connection", "_context", "_end", "_leader_epoch", "_outcome", "_partition")
+
+    def __init__(
+        self, context: Context, connection: ConnectionId, partition: Partition, end: Offset, outcome: Outcome
+    ) -> None:
+        self._context = context
+        self._connection = connection
+        self._partition = partition
+        self._leader_epoch = partition.leader_epoch
+        self._end = end
+        self._outcome = outcome
+
+    def begin(self, now: TimestampMs, timeout_ms: int) -> None:
+        """Go on now if it may be, else when it may, or with an error when it takes too long."""
+        key = self._partition.key
+        if not self.try_complete(now, key):
+            self._context.purgatories.produces.park(self, [key], now + timeout_ms)
+
+    @property
+    def connection(self) -> ConnectionId:
+        return self._connection
+
+    def try_complete(self, now: TimestampMs, key: Key) -> bool:
+        partition = self._partition
+        if not self._context.replicas.leads(partition) or partition.leader_epoch != self._leader_epoch:
+            self._outcome(ErrorCode.NOT_COORDINATOR, now)
+        elif partition.is_committed(self._end):
+            self._outcome(ErrorCode.NONE, now)
+        else:
+            return False
+        return True
+
+    def expire(self, now: TimestampMs) -> None:
+        self._outcome(ErrorCode.REQUEST_TIMED_OUT, now)
+
+    def abandon(self) -> None:
+        """Nothing is held while a step waits."""
+
 
 LOAD_BYTES = 1 << 20
 """How much of a partition is replayed in one step."""

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from reference.coordinator.classic_groups import check_group_id
 from reference.coordinator.offset_commits import refused_commit, refused_in_transaction
+from reference.coordinator.transaction_sessions import Identity
+from reference.coordinator.transaction_state import TopicPartition
 from reference.node.groups import Groups
 from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.known_topics import KnownTopics
+from reference.node.replicas import Replicas
 from reference.node.requests import Request
+from reference.node.transactional_produce import operation_of
+from reference.node.verification import Operation, Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
-from reference.storage.verification import Guard
+from reference.storage.errors import LogError
+from reference.storage.verification import NOT_REQUIRED, Guard
 
 FIRST_TRANSACTIONAL_COMMIT_THAT_KNOWS_LOADING = 2
 
 Verified = Callable[[ErrorCode, Guard | None, TimestampMs], None]
 """Takes NONE and the right to write, or why the offsets are not to be written."""
-
-Verify = Callable[[Request, TxnOffsetCommitRequest, int, Verified, TimestampMs], None]
-"""Asks, now or later, whether a producer's open transaction has the group's partition of `__consumer_offsets`, whose index
-is given (KIP-890)."""
 
 
 def offset_commit(groups: Groups, request: Request, body: OffsetCommitRequest, now: TimestampMs) -> Message | None:
@@ -43,7 +45,7 @@ def offset_commit(groups: Groups, request: Request, body: OffsetCommitRequest, n
 
 
 def txn_offset_commit(
-    groups: Groups, verify: Verify, request: Request, body: TxnOffsetCommitRequest, now: TimestampMs
+    groups: Groups, verification: Verification, request: Request, body: TxnOffsetCommitRequest, now: TimestampMs
 ) -> Message | None:
     """Keep offsets that count when the producer's transaction is committed (OFF-17, OFF-18, TXV-08).
 
@@ -57,7 +59,8 @@ def txn_offset_commit(
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index, shard = groups.coordination.shard_of(body.group_id)
         if shard.commits.any_exists(body):
-            verify(request, body, index, partial(_commit_in_transaction, groups, request, body), now)
+            committing = partial(_commit_in_transaction, groups, request, body)
+            _verify(groups.context.replicas, verification, request, body, index, committing, now)
             return None
         return shard.commits.commit_in_transaction(body, request.version, now).response
     except KafkaError as error:
@@ -105,3 +108,44 @@ def offset_delete(groups: Groups, request: Request, body: OffsetDeleteRequest, n
         return OffsetDeleteResponse(error_code=error.code)
     groups.answer(index, request, decided.response, now)
     return None
+
+
+FIRST_VERSION_WITH_ABORTABLE = 4
+FIRST_VERSION_THAT_ADDS = 5
+"""TxnOffsetCommit: from here on it adds the group's partition to the transaction (KIP-890)."""
+NO_SEQUENCE = -1
+
+_AS_COORDINATORS_SAY = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+}
+"""What a group's client knows how to come again after."""
+
+
+def _verify(
+    replicas: Replicas, verification: Verification, request: Request, body: TxnOffsetCommitRequest, index: int,
+    verified: Verified, now: TimestampMs,
+) -> None:  # fmt: skip
+    """Find out whether the transaction has the group's partition (KIP-890); `verified` is called, perhaps before this returns."""
+    operation = operation_of(request.version, FIRST_VERSION_WITH_ABORTABLE, FIRST_VERSION_THAT_ADDS)
+    if operation is not Operation.ADD and not verification.is_enabled:
+        verified(ErrorCode.NONE, NOT_REQUIRED, now)
+        return
+    partition, identity = TopicPartition(OFFSETS_TOPIC, index), Identity(body.producer_id, body.producer_epoch)
+    try:
+        guard = replicas.partition(*partition).log.begin_verification(
+            identity.producer_id, identity.epoch, NO_SEQUENCE, operation is Operation.ADD, now
+        )
+    except (KafkaError, LogError) as error:
+        verified(_AS_COORDINATORS_SAY.get(error.code, error.code), None, now)
+        return
+    if guard is None:
+        verified(ErrorCode.NONE, None, now)
+        return
+
+    def answered(verdicts: Mapping[TopicPartition, ErrorCode], then: TimestampMs) -> None:
+        code = verdicts[partition]
+        verified(_AS_COORDINATORS_SAY.get(code, code), guard, then)
+
+    verification.ask(body.transactional_id, identity, (partition,), operation, now, answered)

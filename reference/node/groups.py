@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from reference.controller.configs import Configuration
 from reference.controller.group_configs import (
@@ -25,13 +26,14 @@ from reference.coordinator.group_shard import Chance, GroupShard
 from reference.coordinator.target_assignment import ASSIGNORS
 from reference.node.context import Context
 from reference.node.coordination import Coordination
-from reference.node.group_refusals import coordinator_error, is_refused, refuse
 from reference.node.internal_topics import OFFSETS_TOPIC
-from reference.node.known_topics import KnownTopics
+from reference.node.known_topics import KnownTopics, TopicChanges
 from reference.node.requests import Request
-from reference.node.topic_changes import TopicChanges
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.join_group import JoinGroupResponse
+from reference.protocol.messages.offset_commit import OffsetCommitResponse
+from reference.protocol.messages.sync_group import SyncGroupResponse
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from reference.protocol.primitives import Epoch, GroupId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
@@ -217,3 +219,35 @@ def consumer_settings_of(configuration: Configuration) -> ConsumerGroupSettings:
         migration_policy=str(configuration.broker("group.consumer.migration.policy")).lower(),
         regex_refresh_interval_ms=integer("group.consumer.regex.refresh.interval.ms"),
     )
+
+
+# ---- how a response says that it is not true: at its top, or once for each thing that was asked for
+
+
+def coordinator_error(code: ErrorCode) -> ErrorCode:
+    """What a client is told of a write that was not committed in time: it may ask again."""
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.REQUEST_TIMED_OUT else code
+
+
+def is_refused(response: Message) -> bool:
+    """Whether a response has an error at its top."""
+    return getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE
+
+
+def refuse(response: Message, code: ErrorCode) -> None:
+    """Make a response say that what it says was not done, or is not known to be."""
+    code = coordinator_error(code)
+    for each in _errors_of(response):
+        if each.error_code == ErrorCode.NONE:
+            each.error_code = code
+    if isinstance(response, SyncGroupResponse):
+        response.protocol_type = response.protocol_name = None
+        response.assignment = b""
+
+
+def _errors_of(response: Message) -> Iterable[Any]:
+    match response:
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
+            return [partition for topic in response.topics for partition in topic.partitions]
+        case _:
+            return [response]

@@ -37,24 +37,21 @@ from reference.node.fetch_sessions import FetchSessions
 from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation
+from reference.node.known_topics import TopicChanges
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
-from reference.node.metadata_snapshots import MetadataSnapshots
-from reference.node.misfit import Misfit
 from reference.node.moves import Moves
-from reference.node.peers import Brokers, Peers
-from reference.node.producer_ids import ProducerIds
-from reference.node.properties import controller_listeners_of, is_broker, truncation_of
+from reference.node.peers import QUORUM_FETCH_LANE, QUORUM_LANE, Brokers, PeerRefusals, Peers
+from reference.node.producers import ProducerIds
+from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
 from reference.node.reception import Reception
 from reference.node.release import BROKER, CONTROLLER
-from reference.node.replay import Replay
+from reference.node.replay import MetadataSnapshots, Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import Replication
 from reference.node.requests import Purgatories, Request, Responder
-from reference.node.topic_changes import TopicChanges
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
-from reference.node.voters import QUORUM_FETCH_LANE, QUORUM_LANE, describe_quorum, voters_of
 from reference.node.write_markers import write_markers_here
 from reference.protocol.primitives import Buffer, NodeId, TimestampMs
 from reference.protocol.schema import Message
@@ -139,10 +136,10 @@ class Node:
             metadata_log, chance, now, directory=logs.metadata.id, say=log, trace=tracer,
         )  # fmt: skip
         self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
-        describe = partial(describe_quorum, voters=self.voters, listener=next(iter(listeners), "CONTROLLER"))
         self.controller = ActiveController(
-            self.quorum, self.configuration, identity, describe, chance, DECIDED_HANDLERS, self._replay.advance, tracer
-        )
+            self.quorum, self.configuration, identity, self.voters, next(iter(listeners), "CONTROLLER"), chance,
+            DECIDED_HANDLERS, self._replay.advance, tracer,
+        )  # fmt: skip
         self.channel = ControllerChannel(
             self.quorum, self.controller, self.peers, self.voters, self.responder, integer("broker.session.timeout.ms")
         )
@@ -157,7 +154,7 @@ class Node:
         )
         sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.fetching = Fetching(context, sessions, integer("fetch.max.bytes"), self.replication.may_propose)
-        self._misfit = Misfit(log)
+        self._refusals = PeerRefusals(log)
         self.moves = Moves(context, logs)
         self.membership = Membership(
             registration(identity, [each.id for each in logs.live], logs.last_broker_epoch),
@@ -387,7 +384,7 @@ class Node:
             if answer is None:
                 self.quorum.unreachable(peer, body, then)
             else:
-                self._misfit.heard(peer, answer)
+                self._refusals.take(peer, answer)
                 self.quorum.receive(peer, body, answer, then)
 
         lane = QUORUM_FETCH_LANE if body.KEY in METADATA_FETCHES else QUORUM_LANE

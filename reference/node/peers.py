@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 from reference.controller.image import MetadataImage
 from reference.node.effects import Effect, HangUp, Send
+from reference.node.properties import Address
 from reference.node.release import versions_of
-from reference.node.voters import Address
 from reference.protocol.codec import CodecError
+from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.primitives import Buffer, NodeId, TimestampMs
 from reference.protocol.schema import Message
+from reference.storage.log_directory import Logger
 
 MAX_UNANSWERED = 100
 """Questions that one lane may have open; more would mean that whoever asks does not look at failures."""
@@ -28,6 +30,10 @@ Answered = Callable[[Message | None, TimestampMs], None]
 
 AskController = Callable[[str, Message, Answered, TimestampMs], None]
 """Asks the active controller, which may be this node, on a lane; None is the answer where there is none."""
+
+QUORUM_LANE, QUORUM_FETCH_LANE = "quorum", "quorum-fetch"
+QUORUM_LANES = frozenset({QUORUM_LANE, QUORUM_FETCH_LANE})
+"""On these the voters ask each other."""
 
 CONTROLLER_TIMEOUT_MS = 30_000
 """request.timeout.ms' default: how long the active controller may take for an answer."""
@@ -141,3 +147,39 @@ class Brokers:
             if self._listener in ("", endpoint.listener):
                 return endpoint.host, endpoint.port
         return NOWHERE
+
+
+SENTENCES: dict[int, str] = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "it belongs to another cluster",
+    ErrorCode.INCONSISTENT_VOTER_SET: "its controller.quorum.voters are others than this node's",
+}
+"""Error -> what it says of the node that gave it."""
+
+
+class PeerRefusals:
+    """Logs what the other voters find wrong with this node: once, not with every request.
+
+    A node of another cluster, or a voter that the others do not count among theirs, asks and is refused for ever. Kafka's
+    nodes log it too; without a line the node would merely be silent. Source: KIP-595, errors of its requests.
+    """
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._said: dict[NodeId, int] = {}
+
+    def take(self, peer: NodeId, answer: Message) -> None:
+        """Take an answer; a refusal that is new from this peer is worth a line."""
+        error = _refusal(answer)
+        if error != self._said.get(peer, ErrorCode.NONE):
+            self._said[peer] = error
+            if error in SENTENCES:
+                self._log("error", f"node {peer} refuses this node with {name_of(error)}: {SENTENCES[error]}")
+
+
+def _refusal(answer: Message) -> int:
+    """The answer's error, or that of its one partition: a quorum has one log."""
+    error: int = getattr(answer, "error_code", ErrorCode.NONE)
+    for topic in getattr(answer, "topics", ()) if error == ErrorCode.NONE else ():
+        for partition in topic.partitions:
+            return partition.error_code
+    return error

@@ -1,9 +1,11 @@
-"""What a node reads of its file's properties by itself: they are no settings of brokers or topics."""
+"""What a node reads of its file's properties by itself: its role, its listeners, the voters of the metadata quorum."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from reference.protocol.primitives import NodeId
 from reference.replication.reign import TruncationRule
 
 
@@ -23,3 +25,25 @@ def is_broker(properties: Mapping[str, str]) -> bool:
     """Whether the node serves clients; else it is a controller only."""
     roles = properties.get("process.roles", "broker,controller").split(",")
     return "broker" in (role.strip() for role in roles)
+
+
+Address = tuple[str, int]
+Voters = Mapping[NodeId, Address]
+
+_VOTER = re.compile(r"(\d+)@(\[[0-9a-fA-F:]+\]|[^:@]+):(\d+)")
+
+
+def voters_of(properties: Mapping[str, str], node: NodeId) -> dict[NodeId, Address]:
+    """The voters by id. Where none are named the node is its own quorum, and its address is not needed.
+
+    Errors: ValueError for what is no `ID@HOST:PORT`.
+    """
+    text = properties.get("controller.quorum.voters", "")
+    found: dict[NodeId, Address] = {}
+    for item in text.split(","):
+        if item.strip():
+            matched = _VOTER.fullmatch(item.strip())
+            if matched is None:
+                raise ValueError(f"'{item}' is no voter: ID@HOST:PORT is needed")
+            found[int(matched[1])] = matched[2].strip("[]"), int(matched[3])
+    return found or {node: ("127.0.0.1", 0)}

@@ -13,10 +13,6 @@ from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 CLIENT = Client(1, "127.0.0.1", "PLAINTEXT")
 
 
-def never(*_: object) -> None:
-    raise AssertionError("no transaction is verified")
-
-
 def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinator_at_all() -> None:
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
@@ -35,7 +31,7 @@ def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinato
         topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
     )  # fmt: skip
     answer = txn_offset_commit(
-        node.groups, never, Request(CLIENT, TxnOffsetCommitRequest.KEY, 3, 1, None), in_transaction, NOW
+        node.groups, node.verification, Request(CLIENT, TxnOffsetCommitRequest.KEY, 3, 1, None), in_transaction, NOW
     )
     assert isinstance(answer, TxnOffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

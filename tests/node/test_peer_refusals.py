@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.controller import quorum_messages as messages
-from reference.node.misfit import Misfit
+from reference.node.peers import PeerRefusals
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.vote import VoteResponse
@@ -29,9 +29,9 @@ NO_VOTER = messages.vote_response(ErrorCode.INCONSISTENT_VOTER_SET, 1, -1, grant
 )
 def test_each_peer_is_quoted_once(answers: list[Message], lines: list[str]) -> None:
     said: list[str] = []
-    misfit = Misfit(lambda level, sentence: said.append(f"{level} {sentence}"))
+    refusals = PeerRefusals(lambda level, sentence: said.append(f"{level} {sentence}"))
     for answer in answers:
-        misfit.heard(2, answer)
+        refusals.take(2, answer)
     assert len(said) == len(lines)
     for line, expected in zip(said, lines, strict=True):
         assert line.startswith("error node 2 refuses this node") and expected in line
@@ -39,7 +39,7 @@ def test_each_peer_is_quoted_once(answers: list[Message], lines: list[str]) -> N
 
 def test_another_peer_is_quoted_too() -> None:
     said: list[str] = []
-    misfit = Misfit(lambda level, sentence: said.append(sentence))
+    refusals = PeerRefusals(lambda level, sentence: said.append(sentence))
     for peer in (1, 2, 1):
-        misfit.heard(peer, FetchResponse(error_code=STRANGER))
+        refusals.take(peer, FetchResponse(error_code=STRANGER))
     assert [sentence.split()[1] for sentence in said] == ["1", "2"]

@@ -130,14 +130,14 @@ class Leading(Readable):
             return read
         self._require_present_life(follower, broker_epoch)
         progress = self.followers[follower]
-        end_before, log_start_before = progress.end, progress.log_start
+        end_before = progress.end
+        low_before = self.low_watermark() if log_start != progress.log_start else None
         is_news = progress.take_fetch(fetch_offset, log_start, broker_epoch, self.log.log_end_offset, now)
         if is_news and self.trace is not None:
             self.tell("AnswerFetch", leader=self.node, follower=follower, end=fetch_offset, brokerEpoch=broker_epoch)
         proposes = self.expand_isr(follower)
         commits = fetch_offset != end_before and self.advance_high_watermark(now)
-        starts_later = log_start != log_start_before and self._is_alive(follower)
-        read.moved = proposes or commits or starts_later
+        read.moved = proposes or commits or (low_before is not None and low_before != self.low_watermark())
         return read
 
     def read_as_follower(
@@ -375,10 +375,7 @@ class Leading(Readable):
         """The least log start of the replicas whose brokers are alive: what DeleteRecords waits for; -1 while unknown."""
         lowest = self.log.log_start_offset
         for follower, progress in self.followers.items():
-            if self._is_alive(follower):
+            peer = self.brokers(follower)
+            if peer is not None and not peer.is_fenced:
                 lowest = min(lowest, progress.log_start)
         return lowest
-
-    def _is_alive(self, follower: NodeId) -> bool:
-        peer = self.brokers(follower)
-        return peer is not None and not peer.is_fenced

@@ -42,7 +42,7 @@ class Read:
     diverging: tuple[Epoch, Offset] | None = None
     """Where the asker's log and this one part: the largest epoch up to the asker's last, and where that ended here."""
     moved: bool = False
-    """Whether a follower's fetch moved the high watermark or a live follower's log start, or led to a proposal."""
+    """Whether a follower's fetch moved the high watermark or the low watermark, or led to a proposal."""
 
 
 class Readable(Replica):

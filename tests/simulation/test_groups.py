@@ -133,7 +133,7 @@ def test_a_generation_given_out_twice_has_two_owners(monkeypatch: pytest.MonkeyP
 
 def test_a_commit_acknowledged_before_it_is_committed_is_missed(monkeypatch: pytest.MonkeyPatch):
     def answer(coordination: Coordination, index: int, request, response, now: int, fail) -> None:
-        coordination._node.respond(request, response)
+        coordination._context.responder.respond(request, response)
 
     monkeypatch.setattr(Coordination, "answer", answer)
     outcome = outcome_of(quiet(), quiet(), faults=(CUT_OFF,), nodes=3)

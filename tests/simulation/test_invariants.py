@@ -8,7 +8,7 @@ import pytest
 
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.invariants import BatchRecord, LogRecord, Watch, require_prefix
-from linearizability.simulation.judging import live
+from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.world import Violation
 
 
@@ -112,4 +112,4 @@ def test_what_is_kept_wrongly_is_found_in_a_run(monkeypatch: pytest.MonkeyPatch,
 
     wrong = {"checkpoint_high_watermarks": checkpoint, "_replace": replace, "append": append}
     monkeypatch.setattr(owner, written, wrong[written])
-    assert live(draw(1, None, 1, "transactions"))[0].rule == rule
+    assert run_schedule(draw(1, None, 1, "transactions"))[0].rule == rule

@@ -708,9 +708,12 @@ class Broker:
         known = ListOffsetsRequest.KEY in self.subject.api_versions
         start = self.start_offset(topic, partition) if known else result.low_watermark
         if start < before or result.low_watermark < before:
-            raise Failed(
+            failure = Failed(
                 f"after DeleteRecords up to {before}, answered with {result.low_watermark}, the log starts at {start}"
             )
+            moved = self.fetch(topic, start, partition=partition).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            failure.built_on = "LOF-01" if moved and start < before else ""
+            raise failure
         return result.low_watermark
 
     @built_on("BAS-09")

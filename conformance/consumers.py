@@ -118,7 +118,7 @@ class Consumer:
     def learn(self, answer: Any, owned: set[Owned]) -> None:
         """Remember what an answer tells, after having said to own this."""
         self.reported = owned
-        self.id, self.epoch = answer.member_id or self.id, answer.member_epoch
+        self.id, self.epoch = self.id or answer.member_id, answer.member_epoch
         if answer.assignment is not None:
             self.assigned = told_in(answer)
 
@@ -126,7 +126,15 @@ class Consumer:
     def join(self) -> Any:
         """The first heartbeat; gives the answer."""
         self.epoch, self.assigned, self.reported = JOINING, set(), set()
-        return self.beat(full=True)
+        answer = self.beat(full=True)
+        self._expect_joined()
+        return answer
+
+    @built_on("BAS-11")
+    def _expect_joined(self) -> None:
+        """A member that was taken in has an epoch."""
+        if self.epoch <= JOINING:
+            raise Failed(f"a heartbeat that joins {self.group} is agreed to with epoch {self.epoch}")
 
     def leave(self, epoch: int = LEAVING) -> Any:
         """Leave, for good or for a while; gives the answer, which must be no error."""
@@ -140,6 +148,7 @@ class Consumer:
         return answer
 
 
+@built_on("CGH-18")
 def told_in(answer: Any) -> set[Owned]:
     """The partitions of an answer's assignment; none where it tells of none."""
     if answer.assignment is None:
@@ -171,16 +180,24 @@ def settle(
     all_of = partitions_of(*topics) if wanted is None else wanted
     told = what or f"{len(consumers)} consumers own {len(all_of)} partitions"
 
+    missing_state = False
+
     def settled() -> bool:
+        nonlocal missing_state
         for consumer in consumers:
             consumer.beat()
             expect_apart(broker, consumers)
         owned = [partition for consumer in consumers for partition in consumer.assigned]
         said = all(consumer.assigned == consumer.reported for consumer in consumers)
         together = said and len({one.epoch for one in consumers}) == 1 and sorted(owned) == sorted(all_of)
-        return together and is_stable(broker, consumers[0].group)
+        missing_state = together and not is_stable(broker, consumers[0].group)
+        return together and not missing_state
 
-    broker.eventually(settled, told, within_s=within_s or SETTLED_WITHIN_S, every_s=BEAT_S)
+    try:
+        broker.eventually(settled, told, within_s=within_s or SETTLED_WITHIN_S, every_s=BEAT_S)
+    except Failed as failure:
+        failure.built_on = failure.built_on or ("CGH-20" if missing_state else "")
+        raise
     broker.saw(told)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from conformance.dependencies import dependencies_of
 from conformance.levels import LEVEL_OF, Level, kind_of
 from conformance.profiles import ConformanceProfile, profile_of
 
@@ -133,6 +134,11 @@ class Requirement(BaseModel):
         """What must hold before it can be judged: what it declares, and what its area implies."""
         copied = self.needs.nodes > 1 and self.area in REPLICATED_AREAS
         return (COPY_ELSEWHERE, *self.requires) if copied else self.requires
+
+    @property
+    def builds_on(self) -> tuple[str, ...]:
+        """What it uses on its way: where it fails, and one of these fails too, it is blocked by that one."""
+        return dependencies_of(self.id)
 
     @property
     def area(self) -> str:

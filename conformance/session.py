@@ -5,7 +5,7 @@ one by one, then what may end the target. Where the suite starts the target itse
 start of their own are judged on further starts at the same time (`Target.several`).
 
 A requirement is judged after those that it requires. One that fails in a step that a basic requirement speaks of is blocked
-by that one, if it fails too.
+by that one, if it fails too; so is one that fails and builds on another one (`conformance.dependencies`).
 
 After each requirement the target must answer. Where it does not, those that were under way and the last ones before them are
 suspects: the target is brought back and each suspect is judged again alone, until the one is found that ends it.
@@ -14,7 +14,7 @@ suspects: the target is brought back and each suspect is judged again alone, unt
 from __future__ import annotations
 
 import threading
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -85,8 +85,8 @@ class Session:
     """Whether this is a further start beside the first."""
     deaths: int = 0
     last: deque[Entry] = field(default_factory=lambda: deque[Entry](maxlen=REMEMBERED))
-    _asking: defaultdict[str, threading.RLock] = field(default_factory=lambda: defaultdict(threading.RLock))
-    """Prerequisite -> held while it is judged before its turn."""
+    _asking: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a prerequisite is judged before its turn: one at a time, so that no two wait for each other."""
     _companions: list[Future[None]] = field(default_factory=list[Future[None]])
 
     def __post_init__(self) -> None:
@@ -259,7 +259,7 @@ class Session:
 
     # ---- judging
 
-    def _judge(self, entry: Entry, *, patience: float = 1.0) -> Judgement:
+    def _judge(self, entry: Entry, *, patience: float = 1.0, before: tuple[str, ...] = ()) -> Judgement:
         """One requirement, unless something keeps it from being judged."""
         self.judging(entry)
         record, subject = entry.requirement, self._subject
@@ -271,7 +271,7 @@ class Session:
             if found is not None and (kept := judged_by_prerequisite(record, found)):
                 return kept
         judgement = judge(entry, subject, patience=patience)
-        return self._attributed(judgement)
+        return self._attributed(judgement, before)
 
     def _deadly_for(self, record: Requirement) -> list[str]:
         """The basic requirements that the target did not survive, and whose API this one is about, too."""
@@ -280,26 +280,33 @@ class Session:
         }
         return [id for id, apis in asked.items() if apis and apis <= set(record.needs.apis)]
 
-    def _attributed(self, judgement: Judgement) -> Judgement:
-        """Blocked instead of failed, where the step that failed is the business of a requirement that fails too."""
-        about = judgement.built_on
-        if judgement.verdict is not Verdict.FAIL or not about or about == judgement.requirement.id:
-            return judgement
-        found = self._verdict_of(about)
-        if found is not None and found.verdict in (Verdict.FAIL, Verdict.BLOCKED):
-            judgement.verdict = Verdict.BLOCKED
-            judgement.blocked_by = found.blocked_by or about
-            judgement.timed_out = False
+    def _attributed(self, judgement: Judgement, before: tuple[str, ...]) -> Judgement:
+        """Blocked instead of failed, where the step that failed, or another thing that it builds on, is the business of a
+        requirement that fails too.
+
+        `before` are requirements that failed and asked for this one: it is no cause of those in whose steps it fails itself.
+        """
+        record, step = judgement.requirement, judgement.built_on
+        for about in dict.fromkeys((step, *record.builds_on)):
+            if judgement.verdict is not Verdict.FAIL:
+                break
+            cause = step if about == step in before else ""
+            if about not in ("", record.id, *before):
+                found = self._verdict_of(about, (*before, record.id))
+                failed = found is not None and found.verdict in (Verdict.FAIL, Verdict.BLOCKED)
+                cause = (found.blocked_by or about) if found and failed else ""
+            if cause not in ("", record.id):
+                judgement.verdict, judgement.blocked_by, judgement.timed_out = Verdict.BLOCKED, cause, False
         return judgement
 
-    def _verdict_of(self, id: str) -> Judgement | None:
+    def _verdict_of(self, id: str, before: tuple[str, ...] = ()) -> Judgement | None:
         """What is known of a requirement; it is judged now where it was not chosen or its turn has not come.
 
         None where it cannot be judged on this start of the target.
         """
-        with self.lock:
-            asking = self._asking[id]
-        with asking:
+        if id in self.verdicts:
+            return self.verdicts[id]
+        with self._asking:
             if id in self.verdicts:
                 return self.verdicts[id]
             entry = catalogue()[id]
@@ -314,7 +321,9 @@ class Session:
             elif entry.test is None or needs.hooks or entry.requirement.needs.configs:
                 return None
             else:
-                judgement = self._judge(entry)
+                judgement = self._judge(entry, before=before)
+                if judgement.timed_out:
+                    judgement = self._judge(entry, patience=AGAIN_PATIENCE, before=before)
                 if judgement.verdict is Verdict.FAIL and not self.host.answers_within(GRACE_S):
                     return None  # another one has ended the target
             self._settle(entry, judgement)

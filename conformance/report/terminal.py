@@ -210,6 +210,7 @@ def show_requirement(record: Requirement, console: Console) -> None:
         "since": record.since,
         "until": record.until,
         "requires": ", ".join(record.prerequisites),
+        "builds on": ", ".join(record.builds_on),
         "needs": ", ".join(f"{key} {value}" for key, value in needs.items()),
         "confirmed": ", ".join(f"Kafka {version}" for version in record.confirmed) or "not yet",
         "untestable": record.untestable,

@@ -211,9 +211,11 @@ def generations(broker: Broker) -> None:
     one, other = group.member(), group.member()
     group.admit(one)
     seen = [one.generation]
+    broker.expect_equal("the first generation", seen, [1])
     group.admit(other, [one])
     broker.expect_equal("the generation of both", one.generation, other.generation)
     seen.append(one.generation)
+    broker.expect_equal("the first generations", seen, [1, 2])
     group.synchronise([one, other])
     group.rejoin(group.leader_first([one, other]))
     broker.expect_equal("the generation of both", one.generation, other.generation)

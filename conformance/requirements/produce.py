@@ -664,3 +664,31 @@ def names_the_bad_records(broker: Broker) -> None:
         broker.expect(refused.error_code != ErrorCode.NONE, f"v{version}: the batch is refused")
         wanted = [1, 3] if broker.is_kafka("2.5") else [1]
         broker.expect_equal(f"v{version}: the indexes", [error.batch_index for error in refused.record_errors], wanted)
+
+
+@requirement(
+    "PRD-29",
+    notices="data: Java and librdkafka tell each batch's sender what its partition was answered",
+    source="ReplicaManager.appendToLocalLog; ProduceResponse schema",
+    sentence="In one request for several partitions each has its own answer: one that is refused does not spoil the others.",
+    accepted="NONE(0), its own base offset and one record more for each good partition, UNKNOWN_TOPIC_OR_PARTITION(3) for an "
+    "unknown one, wherever it comes in the request, in every version",
+    apis={"Produce": WITH_BATCHES},
+)
+def each_partition_has_its_answer(broker: Broker) -> None:
+    topic = broker.topic(3)
+    orders = ((9, 0, 1, 2), (0, 9, 1, 2), (0, 1, 2, 9))
+    first, last = broker.versions_of(ProduceRequest)
+    for version in range(max(first, WITH_BATCHES), last + 1):
+        with broker.case(f"v{version}"):
+            before = broker.end_offset(topic, 0)
+            for number, order in enumerate(orders):
+                request = produce_request({(topic, partition): good() for partition in order})
+                answer = broker.call(request, version, to=broker.leader(topic))
+                results = only(answer.responses, "topic in the answer").partition_responses
+                seen = {one.index: (one.error_code, one.base_offset) for one in results if one.index != 9}
+                broker.expect_equal("the good ones", seen, dict.fromkeys(range(3), (ErrorCode.NONE, before + number)))
+                codes = [one.error_code for one in results if one.index == 9]
+                broker.expect_equal("the errors of the unknown one", codes, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+            ends = [broker.end_offset(topic, partition) for partition in range(3)]
+            broker.expect_equal("the log end offsets", ends, [before + len(orders)] * 3)

@@ -4,13 +4,14 @@ Each *lie* (`linearizability.mutants.wire`) is one divergence that a proxy plant
 suite is run on the requirements that speak of the lie, and on a seeded sample of those that only use the lie's API:
 *bystanders*, of which none may fail. Worker processes do that for one lie after the other (`conformance.liars`). A share of the
 lies is judged by the whole suite, as a command. What came out is stored as soon as a lie is over, with the fingerprint of
-what decides it (the lie's row, the modules of the requirements that speak of it); `--resume` runs only what is missing or stale.
+what decides it (the lie's row, the requirements that speak of it); `--resume` runs only what is missing or stale.
 
 Which requirement uses which API, and how long it takes, is seen in one run through the proxy without a lie (`--baseline`).
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import random
@@ -80,10 +81,14 @@ class Usage:
 
 
 def fingerprint(lie: Lie) -> str:
-    """What decides a lie's trial: its row in the tables, and the modules of the requirements that speak of it."""
+    """What decides a lie's trial: its row in the tables, and records and tests of the requirements that speak of it.
+
+    Not the helpers: after a change of these, run without `--resume`.
+    """
     digest = hashlib.sha256(_row(lie.name).encode())
-    for path in sorted({path for id in lie.accusers for path in _modules_of(id)}):
-        digest.update(_text(path).encode())
+    for id, text in _requirements().items():
+        if id in lie.accusers or id[:3] in lie.accusers:
+            digest.update(text.encode())
     return digest.hexdigest()[:12]
 
 
@@ -97,9 +102,17 @@ def _row(name: str) -> str:
     return next(line for line in rows if line.strip().startswith(f'Lie("{name}"'))
 
 
-def _modules_of(id: str) -> list[Path]:
-    """The modules that register a requirement, or one of an area."""
-    return [path for path in sorted(REQUIREMENTS.glob("*.py")) if f'"{id}' in _text(path)]
+@cache
+def _requirements() -> dict[str, str]:
+    """Record and test of each requirement, as they are written."""
+    found: dict[str, str] = {}
+    for path in sorted(REQUIREMENTS.glob("*.py")):
+        lines = _text(path).splitlines()
+        for node in ast.parse(_text(path)).body:
+            for by in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
+                if isinstance(by, ast.Call) and by.args and isinstance(by.args[0], ast.Constant):
+                    found[str(by.args[0].value)] = "\n".join(lines[by.lineno - 1 : node.end_lineno])
+    return found
 
 
 def selection(lie: Lie, usage: dict[str, Usage], seed: int) -> list[str]:

@@ -23,6 +23,12 @@ from tests.conformance.parrot import Parrot, parrot, target_of
 from tests.conformance.test_runner import kept
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong brokers fail what others build on, too: here each requirement is for itself."""
+    monkeypatch.setattr(conformance.requirement, "dependencies_of", lambda id: ())
+
+
 @pytest.fixture
 def bird(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parrot]:
     """A wrong broker behind every target."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance import host, runner, session
+from conformance import host, requirement, runner, session
 from conformance.broker import Broker, Subject, built_on
 from conformance.judging import judge
 from conformance.levels import MAY, MUST
@@ -31,6 +31,7 @@ DEADLY = "MET-01"
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "ANSWERS_WITHIN_S", 0.3)
     monkeypatch.setattr(session, "GRACE_S", 0.1)
+    monkeypatch.setattr(requirement, "dependencies_of", lambda id: ())
 
 
 class Mortal:
@@ -226,6 +227,44 @@ def test_what_requires_a_failing_requirement_is_blocked_and_not_asked(
         "PRD-05": (Verdict.FAIL, ""), "PRD-01": (Verdict.BLOCKED, "PRD-05"), "PRD-02": (Verdict.BLOCKED, "PRD-05"),
     }  # fmt: skip
     assert asked == []
+
+
+def fails(broker: Broker) -> None:
+    broker.expect_served()
+    broker.fail("it was bad")
+
+
+def outcomes(
+    builds_on: dict[str, tuple[str, ...]], folder: Path, patch: pytest.MonkeyPatch, *entries: Entry
+) -> dict[str, tuple[Verdict, str]]:
+    """Verdicts and what blocks, where requirements build on others."""
+    patch.setattr(requirement, "dependencies_of", lambda id: builds_on.get(id, ()))
+    patch.setattr(session, "catalogue", lambda: {one.requirement.id: one for one in entries})
+    report = judged_on(Mortal(restartable=True), folder, *entries)
+    return {judgement.requirement.id: (judgement.verdict, judgement.blocked_by) for judgement in report.judgements}
+
+
+def test_what_fails_with_something_that_it_builds_on_is_blocked_and_what_passes_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds_on = {"PRD-01": ("PRD-05",), "PRD-02": ("PRD-05",), "PRD-03": ("PRD-02",), "PRD-05": ("PRD-04",)}
+    entries = [entry(f"PRD-0{n}", fails if n in (1, 3, 5) else asks) for n in range(1, 6)]
+    assert outcomes(builds_on, tmp_path, monkeypatch, *entries) == {
+        "PRD-01": (Verdict.BLOCKED, "PRD-05"), "PRD-02": (Verdict.PASS, ""), "PRD-03": (Verdict.FAIL, ""),
+        "PRD-04": (Verdict.PASS, ""), "PRD-05": (Verdict.FAIL, ""),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("in_step", [False, True])
+def test_of_two_that_use_each_other_the_one_in_whose_step_both_fail_is_the_cause(
+    turned: bool, in_step: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = built_on("BAS-03")(fails)
+    entries = [entry("BAS-01", step if in_step else fails), entry("BAS-03", step)]
+    found = outcomes({"BAS-03": ("BAS-01",)}, tmp_path, monkeypatch, *(entries[::-1] if turned else entries))
+    cause, other = ("BAS-03", "BAS-01") if in_step else ("BAS-01", "BAS-03")
+    assert found == {cause: (Verdict.FAIL, ""), other: (Verdict.BLOCKED, cause)}
 
 
 def test_what_requires_something_that_is_not_judged_is_not_judged_either(

@@ -63,7 +63,7 @@ LIES = [
     Lie("unknown-id-deleted", REMOVE, "UNKNOWN_TOPIC_ID is told as UNKNOWN_TOPIC_OR_PARTITION", "TOP-14", answer=errors(E.UNKNOWN_TOPIC_ID, E.UNKNOWN_TOPIC_OR_PARTITION)),
     Lie("deletion-twice-taken", REMOVE, "INVALID_REQUEST is told as no error", "TOP-14 TOP-15", answer=errors(E.INVALID_REQUEST, 0)),
     Lie("deletion-disabled-unnoticed", REMOVE, "TOPIC_DELETION_DISABLED is told as no error", "TOP-15", answer=errors(E.TOPIC_DELETION_DISABLED, 0)),
-    Lie("never-deleted", REMOVE, "no topic is deleted", "TOP-16 TOP-12 TOP-23", ask=replied(deleted)),
+    Lie("never-deleted", REMOVE, "every deletion is agreed to, and none is done", "TOP-16 TOP-12 TOP-23 TOP-14 TOP-15", ask=replied(deleted)),
     Lie("deleted-name-missing", REMOVE, "a topic that is deleted has no name in the answer", "TOP-12 TOP-23", answer=put("responses.name", None), versions="6+"),
     Lie("deletions-share-errors", REMOVE, "one topic's error is everybody's", "TOP-12 TOP-14", answer=shared("responses")),
     Lie("shrunk", GROW, "INVALID_PARTITIONS is told as no error", "TOP-17 TOP-24", answer=errors(E.INVALID_PARTITIONS, 0)),
@@ -101,7 +101,7 @@ LIES = [
     Lie("change-of-unknown-topic", CHANGE, "UNKNOWN_TOPIC_OR_PARTITION is told as no error", "CFG-05", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0)),
     Lie("change-twice-unnoticed", CHANGE, "INVALID_REQUEST is told as no error", "CFG-05 CFG-08", answer=errors(E.INVALID_REQUEST, 0)),
     Lie("changes-share-error", CHANGE, "one resource's error is everybody's", "CFG-05 CFG-08", answer=shared("responses")),
-    Lie("unknown-deletion-refused", CHANGE, "DELETE of an unknown name is INVALID_CONFIG", "CFG-13", answer=when(lambda x, m: any(c.config_operation == DELETE and not c.name.startswith(("retention", "segment", "cleanup", "max")) for r in x.request.resources for c in r.configs), errors(0, E.INVALID_CONFIG))),
+    Lie("unknown-deletion-refused", CHANGE, "DELETE of an unknown name is INVALID_CONFIG", "CFG-13", answer=when(lambda x, m: any(c.config_operation == DELETE and c.name.startswith("no.such") for r in x.request.resources for c in r.configs), errors(0, E.INVALID_CONFIG))),
     Lie("legacy-change-not-done", REPLACE, "nothing is changed", "CFG-07", ask=put("validate_only", True)),
     Lie("legacy-change-unchecked", REPLACE, "INVALID_CONFIG is told as no error", "CFG-07", answer=both(errors(E.INVALID_CONFIG, 0, E.INVALID_REQUEST, 0))),
 ]

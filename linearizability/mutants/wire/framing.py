@@ -195,7 +195,7 @@ LIES = [
     Lie("coordinator-at-another-port", COORDINATOR, "the coordinator's port is another", "COO-01", answer=both(put("port", lambda port: port + 1 if port > 0 else port), put("coordinators.port", lambda port: port + 1 if port > 0 else port))),
     Lie("coordinator-v0-fails", COORDINATOR, "v0 finds no coordinator", "COO-07", answer=put("error_code", E.COORDINATOR_NOT_AVAILABLE), versions="0"),
     Lie("coordinator-single-key-fails", COORDINATOR, "v3 finds no coordinator", "COO-07", answer=put("error_code", E.COORDINATOR_NOT_AVAILABLE), versions="3"),
-    Lie("coordinators-turned", COORDINATOR, "several keys are answered in the reverse order", "COO-03", answer=turned("coordinators"), versions="4+"),
+    Lie("coordinators-turned", COORDINATOR, "several keys are answered in the reverse order", "COO-10", answer=turned("coordinators"), versions="4+"),
     Lie("coordinator-missing", COORDINATOR, "the last of several keys is not answered", "COO-03", answer=last_missing("coordinators"), versions="4+"),
     Lie("coordinator-key-missing", COORDINATOR, "the answers have no keys", "COO-03", answer=put("coordinators.key", ""), versions="4+"),
     Lie("coordinator-type-unchecked", COORDINATOR, "any type of keys has a coordinator", "COO-06", ask=put("key_type", lambda kind: kind if kind in (0, 1) else 0)),

@@ -106,7 +106,7 @@ LIES = [
     Lie("assignment-turned", SYNC, "bytes of assignments come in the reverse order", "GRP-10 GRP-28", answer=put("assignment", lambda data: bytes(data)[::-1])),
     Lie("assignment-missing", SYNC, "assignments are empty", "GRP-10 GRP-28 GRP-11", answer=put("assignment", b"")),
     Lie("sync-generation-unchecked", SYNC, "ILLEGAL_GENERATION is told as no error", "GRP-12 GRP-29", answer=errors(E.ILLEGAL_GENERATION, 0)),
-    Lie("sync-unknown-member", SYNC, "UNKNOWN_MEMBER_ID is told as no error", "GRP-12 GRP-29", answer=errors(E.UNKNOWN_MEMBER_ID, 0)),
+    Lie("sync-unknown-member", SYNC, "UNKNOWN_MEMBER_ID is told as no error", "GRP-12 GRP-29 GRP-04 GRP-21", answer=errors(E.UNKNOWN_MEMBER_ID, 0)),
     Lie("sync-protocol-unchecked", SYNC, "INCONSISTENT_GROUP_PROTOCOL is told as no error", "GRP-13", answer=errors(E.INCONSISTENT_GROUP_PROTOCOL, 0), versions="5+"),
     Lie("sync-in-rebalance", SYNC, "REBALANCE_IN_PROGRESS is told as no error", "GRP-15", answer=errors(E.REBALANCE_IN_PROGRESS, 0)),
     Lie("sync-in-rebalance-fenced", SYNC, "REBALANCE_IN_PROGRESS is told as ILLEGAL_GENERATION", "GRP-15", answer=errors(E.REBALANCE_IN_PROGRESS, E.ILLEGAL_GENERATION)),
@@ -143,7 +143,7 @@ LIES = [
     Lie("commit-metadata-too-large", COMMIT, "OFFSET_METADATA_TOO_LARGE is told as no error", "OFF-04", answer=errors(E.OFFSET_METADATA_TOO_LARGE, 0)),
     Lie("commit-without-metadata", COMMIT, "metadata are not kept", "OFF-01 OFF-12", ask=put("topics.partitions.committed_metadata", "")),
     Lie("commit-without-epoch", COMMIT, "leader epochs are not kept", "OFF-01", ask=put("topics.partitions.committed_leader_epoch", -1), versions="6+"),
-    Lie("commit-generation-unchecked", COMMIT, "ILLEGAL_GENERATION is told as no error", "OFF-08 GRP-12", answer=errors(E.ILLEGAL_GENERATION, 0)),
+    Lie("commit-generation-unchecked", COMMIT, "ILLEGAL_GENERATION is told as no error", "OFF-08 GRP-12 OFF-07", answer=errors(E.ILLEGAL_GENERATION, 0)),
     Lie("commit-generation-unknown-member", COMMIT, "ILLEGAL_GENERATION is told as UNKNOWN_MEMBER_ID", "OFF-07 OFF-08 GRP-12", answer=errors(E.ILLEGAL_GENERATION, E.UNKNOWN_MEMBER_ID)),
     Lie("commit-membership-unchecked", COMMIT, "UNKNOWN_MEMBER_ID is told as no error", "OFF-06 OFF-08 GRP-12 GRP-21 GRP-29", answer=errors(E.UNKNOWN_MEMBER_ID, 0)),
     Lie("commit-in-rebalance", COMMIT, "REBALANCE_IN_PROGRESS is told as no error", "OFF-09", answer=errors(E.REBALANCE_IN_PROGRESS, 0)),
@@ -210,7 +210,7 @@ LIES = [
     Lie("types-filter-ignored", LIST, "groups of all types are listed", "GAD-03", ask=put("types_filter", []), versions="5+"),
     Lie("group-with-members-deleted", REMOVE, "NON_EMPTY_GROUP is told as no error", "GAD-04 GAD-07 GAD-11", answer=errors(E.NON_EMPTY_GROUP, 0)),
     Lie("unknown-group-deleted", REMOVE, "GROUP_ID_NOT_FOUND is told as no error", "GAD-04", answer=errors(E.GROUP_ID_NOT_FOUND, 0)),
-    Lie("group-not-deleted", REMOVE, "no group is deleted", "GAD-04 GAD-11", ask=put("groups_names", lambda names: [name + "-" for name in names]), answer=both(put("results.group_id", lambda name: name[:-1]), put("results.error_code", 0))),
+    Lie("group-not-deleted", REMOVE, "no group is deleted", "GAD-04 GAD-11 GAD-13", ask=put("groups_names", lambda names: [name + "-" for name in names]), answer=both(put("results.group_id", lambda name: name[:-1]), put("results.error_code", 0))),
     Lie("deletions-share-error", REMOVE, "one group's error is everybody's", "GAD-04 GAD-07 GAD-13", answer=shared("results")),
 ]
 # fmt: on

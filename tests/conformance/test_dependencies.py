@@ -1,0 +1,29 @@
+"""What requirements build on: each row names requirements that exist, and no two build on each other."""
+
+from graphlib import TopologicalSorter
+
+from conformance.dependencies import USED_BY
+from conformance.requirement import AREAS, catalogue
+
+
+def test_rows_name_requirements_and_areas_that_exist() -> None:
+    known = {*catalogue(), *AREAS}
+    assert not [name for row in USED_BY.values() for name in row.split() if name not in known]
+    assert not USED_BY.keys() - catalogue().keys()
+
+
+def test_no_two_build_on_each_other() -> None:
+    records = [entry.requirement for entry in catalogue().values()]
+    order = [*TopologicalSorter({one.id: {*one.builds_on, *one.prerequisites} for one in records}).static_order()]
+    assert order.index("TXN-01") < order.index("BAS-10") < order.index("TXN-14")
+
+
+def test_an_area_means_those_without_a_row_above() -> None:
+    assert "BAS-10" not in catalogue()["TXN-01"].requirement.builds_on
+    assert {"BAS-10", "TXN-01"} <= {*catalogue()["TXN-31"].requirement.builds_on}
+
+
+def test_what_others_build_on_is_judged_on_any_start_of_the_target() -> None:
+    """Where it needs a configuration or a hook nothing could be blocked by it."""
+    needs = {used: catalogue()[used].requirement.needs for used in USED_BY}
+    assert not [used for used, need in needs.items() if need.configs or need.hooks or need.nodes > 1]

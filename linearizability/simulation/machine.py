@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, cast
@@ -27,7 +28,7 @@ from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
 from reference.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from reference.storage.disk import Disk, SimulatedDisk
-from reference.storage.errors import StorageError
+from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 
@@ -63,7 +64,7 @@ class Checker(Protocol):
 class WatchedDisk(SimulatedDisk):
     """A disk that shows what is written to the checkpoints of offsets."""
 
-    def __init__(self, on_checkpoint: Callable[[str, bytes], None]) -> None:
+    def __init__(self, on_checkpoint: Callable[[SimulatedDisk, str, bytes], None]) -> None:
         super().__init__()
         self._on_checkpoint = on_checkpoint
 
@@ -71,7 +72,7 @@ class WatchedDisk(SimulatedDisk):
         """See `Disk`."""
         super().write_file(path, data)
         if path.name in BOUNDS:
-            self._on_checkpoint(path.name, data)
+            self._on_checkpoint(self, path.name, data)
 
 
 BOUNDS: dict[str, tuple[str, Callable[[Partition], Offset]]] = {
@@ -292,8 +293,9 @@ class Machine:
         if node is None or partition is None or len(node.logs.live) < len(self.disks):
             return
         self._log_event(f"moves {key[0]}-{key[1]} to its log directory {slot}")
-        node.moves.begin(partition, node.logs.directories[slot % len(self.disks)], self.look_at_clock())
         assert self.process is not None
+        with suppress(LogError, CorruptFile):  # as the request is refused then
+            node.moves.begin(partition, node.logs.directories[slot % len(self.disks)], self.look_at_clock())
         self.process.look_at_timer()
 
     def stop(self) -> None:
@@ -390,12 +392,15 @@ class Machine:
         except Violation as violation:
             self._world.broken(violation.rule, violation.text)
 
-    def _on_checkpoint(self, name: str, data: bytes) -> None:
+    def _on_checkpoint(self, disk: SimulatedDisk, name: str, data: bytes) -> None:
+        """Lines of logs that have moved to another directory stay until the next start there, and are not read."""
         rule, bound_of = BOUNDS[name]
         for line in data.decode().splitlines()[2:]:
             topic, index, offset = line.split(" ")
             partition = self._judged.partitions.get((topic, int(index))) if self._judged is not None else None
-            if partition is not None and int(offset) > bound_of(partition):
+            if partition is None or partition.log._disk is not disk:
+                continue
+            if int(offset) > bound_of(partition):
                 text = (
                     f"{name} of {self.name} says {offset} of {partition.name}, where {bound_of(partition)} is the most"
                 )

@@ -204,6 +204,8 @@ class Machine:
         now = self.look_at_clock()
         for disk in self.disks:
             disk.failure = None
+        for disk in self.disks[1:]:
+            disk.read_only = False
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
         host = "127.0.0.1" if self._is_alone else host_of(self.number)
         endpoints = (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
@@ -281,8 +283,9 @@ class Machine:
         """The last log directory fails: the node goes on without it, and what it held is compared at the next start."""
         if self.process is None or len(self.disks) == 1:
             return
-        self._survival.remember(self.process.node)
+        self._survival.remember(self.process.node, self.disks[-1])
         self.disks[-1].failure = OSError(errno.EIO, "the simulated disk is broken")
+        self.disks[-1].read_only = True  # a process that stands still finds out when it writes
         self._log_event("loses its last log directory")
         self.process.look_at_failure()
 

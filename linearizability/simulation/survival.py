@@ -7,6 +7,7 @@ from collections.abc import Collection
 from linearizability.simulation.invariants import LogRecord, contents, require_prefix
 from linearizability.simulation.world import World
 from reference.node.node import Node
+from reference.storage.disk import SimulatedDisk
 
 Key = tuple[str, int]
 
@@ -36,9 +37,11 @@ class Survival:
         """A log that was not seen again."""
         return next(iter(self._before))
 
-    def remember(self, node: Node) -> None:
-        """A life ends."""
+    def remember(self, node: Node, disk: SimulatedDisk | None = None) -> None:
+        """A life ends, or what one of its disks holds is not there any more."""
         for key, partition in node.partitions.items():
+            if disk is not None and partition.log._disk is not disk:
+                continue
             log = contents(partition.log)
             self._before[key] = (log, log.end)
 

@@ -76,5 +76,5 @@ def test_no_promise_is_broken_where_directories_fail_and_replicas_move(seed: int
 
 def test_a_move_that_the_disk_refuses_leaves_the_replica_where_it_is() -> None:
     moves = [Fault(at_ms=1_000, kind="move", node=1, topic="orders", partition=each, amount=0) for each in range(4)]
-    outcome, _ = live(schedule(Fault(at_ms=1_000, kind="read-only", node=1, for_ms=500), *moves))
+    outcome, _ = run_schedule(schedule(Fault(at_ms=1_000, kind="read-only", node=1, for_ms=500), *moves))
     assert (outcome.verdict, outcome.text) == ("valid", "")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from reference.controller.carried import Carried, carry
 from reference.controller.directory_ids import MIGRATING, UNASSIGNED, DirectoryId, is_online
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
@@ -163,23 +164,29 @@ class MetadataImage:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict[tuple[int, str], dict[str, str]])
     features: dict[str, int] = field(default_factory=dict[str, int])
     next_producer_id: ProducerId = 0
+    carried: Carried = field(default_factory=Carried)
+    """Records that this node keeps for others."""
+    open_transaction: Offset | None = None
+    """Where a transaction of the metadata log begins that has not ended; nothing from there on is part of the image."""
 
     def apply(self, record: Message, offset: Offset | None = None) -> None:
-        """Replay one record. Records that carry no state here (no-op, transactions' bounds) change nothing.
+        """Replay one record. Records that carry no state (no-op) change nothing.
 
         `offset` is the record's own; who does not give it takes a broker's epoch for that of its registration.
         """
         replay = _REPLAY.get(type(record))
         if replay is not None:
             replay(self, record)
+        else:
+            carry(self.carried, record)
         if isinstance(record, RegisterBrokerRecord):
             self.brokers[record.broker_id].registered_at = record.broker_epoch if offset is None else offset
 
     def clear(self) -> None:
         """Forget everything: a snapshot takes the place of what was replayed."""
-        for table in (self.topics, self.topics_by_id, self.brokers, self.configs, self.features):
+        for table in (self.topics, self.topics_by_id, self.brokers, self.configs, self.features, self.carried):
             table.clear()
-        self.end_offset, self.next_producer_id = 0, 0
+        self.end_offset, self.next_producer_id, self.open_transaction = 0, 0, None
 
     def partition(self, topic: TopicName, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)

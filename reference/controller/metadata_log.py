@@ -76,7 +76,7 @@ class MetadataLog:
     def replay(self, start: Offset, end: Offset | None = None) -> Iterator[tuple[Offset, Message]]:
         """The records from an offset on, with their offsets, below `end` (the log's end if None).
 
-        Control records and unknown types are left out.
+        Control records are left out.
         Errors: CorruptFile that names the log and the offset; OffsetOutOfRange below the log's start; StorageError.
         """
         offset = start
@@ -113,6 +113,4 @@ def _records_of(batch: Batch, start: Offset, bound: Offset) -> Iterator[tuple[Of
         return
     for record in records_of(batch.data):
         if start <= record.offset < bound and record.value is not None:
-            message = decode_metadata_record(record.value)
-            if message is not None:
-                yield record.offset, message
+            yield record.offset, decode_metadata_record(record.value)

@@ -5,6 +5,7 @@ Source: KIP-631; org.apache.kafka.server.common.serialization.AbstractApiMessage
 
 from __future__ import annotations
 
+from reference.controller.carried import ENDS, STATES, UnknownRecord
 from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from reference.protocol.messages.begin_transaction_record import BeginTransactionRecord
@@ -19,7 +20,6 @@ from reference.protocol.messages.partition_change_record import PartitionChangeR
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
-from reference.protocol.messages.register_controller_record import RegisterControllerRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
@@ -34,21 +34,24 @@ RECORDS: dict[int, type[Message]] = {
     for table in (
         AbortTransactionRecord, BeginTransactionRecord, BrokerRegistrationChangeRecord, ClearElrRecord, ConfigRecord,
         EndTransactionRecord, FeatureLevelRecord, FenceBrokerRecord, NoOpRecord, PartitionChangeRecord,
-        PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RegisterControllerRecord, RemoveTopicRecord,
-        TopicRecord, UnfenceBrokerRecord, UnregisterBrokerRecord,
+        PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord, UnfenceBrokerRecord,
+        UnregisterBrokerRecord, *STATES, *ENDS,
     )
+    if table is not UnknownRecord
 }  # fmt: skip
-"""Metadata records that this node understands, by their type. Others (ACLs, quotas, tokens) are out of scope."""
+"""Metadata records that this node can read, by their type."""
 
 
 def encode_metadata_record(record: Message) -> bytes:
     """The value of one record of the metadata log, in the newest version of the record."""
+    if isinstance(record, UnknownRecord):
+        return record.value
     version = record.VERSIONS.highest
     return write_varint(FRAME_VERSION) + write_varint(record.KEY) + write_varint(version) + encode(record, version)
 
 
-def decode_metadata_record(value: Buffer) -> Message | None:
-    """Read the value of one record; None for a type that this node does not understand.
+def decode_metadata_record(value: Buffer) -> Message:
+    """Read the value of one record; an `UnknownRecord` for a type that this node cannot read.
 
     Errors: CodecError when the bytes are no metadata record.
     """
@@ -63,7 +66,7 @@ def decode_metadata_record(value: Buffer) -> Message | None:
         raise CodecError("a metadata record that ends in its frame") from error
     table = RECORDS.get(kind)
     if table is None:
-        return None
+        return UnknownRecord(value=bytes(view))
     record, end = decode_from(table, version, view, position)
     if end != len(view):
         raise CodecError(f"{table.__name__} v{version}: {len(view) - end} bytes after the end")

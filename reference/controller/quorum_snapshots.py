@@ -158,9 +158,7 @@ class Snapshots:
         Errors: CorruptFile that names the file; StorageError.
         """
         try:
-            for record in records_in(self._disk.open_file(self.path(id)), self.path(id)):
-                if record is not None:
-                    yield record
+            yield from records_in(self._disk.open_file(self.path(id)), self.path(id))
         except OSError as error:
             raise _storage_error(self.path(id), error) from error
 
@@ -209,8 +207,8 @@ class Snapshots:
         return len(gone)
 
 
-def records_in(file: File, path: Path) -> Iterator[Message | None]:
-    """The metadata records of a snapshot's file, None for a type that is not known. Errors: CorruptFile, OSError."""
+def records_in(file: File, path: Path) -> Iterator[Message]:
+    """The metadata records of a snapshot's file. Errors: CorruptFile, OSError."""
     footer = False
     try:
         for index, batch in enumerate(_batches(file, path)):

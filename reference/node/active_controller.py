@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ from reference.node.properties import Voters
 from reference.node.refusals import refusal
 from reference.node.release import SUPPORTED_FEATURES
 from reference.protocol.errors import KafkaError
+from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -201,9 +203,19 @@ class ActiveController:
         """The quorum has moved: take over, step down, or go on with what waits."""
         if self._epoch is not None and not self.is_active:
             self._epoch = self._heartbeats = None
+        if self._epoch is None and self._quorum.is_ready:
+            self._end_open_transaction(now)
         if self._epoch is None and self._quorum.is_ready and self.image.end_offset >= self._quorum.log_end_offset:
             self._take_over(now)
         self._decisions.advance(now)
+
+    def _end_open_transaction(self, now: TimestampMs) -> None:
+        """Abort what a former controller began and did not end, once all of it is committed (KIP-868)."""
+        quorum = self._quorum
+        if self.image.open_transaction is not None and quorum.high_watermark == quorum.log_end_offset:
+            with suppress(KafkaError):  # it is tried again when the quorum moves
+                quorum.append([AbortTransactionRecord(reason="the controller that began it is gone")], now)
+            self._appended(now)
 
     def _take_over(self, now: TimestampMs) -> None:
         """Become active: every live broker gets a whole session, and a new cluster its features."""

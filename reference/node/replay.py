@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
 from reference.controller.image_records import image_records
+from reference.controller.metadata_transactions import SettledRecords
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.node.known_topics import TopicChanges
@@ -92,11 +93,15 @@ class Replay:
             image.end_offset = snapshot.end_offset
             changes.see_all(before)
         incarnations = {broker.id: broker.epoch for broker in image.brokers.values()}
-        for offset, record in quorum.committed(image.end_offset):
+        records = SettledRecords(quorum.committed(image.end_offset))
+        for offset, record in records:
             changes.see(record)
             image.apply(record, offset)
         self._hang_up_on_former(incarnations, now)
-        image.end_offset = max(image.end_offset, quorum.high_watermark)
+        image.open_transaction = records.open_since
+        image.end_offset = max(
+            image.end_offset, quorum.high_watermark if records.open_since is None else records.open_since
+        )
         self._applied(changes, now)
 
     def _hang_up_on_former(self, incarnations: Mapping[NodeId, int], now: TimestampMs) -> None:

@@ -7,13 +7,24 @@ import uuid
 from pathlib import Path
 from typing import Any, cast
 
+from reference.controller.carried import UnknownRecord
 from reference.controller.image import Endpoint
+from reference.controller.metadata_records import encode_metadata_record
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.node.release import versions_of
 from reference.protocol.frames import encode_request
+from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
+from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+from reference.protocol.messages.begin_transaction_record import BeginTransactionRecord
+from reference.protocol.messages.client_quota_record import ClientQuotaRecord
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.end_transaction_record import EndTransactionRecord
+from reference.protocol.messages.register_controller_record import RegisterControllerRecord
+from reference.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.protocol.schema import Message
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.log_directory import LogDirectory
@@ -72,3 +83,55 @@ def test_snapshots_are_written_and_tell_what_the_log_told() -> None:
     }
     assert again.image.features == before.features
     assert again.is_serving and len(again.partitions) == 20
+
+
+def records_for_others() -> list[Message]:
+    acl = uuid.UUID(int=7)
+    entity = [ClientQuotaRecord.EntityData(entity_type="user", entity_name=None)]
+    return [
+        AccessControlEntryRecord(id=acl, resource_name="a", principal="User:x"),
+        AccessControlEntryRecord(id=uuid.UUID(int=8), resource_name="b", principal="User:y"),
+        ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=1.0),
+        ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=2.5),
+        UserScramCredentialRecord(name="x", mechanism=1, iterations=4096),
+        RegisterControllerRecord(controller_id=3000),
+        UnknownRecord(value=b"\x01\xc8\x01\x00 of a later release"),
+        RemoveAccessControlEntryRecord(id=acl),
+        ClientQuotaRecord(entity=entity, key="consumer_byte_rate", value=3.0),
+        ClientQuotaRecord(entity=entity, key="consumer_byte_rate", remove=True),
+    ]
+
+
+def test_what_this_node_does_not_act_upon_survives_its_snapshots() -> None:
+    """A node of Apache Kafka in the cluster may have written it, and may have to learn it from a snapshot of ours."""
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    disk.sync_folder(FOLDER.parent)
+    node = start(disk, NOW)
+    node.quorum.append(records_for_others(), NOW)
+    for number in range(60):
+        create(node, f"topic-{number}", NOW + number)
+    assert snapshots(disk)
+    disk.lose_power(random.Random(1))
+    kept = [*start(disk, NOW + 1000).image.carried.values()]
+    _, second, _, quota, scram, controller, unknown, *_ = records_for_others()
+    assert kept == [second, quota, scram, controller, unknown]
+    assert encode_metadata_record(kept[-1]) == unknown.value
+
+
+def test_an_open_transaction_of_the_metadata_is_no_part_of_the_image_and_is_aborted() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    disk.sync_folder(FOLDER.parent)
+    node = start(disk, NOW)
+    ended, unended = (TopicRecord(name=name, topic_id=uuid.UUID(int=number)) for number, name in ((1, "a"), (2, "b")))
+    node.quorum.append([BeginTransactionRecord(), ended, EndTransactionRecord()], NOW)
+    node.quorum.append([BeginTransactionRecord(), unended], NOW)
+    node.tick(NOW + 1)
+    assert (set(node.image.topics), node.image.open_transaction) == ({"a"}, node.quorum.log_end_offset - 2)
+    disk.lose_power(random.Random(1))
+    again = start(disk, NOW + 1000)
+    create(again, "c", NOW + 1001)
+    assert (set(again.image.topics), again.image.open_transaction) == ({"a", "c"}, None)
+    records = [record for _, record in again.quorum.committed(again.quorum.records_log.log_start_offset)]
+    assert any(isinstance(record, AbortTransactionRecord) for record in records)

@@ -9,18 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Protocol
 
 from reference.controller.image import BrokerImage, MetadataImage
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import NodeId
-
-
-class Chance(Protocol):
-    """The seeded generator that the node was given."""
-
-    def getrandbits(self, k: int, /) -> int: ...
-    def randrange(self, stop: int, /) -> int: ...
+from reference.protocol.primitives import Chance, NodeId
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ from uuid import UUID
 
 from reference.controller.quorum_electing import Electing
 from reference.controller.quorum_following import Following
-from reference.controller.quorum_member import Chance, say_nothing
+from reference.controller.quorum_member import say_nothing
 from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Resigned, Unattached
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
@@ -70,7 +70,7 @@ from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, 
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import NO_UUID, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NO_UUID, Chance, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 from reference.storage.disk import Disk

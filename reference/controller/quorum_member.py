@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from reference.controller import quorum_messages as messages
@@ -33,7 +33,7 @@ from reference.controller.quorum_snapshots import SnapshotId
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.primitives import NO_UUID, Epoch, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NO_UUID, Chance, Epoch, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 from reference.storage.disk import Disk
@@ -48,12 +48,6 @@ STORAGE_PAUSE_MS = 1000
 """How long nothing is tried after the disk has refused."""
 
 PARTITION_NAME = "__cluster_metadata-0"
-
-
-class Chance(Protocol):
-    """The seeded generator that the node was given."""
-
-    def randrange(self, start: int, stop: int, /) -> int: ...
 
 
 def say_nothing(level: str, message: str) -> None:

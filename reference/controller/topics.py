@@ -15,7 +15,7 @@ from uuid import UUID
 from reference.controller.configs import validate_topic_configs
 from reference.controller.elections import directory_for_new_replica
 from reference.controller.image import TOPIC_RESOURCE, MetadataImage, TopicImage
-from reference.controller.placement import Chance, place_replicas
+from reference.controller.placement import place_replicas
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -23,7 +23,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
-from reference.protocol.primitives import NO_UUID, NodeId, TopicId, TopicName
+from reference.protocol.primitives import NO_UUID, Chance, NodeId, TopicId, TopicName
 from reference.protocol.schema import Message
 
 MAX_NAME_LENGTH = 249

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 from uuid import UUID
 
 from reference.coordinator import group_expiry
@@ -42,6 +41,7 @@ from reference.protocol.messages.offset_commit_value import OffsetCommitValue
 from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.primitives import (
     Buffer,
+    Chance,
     GroupId,
     ProducerEpoch,
     ProducerId,
@@ -55,10 +55,6 @@ Producer = tuple[ProducerId, ProducerEpoch]
 
 MAX_TOMBSTONES = 1_000
 """How many records are written at once when groups and offsets are removed."""
-
-
-class Chance(Protocol):
-    def getrandbits(self, k: int, /) -> int: ...
 
 
 class GroupShard:

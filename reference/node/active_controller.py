@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reference.controller import topics
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
 from reference.controller.configs import Configuration, unify_min_isr
 from reference.controller.decision import Decision
@@ -47,7 +46,7 @@ from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from reference.protocol.messages.update_features import UpdateFeaturesRequest
-from reference.protocol.primitives import NO_UUID, Epoch, Offset, TimestampMs
+from reference.protocol.primitives import NO_UUID, Chance, Epoch, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
@@ -163,7 +162,7 @@ class ActiveController:
         identity: Identity,
         voters: Voters,
         listener: str,
-        chance: topics.Chance,
+        chance: Chance,
         handlers: Mapping[int, Decide],
         appended: Callable[[TimestampMs], None],
         trace: Trace | None = None,

@@ -106,7 +106,6 @@ class Parts(Protocol):
     """The parts of a node that its handlers are given."""
 
     context: Context
-    cluster_id: str
     quorum: Quorum
     channel: ControllerChannel
     logs: LogManager
@@ -128,7 +127,7 @@ def broker_handlers(parts: Parts) -> dict[int, Handler]:
         PRODUCE: partial(produce.produce, context, parts.verification),
         FETCH: partial(fetch.fetch, parts.fetching),
         LIST_OFFSETS: partial(offsets.list_offsets, replicas),
-        METADATA: partial(metadata.metadata, context, parts.cluster_id, parts.creation),
+        METADATA: partial(metadata.metadata, context, parts.creation),
         OFFSET_COMMIT: partial(group_offsets.offset_commit, groups),
         OFFSET_FETCH: partial(offset_fetches.offset_fetch, groups),
         FIND_COORDINATOR: partial(find_coordinator.find_coordinator, image, parts.creation),
@@ -150,7 +149,7 @@ def broker_handlers(parts: Parts) -> dict[int, Handler]:
         DESCRIBE_LOG_DIRS: partial(log_dirs.describe_log_dirs, replicas, parts.logs),
         ALTER_REPLICA_LOG_DIRS: partial(log_dirs.alter_replica_log_dirs, context, parts.moves),
         LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, image),
-        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, context, parts.cluster_id),
+        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, context),
         ADD_PARTITIONS_TO_TXN: partial(transaction_requests.add_partitions_to_txn, transactions),
         ADD_OFFSETS_TO_TXN: partial(transaction_requests.add_offsets_to_txn, transactions),
         END_TXN: partial(transaction_requests.end_txn, transactions),
@@ -172,7 +171,7 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
         BEGIN_QUORUM_EPOCH: lambda request, body, now: quorum.handle_begin_quorum_epoch(body, now),
         END_QUORUM_EPOCH: lambda request, body, now: quorum.handle_end_quorum_epoch(body, now),
         FETCH_SNAPSHOT: lambda request, body, now: quorum.handle_fetch_snapshot(body, now),
-        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, parts.context, parts.cluster_id),
+        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, parts.context),
         ENVELOPE: parts.channel.open_envelope,
     }
 

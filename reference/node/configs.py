@@ -204,17 +204,8 @@ def incremental_alter_configs(
         return configs.alter_configs(controller.image, resource.resource_type, resource.resource_name, changes)
 
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    response = IncrementalAlterConfigsResponse()
-    for resource, code, message in _alter(controller, body.resources, plan, body.validate_only, now):
-        response.responses.append(
-            answer(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
-    return response
+    answers = _alter(controller, body.resources, plan, body.validate_only, answer, now)
+    return IncrementalAlterConfigsResponse(responses=answers)
 
 
 def alter_configs(
@@ -227,33 +218,24 @@ def alter_configs(
         return configs.replace_configs(controller.image, resource.resource_type, resource.resource_name, values)
 
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
-    response = AlterConfigsResponse()
-    for resource, code, message in _alter(controller, body.resources, plan, body.validate_only, now):
-        response.responses.append(
-            answer(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
-    return response
+    answers = _alter(controller, body.resources, plan, body.validate_only, answer, now)
+    return AlterConfigsResponse(responses=answers)
 
 
 AnyResource = IncrementalAlterConfigsRequest.AlterConfigsResource | AlterConfigsRequest.AlterConfigsResource
 R = TypeVar("R", bound=AnyResource)
+A = TypeVar("A")
 
 
 def _alter(
-    controller: ActiveController,
-    resources: list[R],
-    plan: Callable[[R], list[ConfigRecord]],
-    validate_only: bool,
-    now: TimestampMs,
-) -> Iterable[tuple[R, ErrorCode, str | None]]:
+    controller: ActiveController, resources: list[R], plan: Callable[[R], list[ConfigRecord]], validate_only: bool,
+    answer: Callable[..., A], now: TimestampMs,
+) -> list[A]:  # fmt: skip
     """Each resource by itself; one that stands there twice is refused in both places (CFG-08)."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    answers: list[A] = []
     for resource in resources:
+        code, message = ErrorCode.NONE, None
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -269,9 +251,11 @@ def _alter(
                 )
             if records and not validate_only:
                 controller.append([*records, *change_min_isr(controller.image, records)], now)
-            yield resource, ErrorCode.NONE, None
         except KafkaError as error:
-            yield resource, error.code, error.message
+            code, message = error.code, error.message
+        kind, name = resource.resource_type, resource.resource_name
+        answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
+    return answers
 
 
 def _after(image: MetadataImage, group: GroupId, records: list[ConfigRecord]) -> dict[str, str]:

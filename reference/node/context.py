@@ -17,6 +17,7 @@ class Context:
     """Each part and handler gets this, and by name whatever else it needs."""
 
     node: NodeId
+    cluster_id: str
     image: MetadataImage
     configuration: Configuration
     replicas: Replicas

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import NO_UUID, Epoch, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import NO_UUID, Chance, Epoch, Offset, TimestampMs, TopicId, TopicName
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -27,10 +26,6 @@ EVICTION_MS = 120_000
 
 PartitionKey = tuple[TopicName, TopicId, int]
 """Topic by name (before v13) or by id, and the partition's index."""
-
-
-class Chance(Protocol):
-    def randrange(self, start: int, stop: int, /) -> int: ...
 
 
 @dataclass(slots=True)

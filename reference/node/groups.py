@@ -22,7 +22,7 @@ from reference.coordinator.classic_groups import check_group_id
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.group import Token
 from reference.coordinator.group_settings import GroupSettings
-from reference.coordinator.group_shard import Chance, GroupShard
+from reference.coordinator.group_shard import GroupShard
 from reference.coordinator.target_assignment import ASSIGNORS
 from reference.node.context import Context
 from reference.node.coordination import Coordination
@@ -34,7 +34,7 @@ from reference.protocol.messages.join_group import JoinGroupResponse
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-from reference.protocol.primitives import Epoch, GroupId, TimestampMs
+from reference.protocol.primitives import Chance, Epoch, GroupId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 from reference.replication.replica import Trace

@@ -5,16 +5,15 @@ from __future__ import annotations
 from reference.node.context import Context
 from reference.node.moves import Moves
 from reference.node.replicas import Replicas
-from reference.node.requests import Request
+from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from reference.protocol.primitives import TimestampMs, TopicName
+from reference.protocol.primitives import TimestampMs
 from reference.storage.errors import CorruptFile, LogError
 from reference.storage.log_directory import LogDirectory, can_move
 from reference.storage.log_manager import LogManager
 
-Key = tuple[TopicName, int]
 Described = DescribeLogDirsResponse.DescribeLogDirsResult
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Protocol
 from uuid import UUID
 
 from reference.protocol.errors import ErrorCode, name_of
@@ -42,10 +41,6 @@ class State(Enum):
     RUNNING = auto()
     LEAVING = auto()
     GONE = auto()
-
-
-class Chance(Protocol):
-    def randrange(self, start: int, stop: int = ..., /) -> int: ...
 
 
 Answered = Callable[[Message | None, TimestampMs], None]

@@ -95,7 +95,7 @@ def broker_endpoints(image: MetadataImage, request: Request) -> list[tuple[NodeI
 
 
 def describe_cluster(
-    context: Context, cluster_id: str, request: Request, body: DescribeClusterRequest, now: TimestampMs
+    context: Context, request: Request, body: DescribeClusterRequest, now: TimestampMs
 ) -> DescribeClusterResponse:
     """Brokers and controller (MET-14)."""
     if body.endpoint_type != BROKER_ENDPOINT:
@@ -108,7 +108,7 @@ def describe_cluster(
         )
     return DescribeClusterResponse(
         endpoint_type=BROKER_ENDPOINT,
-        cluster_id=cluster_id,
+        cluster_id=context.cluster_id,
         controller_id=_controller_for_clients(context),
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
@@ -134,12 +134,7 @@ def _controller_for_clients(context: Context) -> NodeId:
 
 
 def metadata(
-    context: Context,
-    cluster_id: str,
-    creation: AutoTopicCreation,
-    request: Request,
-    body: MetadataRequest,
-    now: TimestampMs,
+    context: Context, creation: AutoTopicCreation, request: Request, body: MetadataRequest, now: TimestampMs
 ) -> MetadataResponse | None:
     """Brokers and topics; unknown topics may come to be (MET-01 to MET-13)."""
     wanted, image = body.topics, context.image
@@ -166,7 +161,7 @@ def metadata(
             for id, host, port, rack, fenced in broker_endpoints(context.image, request)
             if not fenced
         ],
-        cluster_id=cluster_id,
+        cluster_id=context.cluster_id,
         controller_id=_controller_for_clients(context),
         topics=topics,
         cluster_authorized_operations=AUTHORIZED_OPERATIONS["cluster"]

@@ -11,14 +11,13 @@ Source: kafka.server.ReplicaAlterLogDirsThread.
 from __future__ import annotations
 
 from reference.node.context import Context
-from reference.protocol.primitives import TimestampMs, TopicName
+from reference.node.requests import Key
+from reference.protocol.primitives import TimestampMs
 from reference.replication.partition import Partition
 from reference.storage.copying import copy_step
 from reference.storage.errors import CorruptFile, LogError, RecordsError
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
-
-Key = tuple[TopicName, int]
 
 LOOK_AGAIN_MS = 100
 """How often a copy that has caught up is brought up to date, while the controller is asked."""

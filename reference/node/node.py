@@ -16,11 +16,9 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Protocol
 
-from reference.controller import topics as topic_plans
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
 from reference.controller.quorum import Quorum
@@ -53,11 +51,12 @@ from reference.node.requests import Purgatories, Request, Responder
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.write_markers import write_markers_here
-from reference.protocol.primitives import Buffer, NodeId, TimestampMs
+from reference.protocol.primitives import Buffer, Chance, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.reign import Peer
+from reference.storage.log_directory import Logger
 from reference.storage.log_manager import LogManager
 
 STEPS_TO_BE_UNFENCED = 2
@@ -65,19 +64,6 @@ STEPS_TO_BE_UNFENCED = 2
 
 METADATA_FETCHES = frozenset({1, 59})
 """Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
-
-Chance = topic_plans.Chance
-
-
-class SeededChance(Protocol):
-    """The generator that the node is given: Python's `random.Random` fits."""
-
-    def getrandbits(self, k: int, /) -> int: ...
-    def randrange(self, start: int, stop: int = ..., /) -> int: ...
-
-
-Logger = Callable[[str, str], None]
-"""Takes a level (info, warning, error) and a sentence."""
 
 
 class Node:
@@ -88,7 +74,7 @@ class Node:
         identity: Identity,
         properties: Mapping[str, str],
         logs: LogManager,
-        chance: SeededChance,
+        chance: Chance,
         now: TimestampMs,
         log: Logger = lambda level, message: None,
         tracer: Trace | None = None,
@@ -127,8 +113,9 @@ class Node:
         for each in logs.directories:
             set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
         self.context = context = Context(
-            identity.node, self.image, self.configuration, self.replicas, self.purgatories, self.responder, self.log
-        )
+            identity.node, identity.cluster_id, self.image, self.configuration, self.replicas, self.purgatories,
+            self.responder, self.log,
+        )  # fmt: skip
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
         self.quorum = Quorum(

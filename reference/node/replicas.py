@@ -13,6 +13,7 @@ from typing import Protocol
 from reference.controller.config_table import TOPIC
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
+from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicId, TopicName
 from reference.replication.partition import Partition, Reign, Trace
@@ -27,8 +28,6 @@ TAKE_UP_AGAIN_MS = 1000
 
 TAKE_UPS_A_STEP = 50
 """Replicas that begin to lead or follow in one step: each writes down its epoch, durably, and clients wait meanwhile."""
-
-Key = tuple[TopicName, int]
 
 
 class Listener(Protocol):

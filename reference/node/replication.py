@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from reference.node.context import Context
 from reference.node.peers import AskController, Brokers
-from reference.node.replicas import Key
+from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from reference.protocol.messages.fetch import FetchResponse

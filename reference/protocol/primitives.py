@@ -1,6 +1,6 @@
 """The domain's own names for plain values, so that a signature says what it means."""
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 Offset: TypeAlias = int
@@ -41,3 +41,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 NO_UUID = UUID(int=0)
 """The id that stands for none."""
+
+
+class Chance(Protocol):
+    """A seeded generator of random numbers: Python's `random.Random` fits."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+    def random(self) -> float: ...
+    def randrange(self, start: int, stop: int = ..., /) -> int: ...

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.primitives import Buffer, Chance, TimestampMs
 
 
 class File(Protocol):
@@ -378,18 +378,6 @@ class PosixDisk(_Failing):
 # ---- simulation
 
 
-class Chance(Protocol):
-    """A seeded generator (`random.Random` is one)."""
-
-    def randrange(self, start: int, stop: int) -> int:
-        """A number from start to stop - 1."""
-        ...
-
-    def random(self) -> float:
-        """A number from 0 to 1."""
-        ...
-
-
 Change = tuple[int, bytes] | int
 """A write at a position, or a truncation to a length."""
 
@@ -718,4 +706,4 @@ def _bytes_in(folder: _Folder) -> int:
     return sum(_bytes_in(e) if isinstance(e, _Folder) else len(e.data) for e in folder.entries.values())
 
 
-__all__ = ["Chance", "Disk", "File", "MappedFile", "PosixDisk", "SimulatedDisk"]
+__all__ = ["Disk", "File", "MappedFile", "PosixDisk", "SimulatedDisk"]

@@ -131,7 +131,7 @@ def open_transactions_forgotten(original: Any, coordinator: Any, now: int) -> No
 
 @mutant(
     "transactions-listed-unfiltered",
-    "reference.node.described_transactions:_passes",
+    "reference.node.transaction_requests:_passes",
     "ListTransactions lists all transactional ids, whatever the filters say.",
     caught_by=("TXN-40", "TXN-41", "TXN-42"),
 )

@@ -163,10 +163,6 @@ class Member(ABC):
         return self._log.is_broken
 
     @property
-    def is_voter(self) -> bool:
-        return self._is_voter
-
-    @property
     def high_watermark(self) -> Offset:
         """Everything below is committed."""
         return self._high_watermark

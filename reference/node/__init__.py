@@ -5,7 +5,7 @@
     effects         what a node wants done
     requests        a request, its response, and the purgatories for those that must wait
     context         what the parts and handlers share; each gets by name what else it needs
-    metadata, produce, fetch, fetch_sessions, offsets, topics, configs, producers, group_requests, log_dirs
+    metadata, produce, fetch, fetch_sessions, offsets, topics, configs, producers, groups, log_dirs
                     the handlers, one module for what a client would call one subject
 
 A handler reads in one order: decode (done before it), validate, fence, apply, respond. It returns the response, or None

@@ -7,8 +7,7 @@ from functools import partial
 from reference.coordinator.consumer_group_description import describe
 from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.node.context import Context
-from reference.node.group_requests import client_of
-from reference.node.groups import Fail, Groups
+from reference.node.groups import Fail, Groups, client_of
 from reference.node.known_topics import KnownTopics
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.protocol.errors import ErrorCode, KafkaError

@@ -85,10 +85,6 @@ class Peers:
         """The lanes on which a peer owes answers."""
         return [lane for (each, lane), questions in self._lanes.items() if each == peer and questions]
 
-    def is_asking(self, peer: NodeId, lane: str) -> bool:
-        """Whether a question on the lane is not answered yet."""
-        return bool(self._lanes.get((peer, lane)))
-
     def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
         """An answer has come."""
         questions = self._lanes.get((peer, lane))

@@ -23,9 +23,9 @@ class Action:
 
     @property
     def trace_arguments(self) -> tuple[str, ...]:
-        """What a trace event must carry: records are told by the offset after them, not by the producer's count."""
-        told = {"number": "end", "offset": "end"}
-        return tuple(told.get(name, name) for name in self.arguments if name != "isr")
+        """What a trace event must carry: records are named by the offset after them, not by the producer's count."""
+        renamed = {"number": "end", "offset": "end"}
+        return tuple(renamed.get(name, name) for name in self.arguments if name != "isr")
 
     @property
     def method(self) -> str:
@@ -149,7 +149,7 @@ ACTIONS: tuple[Action, ...] = (
         "Replica",
         "leader",
         ("leader", "follower", "end"),
-        "The leader takes a fetch of its reign that does not diverge: it now knows the follower's end and broker epoch.",
+        "The leader takes a fetch of its leader epoch that does not diverge: it now knows the follower's end and broker epoch.",
     ),
     Action(
         "AppendFetched",

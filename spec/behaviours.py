@@ -35,7 +35,7 @@ DRAWN_FROM = {"Groups": ("WholeHeartbeats", "AtOnceSpec")}
 
 
 class NoBehaviours(Exception):
-    """TLC drew none; the message says what it said."""
+    """TLC drew none; the message is TLC's."""
 
 
 def simulate(case: Case, count: int, depth: int = 60, seed: int = 1) -> list[tuple[TraceStep, ...]]:
@@ -96,7 +96,7 @@ def trace_events(behaviour: Sequence[TraceStep], min_isr: int = 2) -> list[dict[
         events.append(_event(step, initial, numbers))
     for step in behaviour[1:]:
         named: Any = step.state["step"]
-        if named["action"] in ACTORS:  # The message grain has steps of messages alone, which no broker tells.
+        if named["action"] in ACTORS:  # The message grain has steps of messages alone, which no broker traces.
             events.append(_event(named, step.state, numbers))
     return events
 

@@ -244,11 +244,11 @@ NOISE = {
 
 
 def _last_error(messages: list[tuple[int, str]], output: str) -> str:
-    told = [" ".join(text.split()) for number, text in messages if number not in NOISE and number < 2700]
+    texts = [" ".join(text.split()) for number, text in messages if number not in NOISE and number < 2700]
     plain = [
         line for line in re.sub(MESSAGE, "", output).splitlines() if re.match(r"\S.*(rror|not |Unknown|File)", line)
     ]
-    return "; ".join([*told[:3], *plain[:3]]) or " ".join(output.split()[-40:])
+    return "; ".join([*texts[:3], *plain[:3]]) or " ".join(output.split()[-40:])
 
 
 def _progress(messages: list[tuple[int, str]]) -> str:

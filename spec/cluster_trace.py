@@ -1,18 +1,18 @@
 """From what the nodes of a cluster wrote to one trace for each partition.
 
-Nodes tell of all their partitions, of the metadata quorum, and of decisions about brokers, each in one row (`rows`), in
+Nodes trace the actions of all their partitions, of the metadata quorum, and decisions about brokers, each as one row, in
 an order in which no row stands before what caused it: that of a simulated world, or the one that `merging` finds. A trace
-(`trace.py`) is one partition's share of it, told as the specification tells it. What has to be done for that:
+(`trace.py`) is one partition's share of it, in the specification's form. This takes:
 
 - A decision of the controller that was never committed did not happen. It was lost if a later leader of the quorum began
   with a log that does not have it: rows of the quorum's `BecomeLeader` say with which.
 - A step that concerns a broker stands in the trace of each of its partitions, with the record that it leaves behind.
-- To a controller it makes no difference whether a broker that it does not hear of is dead or silent, and a life begins
-  to matter when it is registered. So the end of a life and the recovery of the log (`Restart`, with the log that the new
-  life then turns out to have) stand before the new life's registration, wherever they happened in between. A decision
-  that is made for a life that is over by then is thus made in time.
+- To a controller a dead broker is like a silent one, and an incarnation begins
+  to matter when it is registered. So the end of an incarnation and the recovery of the log (`Restart`, with the log that the new
+  one then turns out to have) stand before the new one's registration, wherever they happened in between. A decision
+  that is made for an incarnation that is over by then is thus made in time.
 - A trace ends where the partition is deleted, or something is made of it that the specification does not know (`End`), and
-  where a log is taken up twice in one life without having been given up in between, which is the disk's doing.
+  where a log is taken up twice in one incarnation without having been given up in between, which is the disk's doing.
 - Its brokers are all that ever have a replica.
 """
 
@@ -40,17 +40,17 @@ RECORD = ("leader", "leaderEpoch", "partitionEpoch", "isr", "elr", "replicas", "
 def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
     """The traces of all partitions that began, by name; a later topic of the same name has a number behind it.
 
-    What coordinators told is no part of them (`shard_trace`).
+    Rows of coordinators are no part of them (`shard_trace`).
     """
     happened = [row for row in without_lost_decisions(rows) if "shard" not in row]
-    lives = Lives(happened)
+    incarnations = Incarnations(happened)
     found: dict[str, list[Event]] = {}
     for place, row in enumerate(happened):
         if row["action"] == "Begin":
             for name, first in row["partitions"].items():
                 title = name if name not in found else f"{name}~{sum(each.startswith(name) for each in found)}"
                 brokers = replicas_ever(name, happened[place:])
-                found[title] = [*Share(name, first, brokers, lives).events(happened, place)]
+                found[title] = [*Share(name, first, brokers, incarnations).events(happened, place)]
     return found
 
 
@@ -65,65 +65,72 @@ def replicas_ever(name: str, rows: Iterable[Row]) -> list[int]:
 
 def without_lost_decisions(rows: Sequence[Row]) -> Iterator[Row]:
     """All rows but the decisions that some later leader of the quorum did not have."""
-    reigns = [
+    leaderships = [
         (row["epoch"], row["leo"], row["lastEpoch"])
         for row in rows
         if row["action"] == "BecomeLeader" and row.get("partition") == METADATA
     ]
     for row in rows:
-        if "controllerEpoch" not in row or not _is_lost(row, reigns):
+        if "controllerEpoch" not in row or not _is_lost(row, leaderships):
             yield row
 
 
-def _is_lost(row: Row, reigns: Iterable[tuple[int, int, int]]) -> bool:
+def _is_lost(row: Row, leaderships: Iterable[tuple[int, int, int]]) -> bool:
     made, end = row["controllerEpoch"], row["offset"]
-    return any(epoch > made and (start < end or last < made) for epoch, start, last in reigns)
+    return any(epoch > made and (start < end or last < made) for epoch, start, last in leaderships)
 
 
-# ---- lives
+# ---- incarnations
 
 
 @dataclass
-class Life:
-    """One life of a node: what each partition's log was recovered to, and which were shut down."""
+class Incarnation:
+    """One process of a node: what each partition's log was recovered to, and which were shut down."""
 
     recovered: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Partition -> log end offset and high watermark at the life's first step; (0, 0) for a new replica."""
+    """Partition -> log end offset and high watermark at its first step; (0, 0) for a new replica."""
     ended_cleanly: bool = False
 
 
-class Lives:
-    """The lives of all nodes, in order; each begins with the quorum's `Restart`."""
+class Incarnations:
+    """The incarnations of all nodes, in order; each begins with the quorum's `Restart`."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._lives: dict[int, list[Life]] = {}
+        self._incarnations: dict[int, list[Incarnation]] = {}
         self.numbers: list[int] = []
-        """For each row the number of its node's life, from 1; 0 before the first."""
+        """For each row the number of its node's incarnation, from 1; 0 before the first."""
         for row in rows:
-            lives = self._lives.setdefault(row["node"], [])
-            if begins_life(row):
-                lives.append(Life())
-            self.numbers.append(len(lives))
-            if lives and "leo" in row and row.get("partition") != METADATA:
-                self._note(lives[-1], row)
+            incarnations = self._incarnations.setdefault(row["node"], [])
+            if begins_incarnation(row):
+                incarnations.append(Incarnation())
+            self.numbers.append(len(incarnations))
+            if incarnations and "leo" in row and row.get("partition") != METADATA:
+                self._note(incarnations[-1], row)
 
-    def _note(self, life: Life, row: Row) -> None:
-        if row["partition"] not in life.recovered:
+    def _note(self, incarnation: Incarnation, row: Row) -> None:
+        if row["partition"] not in incarnation.recovered:
             is_old = row["action"] == "Restart"
-            life.recovered[row["partition"]] = (row["leo"], row["hw"]) if is_old else (0, 0)
-        life.ended_cleanly |= row["action"] == "ShutDown"
+            incarnation.recovered[row["partition"]] = (row["leo"], row["hw"]) if is_old else (0, 0)
+        incarnation.ended_cleanly |= row["action"] == "ShutDown"
 
     def ended_cleanly(self, node: int, number: int) -> bool:
-        lives = self._lives.get(node, [])
-        return 0 < number <= len(lives) and lives[number - 1].ended_cleanly
+        incarnations = self._incarnations.get(node, [])
+        return 0 < number <= len(incarnations) and incarnations[number - 1].ended_cleanly
 
     def recovered(self, node: int, number: int, partition: str) -> tuple[int, int] | None:
-        """What a life found of a log; a life that ended before it looked, what the next one found. None: nobody looked."""
-        lives = self._lives.get(node, [])
-        return next((life.recovered[partition] for life in lives[number - 1 :] if partition in life.recovered), None)
+        """The log as an incarnation recovered it; if it ended before it did, as the next one. None: none did."""
+        incarnations = self._incarnations.get(node, [])
+        return next(
+            (
+                incarnation.recovered[partition]
+                for incarnation in incarnations[number - 1 :]
+                if partition in incarnation.recovered
+            ),
+            None,
+        )
 
 
-def begins_life(row: Row) -> bool:
+def begins_incarnation(row: Row) -> bool:
     return row["action"] == "Restart" and row.get("partition") == METADATA
 
 
@@ -133,29 +140,29 @@ def begins_life(row: Row) -> bool:
 class Share:
     """What of all rows is one partition's."""
 
-    def __init__(self, name: str, first: Row, brokers: Sequence[int], lives: Lives) -> None:
+    def __init__(self, name: str, first: Row, brokers: Sequence[int], incarnations: Incarnations) -> None:
         self._name = name
         self._first = first
-        self._lives = lives
+        self._incarnations = incarnations
         self._brokers = brokers
         self._min_isr: int = first["minIsr"]
         self._record = self._filled(first)
         self._now: dict[int, tuple[int, int]] = dict.fromkeys(self._brokers, (0, 0))
         """Each replica's log end offset and high watermark, as it said last."""
-        self._life: dict[int, int] = {}
-        """The life of each replica that is in the trace."""
+        self._incarnation: dict[int, int] = {}
+        """The incarnation of each replica that is in the trace."""
         self._started: dict[int, int] = {}
-        """The life that began last."""
+        """The newest incarnation."""
         self._taken_up: set[tuple[int, int]] = set()
-        """Lives in which the log was taken up."""
+        """Incarnations in which the log was taken up."""
         self._given_up: set[tuple[int, int]] = set()
-        """Lives in which the log was given up."""
+        """Incarnations in which the log was given up."""
 
     def events(self, rows: Sequence[Row], begin: int) -> Iterator[Event]:
         """The trace, from the row that begins it."""
         for number, row in enumerate(rows[:begin]):
             if row["node"] in self._now:
-                self._life[row["node"]] = self._started[row["node"]] = self._lives.numbers[number]
+                self._incarnation[row["node"]] = self._started[row["node"]] = self._incarnations.numbers[number]
         yield {
             "action": "Begin",
             "brokers": self._brokers,
@@ -179,30 +186,30 @@ class Share:
             return row.get("partition") == self._name and row["node"] not in self._now
         if self._is_new(row, number):
             return False
-        found = self._lives.recovered(row["node"], self._lives.numbers[number], self._name)
+        found = self._incarnations.recovered(row["node"], self._incarnations.numbers[number], self._name)
         return self._is_second(row, number) or found != (row["leo"], row["hw"])
 
     def _is_second(self, row: Row, number: int) -> bool:
-        """A log that is taken up again in one life."""
-        key = row["node"], self._lives.numbers[number]
+        """A log that is taken up again in one incarnation."""
+        key = row["node"], self._incarnations.numbers[number]
         is_second = key in self._taken_up
         self._taken_up.add(key)
         return is_second
 
     def _is_new(self, row: Row, number: int) -> bool:
-        """A log that is made again, after it was given up in this life."""
-        return (row["node"], self._lives.numbers[number]) in self._given_up and (row["leo"], row["hw"]) == (0, 0)
+        """A log that is made again, after it was given up in this incarnation."""
+        return (row["node"], self._incarnations.numbers[number]) in self._given_up and (row["leo"], row["hw"]) == (0, 0)
 
     def _told(self, row: Row, number: int) -> Iterator[Event]:
         action, node = row["action"], row["node"]
-        if begins_life(row):
-            self._started[node] = self._lives.numbers[number]
+        if begins_incarnation(row):
+            self._started[node] = self._incarnations.numbers[number]
         elif action in CONTROLLERS:
             yield from self._decided(row)
         elif row.get("partition") == self._name and action not in ("Restart", "ShutDown"):
             self._now[node] = row["leo"], row["hw"]
             if action == "GiveUpReplica":
-                self._given_up.add((node, self._lives.numbers[number]))
+                self._given_up.add((node, self._incarnations.numbers[number]))
             yield {key: value for key, value in row.items() if key not in ("partition", "partitionEpoch")}
 
     def _decided(self, row: Row) -> Iterator[Event]:
@@ -213,17 +220,17 @@ class Share:
             self._min_isr = record.get("minIsr", self._min_isr)
             self._record = self._filled(record)
         if action == "RegisterBroker":
-            yield from self._new_life(row["args"]["broker"])
+            yield from self._new_incarnation(row["args"]["broker"])
         yield {"node": row["node"], "action": action, "args": row["args"], "partition": self._record}
 
-    def _new_life(self, broker: int) -> Iterator[Event]:
-        """The end of the life before, and the log that the new one recovers."""
-        former, life = self._life.get(broker, 0), self._started.get(broker, 0)
-        self._life[broker] = life
+    def _new_incarnation(self, broker: int) -> Iterator[Event]:
+        """The end of the former incarnation, and the log that the new one recovers."""
+        former, incarnation = self._incarnation.get(broker, 0), self._started.get(broker, 0)
+        self._incarnation[broker] = incarnation
         before = self._now[broker]
-        recovered = self._lives.recovered(broker, life, self._name) if life != former else before
+        recovered = self._incarnations.recovered(broker, incarnation, self._name) if incarnation != former else before
         self._now[broker] = recovered or before
-        is_clean = life == former + 1 and self._lives.ended_cleanly(broker, former)
+        is_clean = incarnation == former + 1 and self._incarnations.ended_cleanly(broker, former)
         yield self._event(broker, "ShutDown" if is_clean else "Crash", {"broker": broker}, before)
         end, high_watermark = self._now[broker]
         arguments = {"broker": broker, "end": end, "highWatermark": high_watermark}

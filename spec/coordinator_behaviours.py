@@ -1,4 +1,4 @@
-"""Behaviours of the coordinators' chapters (`transactions/`, `groups/`) as lines of steps (the form is told in `behaviours.py`).
+"""Behaviours of the coordinators' chapters (`transactions/`, `groups/`) as lines of steps (`behaviours.py` has the form).
 
 Each event says who takes part by the specification's own names, and of a group what the coordinator must have decided:
 
@@ -93,4 +93,4 @@ CHAPTERS: dict[str, tuple[Callable[[State], dict[str, Any]], Callable[[State, St
     "transactions": (_of_transactions, _transaction_step),
     "groups": (_of_groups, _group_step),
 }
-"""Folder -> what begins a behaviour, and what each of its steps is told with."""
+"""Folder -> the first line of a behaviour, and the fields of its steps."""

@@ -103,12 +103,12 @@ NO_REQUIREMENT: dict[str, dict[str, str]] = {
 NO_METHOD: dict[str, dict[str, str]] = {
     "replication": {
         "Crash": "happens to the broker: no code of it runs",
-        "Retry": "a leader that appends cannot tell a retry from a first attempt: `produce`, after the sequence check",
+        "Retry": "a leader that appends cannot distinguish a retry from a first attempt: `produce`, after the sequence check",
     },
     "quorum": {
-        "GrantPreVote": "in `on_vote`: who asked tells it when the answer comes, for who grants one changes nothing",
+        "GrantPreVote": "in `on_vote`: the candidate traces it upon the response, since the voter changes nothing",
         "HearOfEpoch": "in whatever takes a request or an answer",
-        "AppendRecord": "in `append`, and in `become_leader` for the reign's first",
+        "AppendRecord": "in `append`, and in `become_leader` for the first of a leader epoch",
         "Restart": "what the making of a member ends with",
     },
 }
@@ -117,10 +117,10 @@ NO_METHOD: dict[str, dict[str, str]] = {
 NO_EVENT: dict[str, dict[str, str]] = {
     "replication": {
         "Crash": "written by the world that kills the process",
-        "Retry": "told as Produce",
+        "Retry": "traced as Produce",
     },
 }
-"""Steps that the broker does not tell by their names, and why."""
+"""Steps that the broker does not trace by their names, and why."""
 
 UNCALLED = {("replication", "Consume"): "no fetch calls the method yet: what was read is in no broker's trace"}
 """Steps whose methods are there, and which no broker takes."""
@@ -129,8 +129,8 @@ NOT_THE_BROKERS: dict[str, dict[str, str]] = {
     "transactions": {
         "SendWrite": "the client's",
         "DropWrite": "the network's",
-        "AppendWrite": "a partition leader's: told as Produce, with the producer",
-        "AppendMarker": "a partition leader's: told as Produce, with producer and marker",
+        "AppendWrite": "a partition leader's: traced as Produce, with the producer",
+        "AppendMarker": "a partition leader's: traced as Produce, with producer and marker",
     },
     "groups": {
         "TakeAnswer": "the client's",
@@ -140,7 +140,7 @@ NOT_THE_BROKERS: dict[str, dict[str, str]] = {
 }
 """Steps that others take than who the book is about, and who: they have neither a method nor an event of their name."""
 
-OF_MESSAGES = "a step of the message grain: the broker tells of the atomic one, which this refines"
+OF_MESSAGES = "a step of the message grain: the broker traces the atomic one, which this refines"
 """Why the steps of `Messages.tla` have no line."""
 
 NOT_IN_THE_BROKER = {

@@ -1,6 +1,6 @@
 """Paths that cover every edge of a small model's state graph, so that a simulation can walk all of it.
 
-TLC writes the graph. States are told apart by the step that led to them, too, so that a path of states is a path of steps;
+TLC writes the graph. States also differ by the step that led to them, so that a path of states is a path of steps;
 symmetry and view are off.
 """
 
@@ -102,7 +102,7 @@ def _way_to(state: str, before: Mapping[str, str]) -> list[str]:
 
 
 def _walk(path: list[str], left: dict[str, list[str]], longest: int) -> None:
-    """Go on over edges that nobody took yet."""
+    """Go on over edges that no path has taken."""
     for source, target in itertools.pairwise(path):
         if target in left[source]:
             left[source].remove(target)

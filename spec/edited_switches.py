@@ -344,7 +344,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
             "Groups.Reconcile",
             "Free(p, m) \\/",
             "FALSE \\/",
-            "What nobody holds is given to nobody.",
+            "A partition that no member holds is assigned to none.",
         ),
     ),
     "MCZooKeeperController": (

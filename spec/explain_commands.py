@@ -33,11 +33,11 @@ def explain(
         raise typer.BadParameter(
             f"no model, switch or step is called {name}; see `tidegauge spec list`, spec/TRACEABILITY.md"
         )
-    told = steps or [_about_case(name)]
+    found = steps or [_about_case(name)]
     if as_json:
-        print(json.dumps({"action": name, "books": steps} if steps else told[0]))
+        print(json.dumps({"action": name, "books": steps} if steps else found[0]))
         return
-    print("\n\n".join(_lines(about) for about in told))
+    print("\n\n".join(_lines(about) for about in found))
 
 
 def _about_step(step: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _about_step(step: Any) -> dict[str, Any]:
     action = next((action for action in ACTIONS if action.name == step.name), None)
     if action and step.book == "replication":
         about |= {"meaning": action.meaning, "whose": action.actor, "arguments": [*action.arguments]}
-    about |= {"method": row.method if row.places else "", "in": [*row.places], "event told in": [*row.told_in]}
+    about |= {"method": row.method if row.places else "", "in": [*row.places], "event traced in": [*row.traced_in]}
     about |= {"promises": [*row.promises], "requirements": [*row.requirements], "tests": [*row.tests]}
     return about | {"lacks": [*row.missing], "definition": step.text}
 

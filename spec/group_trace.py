@@ -1,4 +1,4 @@
-"""A consumer group's life as the module TraceGroups reads it.
+"""A consumer group's trace as the module TraceGroups reads it.
 
 A trace of a group is a file of JSON lines. The first begins it, each other is a step of `spec/groups/Groups.tla`:
 
@@ -8,7 +8,7 @@ A trace of a group is a file of JSON lines. The first begins it, each other is a
     {"action": "Heartbeat", "args": {"member": "a", "received": 0, "owned": [], "epoch": 2, "assigned": ["t:0"], "revoking": []}}
 
 `received` and `owned` are what the member said (null for nothing), the rest is what it is left with. LeaveGroup and
-LoseMember are told like JoinGroup, RaiseGroupEpoch with `groupEpoch` alone. Groups may have any number of members over time:
+LoseMember are traced like JoinGroup, RaiseGroupEpoch with `groupEpoch` alone. Groups may have any number of members over time:
 in the module a member has a place (`m1`, `m2`, …) that is free again when it is gone.
 """
 
@@ -60,7 +60,7 @@ class _Names:
         return place
 
     def member(self, id: str) -> str:
-        """One that never joined gets the name of nobody that is there."""
+        """A member that never joined gets a name that no member has."""
         return self._members.get(id, "stranger")
 
     def leaves(self, id: str) -> str:
@@ -120,11 +120,11 @@ def short_names(trace: ShardTrace, place: int) -> dict[str, str]:
 
 def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
-    told: list[str] = []
+    texts: list[str] = []
     members = partitions = 1
     for trace in traces:
         names = _Names()
-        told.append(events_of([_event(event, names) for event in trace.events]))
+        texts.append(events_of([_event(event, names) for event in trace.events]))
         members, partitions = max(members, names.most_members), max(partitions, len(names.partitions))
     all_partitions = names_of("p", partitions)
     constants = [
@@ -137,6 +137,6 @@ def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     ]
     no_target = f'NoTarget == [p \\in {all_partitions} |-> "nobody"]'
     return (
-        data_module("Integers, Sequences, TLC", [no_target], told),
+        data_module("Integers, Sequences, TLC", [no_target], texts),
         configuration("TraceGroups: traces of group coordinators", constants, deadlock),
     )

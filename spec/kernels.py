@@ -1,7 +1,7 @@
 """The pure rules of the broker that carry a contract, and what is known of each.
 
 A rule is a function of `reference/` (or a bounded form of one, in `bounded.py`) whose docstring holds `pre:` and `post:`
-lines; nobody lists them, they are found. A rule over plain numbers and truths must be *confirmed*: CrossHair walks all of
+lines; they are found, not listed. A rule over plain numbers and truths must be *confirmed*: CrossHair walks all of
 its paths. A rule over lists or functions has more paths than there is time: it is *searched* for a counterexample, and
 its bounded form is confirmed instead.
 """
@@ -53,7 +53,7 @@ class Kernel:
     summary: str
     pre: tuple[str, ...]
     post: tuple[str, ...]
-    """Empty where the contract is told in words: then a bounded form has to say it exactly."""
+    """Empty where the contract is prose: then a bounded form has to say it exactly."""
     is_scalar: bool
     """All that it takes is numbers, truths and words: it must be confirmed."""
     lines: tuple[int, int]
@@ -120,8 +120,8 @@ def kernels_of(text: str, module: str) -> list[Kernel]:
 
 
 def _kernel(node: ast.FunctionDef, module: str, imported: dict[str, str]) -> Kernel | None:
-    told = ast.get_docstring(node) or ""
-    conditions = CONDITION.findall(told)
+    docstring = ast.get_docstring(node) or ""
+    conditions = CONDITION.findall(docstring)
     if not any(kind == "post" for kind, _ in conditions):
         return None
     used = {
@@ -130,7 +130,7 @@ def _kernel(node: ast.FunctionDef, module: str, imported: dict[str, str]) -> Ker
     return Kernel(
         module=module,
         name=node.name,
-        summary=told.splitlines()[0],
+        summary=docstring.splitlines()[0],
         pre=tuple(text for kind, text in conditions if kind == "pre"),
         post=tuple(text for kind, text in conditions if kind == "post" and _is_expression(text)),
         is_scalar=_is_scalar(module, node.name),
@@ -186,17 +186,17 @@ MESSAGE = re.compile(r"^(.+?\.py):(\d+): (\w+): (.*)$", re.M)
 def judge(kernel: Kernel, output: str) -> Finding:
     """What CrossHair's output says of one rule; silence about a condition is not consent."""
     if not kernel.post:
-        return Finding(kernel.title, Knowledge.SEARCHED, "its contract is told in words")
+        return Finding(kernel.title, Knowledge.SEARCHED, "its contract is prose")
     first, last = kernel.lines
-    told = [
+    messages = [
         (kind, text)
         for file, line, kind, text in MESSAGE.findall(output)
         if Path(file) == kernel.path and first <= int(line) <= last
     ]
-    errors = [text for kind, text in told if kind == "error"]
+    errors = [text for kind, text in messages if kind == "error"]
     if errors:
         return Finding(kernel.title, Knowledge.REFUTED, errors[0])
-    confirmed = sum("Confirmed over all paths" in text for _, text in told)
+    confirmed = sum("Confirmed over all paths" in text for _, text in messages)
     if confirmed == len(kernel.post):
         return Finding(kernel.title, Knowledge.CONFIRMED)
     missing = len(kernel.post) - confirmed

@@ -1,11 +1,11 @@
 """One order for what several processes wrote: no row before what caused it, and else as the clocks say.
 
 Each node writes its rows in the order of its steps, before their effects leave it. A row that needs another node's step
-waits here until that was told: a reign needs the controller's record of it, a fetch's answer the follower's log, records
+waits here until its causes are there: a leadership needs the controller's record, a fetch's response the follower's log, records
 the leader's log, a high watermark the leader's, a decision the proposal or the start that asked for it and all decisions
 before it; for the quorum's steps see `quorum_causes.py`. Among rows that wait for nothing the one with the least time `at` comes
 first (a monotonic clock, one for all processes of a machine); where clocks differ that only makes the order less like what was.
-Rows that can never come are told in the order of their times: then the specification says what is wrong with them.
+Rows whose causes never come keep the order of their times: then the specification says what is wrong with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-from spec.cluster_trace import METADATA, OF_BROKERS, Row, begins_life, without_lost_decisions
+from spec.cluster_trace import METADATA, OF_BROKERS, Row, begins_incarnation, without_lost_decisions
 from spec.quorum_causes import QuorumCauses
 
 TAKING_UP = ("Restart", "BecomeLeader", "BecomeFollower")
@@ -37,7 +37,7 @@ def merged(nodes: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 class Known:
-    """What the rows so far have told, as far as others may have been caused by it."""
+    """The rows so far, as far as they may be causes of others."""
 
     def __init__(self, streams: Sequence[Sequence[Row]]) -> None:
         self._rows = {rows[0]["node"]: rows for rows in streams if rows}
@@ -47,7 +47,7 @@ class Known:
         self._decided: dict[str, int] = {}
         """The newest partition epoch of each partition."""
         self._follower_ends: set[tuple[Key, int, int, int]] = set()
-        """Reign, follower, the broker epoch of its life, and how far it was."""
+        """Leadership, follower, the follower's broker epoch, and its log end offset."""
         self._leader_end: dict[Key, int] = {}
         self._leader_mark: dict[Key, int] = {}
         self._proposed: set[tuple[str, int, int]] = set()
@@ -60,13 +60,13 @@ class Known:
         """Partition, and a broker that at some time was no replica of it."""
         self._quorum = QuorumCauses()
         self._about_brokers = 0
-        self._lives: dict[int, int] = {}
+        self._incarnations: dict[int, int] = {}
         self._registered: dict[int, int] = {}
         self._broker_epochs: dict[int, int] = {}
         self._strangers: set[int] = set()
-        """Nodes whose present life is not registered yet."""
+        """Nodes whose present incarnation is not registered yet."""
         self._fresh: set[int] = set()
-        """Nodes that are registered, and have not taken up a replica in this life."""
+        """Nodes that are registered, and have not taken up a replica in this incarnation."""
 
     def heads(self) -> dict[int, Row]:
         """The next row of each node that has one."""
@@ -75,7 +75,7 @@ class Known:
     # ---- may it come
 
     def is_caused(self, row: Row) -> bool:
-        """Whether everything that the row needs was told."""
+        """Whether all causes of the row are there."""
         if "controllerEpoch" in row:
             return self._may_decide(row)
         if "minIsr" in row and (row["partition"], row["minIsr"]) not in self._written:
@@ -90,7 +90,7 @@ class Known:
             return False
         if row["action"] == "RegisterBroker":
             broker = row["args"]["broker"]
-            return self._registered.get(broker, 0) < self._lives.get(broker, 0)
+            return self._registered.get(broker, 0) < self._incarnations.get(broker, 0)
         if row["action"] == "UnfenceBroker":
             broker = row["args"]["broker"]
             return broker == row["node"] or not self._is_taking_up(broker)
@@ -113,7 +113,7 @@ class Known:
 
     def _takes_up_later(self, broker: int) -> bool:
         for row in islice(self._rows[broker], self._places[broker], None):
-            if begins_life(row):
+            if begins_incarnation(row):
                 return False
             if row["action"] in TAKING_UP and row.get("partition") != METADATA:
                 return row["action"] == "Restart" or self.has_record(row)
@@ -126,8 +126,8 @@ class Known:
     def has_follower(self, row: Row) -> bool:
         arguments = row["args"]
         follower = arguments["follower"]
-        life = arguments.get("brokerEpoch", self._broker_epochs.get(follower, -1))
-        return (_key(row), follower, life, arguments["end"]) in self._follower_ends
+        incarnation = arguments.get("brokerEpoch", self._broker_epochs.get(follower, -1))
+        return (_key(row), follower, incarnation, arguments["end"]) in self._follower_ends
 
     def has_records(self, row: Row) -> bool:
         return self._leader_end.get(_key(row), -1) >= row["args"]["end"]
@@ -135,7 +135,7 @@ class Known:
     def has_mark(self, row: Row) -> bool:
         return self._leader_mark.get(_key(row), -1) >= row["args"]["highWatermark"]
 
-    def has_reign(self, row: Row) -> bool:
+    def knows_leadership(self, row: Row) -> bool:
         return _key(row) in self._leader_end
 
     def has_other_replicas(self, row: Row) -> bool:
@@ -152,8 +152,8 @@ class Known:
         self._places[node] += 1
         if row.get("partition") == METADATA:
             self._quorum.take(row)
-        if begins_life(row):
-            self._lives[row["node"]] = self._lives.get(row["node"], 0) + 1
+        if begins_incarnation(row):
+            self._incarnations[row["node"]] = self._incarnations.get(row["node"], 0) + 1
             self._strangers.add(row["node"])
         elif "controllerEpoch" in row:
             self._take_decision(row)
@@ -206,7 +206,7 @@ _NEEDS: dict[str, Callable[[Known, dict[str, Any]], bool]] = {
     "AnswerFetch": Known.has_follower,
     "AppendFetched": Known.has_records,
     "AdoptHighWatermark": Known.has_mark,
-    "Truncate": Known.has_reign,
+    "Truncate": Known.knows_leadership,
     "RollBackIsr": Known.has_refusal,
     "GiveUpReplica": Known.has_other_replicas,
 }

@@ -52,7 +52,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Switch:
-    """A known bug, the promise that it breaks, and where it is told."""
+    """A known bug, the promise that it breaks, and its source."""
 
     name: str
     violates: str
@@ -200,8 +200,8 @@ class Case:
 
 def without_comments(text: str) -> str:
     """The lines of a module or a configuration that TLC acts by; their indentation counts in TLA+, so it stays."""
-    told = re.sub(r"\(\*.*?\*\)|\\\*.*", "", text)
-    return "\n".join(line.rstrip() for line in told.splitlines() if line.strip())
+    stripped = re.sub(r"\(\*.*?\*\)|\\\*.*", "", text)
+    return "\n".join(line.rstrip() for line in stripped.splitlines() if line.strip())
 
 
 def modules_of(folder: Path, name: str) -> list[Path]:

@@ -141,9 +141,9 @@ def foundation(model: Model, promise: str) -> str:
 def fingerprint(mutant: Mutant, models: tuple[str, ...], promise: str) -> str:
     """Changes whenever a stored row no longer speaks of this mutant and these models."""
     known = {model.name: model for model in MODELS}
-    told = [foundation(known[name], promise) for name in models if name in known]
+    foundations = [foundation(known[name], promise) for name in models if name in known]
     place = f"{mutant.name} {mutant.change}"
-    return hashlib.sha256("\n".join([place, *told]).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join([place, *foundations]).encode()).hexdigest()[:12]
 
 
 # ---- which mutants, which models
@@ -316,9 +316,9 @@ def store(row: Row, path: Path = STORE) -> None:
         rows = load(path) | {row.mutant: row}
         order = list(all_mutants())
         kept = sorted((rows[name] for name in rows if name in order), key=lambda kept: order.index(kept.mutant))
-        told = [{key: value for key, value in asdict(each).items() if value} for each in kept]
+        written = [{key: value for key, value in asdict(each).items() if value} for each in kept]
         partial = path.with_suffix(".partial")
-        partial.write_text("[\n" + ",\n".join(json.dumps(each) for each in told) + "\n]\n")
+        partial.write_text("[\n" + ",\n".join(json.dumps(each) for each in written) + "\n]\n")
         partial.replace(path)
 
 

@@ -13,7 +13,7 @@ MODELS: tuple[Model, ...] = (
                 "ForgetVote",
                 "OneLeaderPerEpoch",
                 "KIP-595; Raft 5.1",
-                "The vote is not on disk before it is told: after a restart the voter votes again in the same epoch, and two "
+                "The vote is not on disk before it is sent: after a restart the voter votes again in the same epoch, and two "
                 "leaders rule it.",
             ),
             Switch(
@@ -28,7 +28,7 @@ MODELS: tuple[Model, ...] = (
                 "LeaderCompleteness",
                 "KIP-595",
                 "A leader takes fetches of another epoch for progress in its own: a replaced leader commits what the new "
-                "leader never heard of.",
+                "leader never received.",
             ),
         ),
     ),
@@ -58,7 +58,7 @@ MODELS: tuple[Model, ...] = (
                 "BeforeKip890",
                 "NoHangingTransaction",
                 "KIP-890",
-                "The producer tells the coordinator which partitions take part, and a transaction's epoch is that of the last "
+                "The producer names the coordinator the partitions that take part, and a transaction's epoch is that of the last "
                 "one. A write that was delayed until its transaction had ended is appended, and opens a transaction that the "
                 "coordinator knows nothing of: no marker will come, and readers of committed records wait for ever.",
             ),

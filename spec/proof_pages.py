@@ -47,8 +47,8 @@ def promises_page() -> str:
             ]
             models = [m.name for m in MODELS if m.folder == folder and m.name in reached]
             where = [name for name in models if promise in reached[name].reached]
-            told = condition.replace("|", "\\|")
-            lines.append(f"| {promise} | {', '.join(broken)} | {', '.join(where)}: `{told}` |")
+            cell = condition.replace("|", "\\|")
+            lines.append(f"| {promise} | {', '.join(broken)} | {', '.join(where)}: `{cell}` |")
         lines.append("")
     return "\n".join(lines)
 

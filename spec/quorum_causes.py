@@ -7,44 +7,44 @@ from typing import Any
 
 from spec.cluster_trace import Row
 
-Reign = tuple[int, int]
+NodeEpoch = tuple[int, int]
 """An epoch, and a member in it."""
 
 
 class QuorumCauses:
-    """What the rows of the quorum so far have told."""
+    """The rows of the quorum so far."""
 
     def __init__(self) -> None:
         self._majority = 1
         self._epochs: dict[int, int] = {}
-        self._candidates: set[Reign] = set()
-        self._votes: dict[Reign, set[int]] = {}
+        self._candidates: set[NodeEpoch] = set()
+        self._votes: dict[NodeEpoch, set[int]] = {}
         """Who voted for a candidate, itself included."""
-        self._leaders: set[Reign] = set()
-        self._ends: dict[Reign, int] = {}
-        self._marks: dict[Reign, int] = {}
+        self._leaders: set[NodeEpoch] = set()
+        self._ends: dict[NodeEpoch, int] = {}
+        self._marks: dict[NodeEpoch, int] = {}
         self._own_marks: dict[int, int] = {}
 
     def is_caused(self, row: Row) -> bool:
-        """Whether everything that the row needs was told."""
+        """Whether all causes of the row are there."""
         needs = _NEEDS.get(row["action"])
         return needs is None or needs(self, row)
 
     def take(self, row: Row) -> None:
         """A row has its place in the order."""
         node, action = row["node"], row["action"]
-        reign = row["epoch"], node
+        node_epoch = row["epoch"], node
         self._majority = len(row["voters"]) // 2 + 1 if "voters" in row else self._majority
         self._epochs[node] = row["epoch"]
-        self._ends[reign] = max(row["leo"], self._ends.get(reign, 0))
-        self._marks[reign] = max(row["highWatermark"], self._marks.get(reign, 0))
+        self._ends[node_epoch] = max(row["leo"], self._ends.get(node_epoch, 0))
+        self._marks[node_epoch] = max(row["highWatermark"], self._marks.get(node_epoch, 0))
         self._own_marks[node] = row["highWatermark"]
         if action in ("BecomeCandidate", "GrantVote"):
             self._votes.setdefault((row["epoch"], row.get("to", node)), set()).add(node)
         if action == "BecomeCandidate":
-            self._candidates.add(reign)
+            self._candidates.add(node_epoch)
         if action == "BecomeLeader":
-            self._leaders.add(reign)
+            self._leaders.add(node_epoch)
 
     def has_epoch(self, row: Row) -> bool:
         return self._epochs.get(row["from"], 0) >= row["epoch"]
@@ -72,4 +72,4 @@ _NEEDS: dict[str, Callable[[QuorumCauses, dict[str, Any]], bool]] = {
     "AnswerFetch": QuorumCauses.has_follower,
     "ApplyFetch": QuorumCauses.has_answer,
 }
-"""Pre-votes need nothing: they are told by who hears of them."""
+"""Pre-votes need no cause: the receiver traces them."""

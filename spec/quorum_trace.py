@@ -1,4 +1,4 @@
-"""The metadata quorum's life as the module TraceQuorum reads it.
+"""The metadata quorum's trace as the module TraceQuorum reads it.
 
 A trace of the quorum is a file of JSON lines. The first begins it, before any voter has an epoch or a record; each other is a
 step of `spec/quorum/Quorum.tla`, with what the voter `node` then says of itself:
@@ -7,10 +7,10 @@ step of `spec/quorum/Quorum.tla`, with what the voter `node` then says of itself
     {"action": "GrantVote", "node": 2, "from": 2, "to": 1, "epoch": 1, "leo": 0, "lastEpoch": 0, "highWatermark": 0}
     {"action": "AnswerFetch", "node": 1, "from": 3, "to": 1, "end": 4, "epoch": 1, "leo": 5, "lastEpoch": 1, "highWatermark": 4}
 
-`from` and `to` are as in the specification, `end` is the log end offset that a fetch tells, and an ApplyFetch that brings a
+`from` and `to` are as in the specification, `end` is the log end offset of a fetch, and an ApplyFetch that brings a
 whole snapshot says `"snapshot": true`. LeaveEpoch is a step of `LateQuorum`: who led an epoch goes on to the next one.
 
-Members without a vote tell the same steps. They decide nothing, and a trace leaves them out.
+Observers trace the same steps. They decide nothing, and a trace leaves them out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spec import trace_form
-from spec.cluster_trace import METADATA, Row, begins_life
+from spec.cluster_trace import METADATA, Row, begins_incarnation
 from spec.trace_form import Event, TraceError, data_module, events_of, lacking_arguments, record
 
 MODULE = "TraceQuorum"
@@ -48,7 +48,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class QuorumTrace:
-    """The life of one quorum."""
+    """The trace of one quorum."""
 
     name: str
     voters: tuple[int, ...]
@@ -63,10 +63,10 @@ class QuorumTrace:
 
 
 def quorum_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
-    """The trace of the quorum among the rows of a cluster; none where a voter had an epoch before it told its first step."""
-    told = [row for row in rows if row.get("partition") == METADATA]
-    voters = next((row["voters"] for row in told if begins_life(row) and "voters" in row), ())
-    events = [row for row in told if row["node"] in voters]
+    """The trace of the quorum among the rows of a cluster; none where a voter had an epoch before its first traced step."""
+    own = [row for row in rows if row.get("partition") == METADATA]
+    voters = next((row["voters"] for row in own if begins_incarnation(row) and "voters" in row), ())
+    events = [row for row in own if row["node"] in voters]
     first = {row["node"]: row for row in reversed(events)}
     if not events or any(row["action"] != "Restart" or row["epoch"] or row["leo"] for row in first.values()):
         return {}
@@ -122,11 +122,11 @@ RATIONS = ("Records = 0", "Epochs = 0", "Crashes = 0", "RecordSteps = FALSE", "B
 
 def modules(traces: Sequence[QuorumTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
-    told = [events_of(_event(event) for event in trace.events) for trace in traces]
+    texts = [events_of(_event(event) for event in trace.events) for trace in traces]
     voters = "{" + ", ".join(_voter(voter) for voter in traces[0].voters) + "}"
     constants = [f"Voters = {voters}", "Nobody = Nobody", *RATIONS]
     constants += [f"{name} <- {other}" for name, other in INSTEAD.items()]
     return (
-        data_module("Integers, Sequences", [], told),
+        data_module("Integers, Sequences", [], texts),
         trace_form.configuration("TraceQuorum: traces of the metadata quorum", constants, deadlock),
     )

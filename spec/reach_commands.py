@@ -40,7 +40,7 @@ def reach(
         never = ", ".join(row.unreached) or "none"
         line = f"{name:<32} {len(row.reached)} asked in {row.distinct:,} states ({row.verdict}); not asked: {never}"
         print(json.dumps(asdict(row)) if as_json else line, flush=True)
-    never = [] if names else sorted({(f, p) for f, told in promises.REACHED.items() for p in told} - asked)
+    never = [] if names else sorted({(f, p) for f, probed in promises.REACHED.items() for p in probed} - asked)
     if as_json:
         print(json.dumps({"verdict": "fail" if never else "pass", "asked_in_no_model": [".".join(it) for it in never]}))
     elif never:

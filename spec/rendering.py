@@ -27,7 +27,7 @@ PATHS: dict[str, tuple[str, str]] = {
     "Acknowledge": ("leader", "client"),
     "Consume": ("broker", "client"),
 }
-"""Who tells whom; every other step happens at one place."""
+"""Sender and receiver of a step's message; every other step happens at one place."""
 
 FIXED = {"controller", "client"}
 
@@ -52,14 +52,14 @@ def steps_text(trace: Sequence[TraceStep]) -> str:
 
 def title(step: TraceStep) -> str:
     """`AppendFetched  follower b2, leader b1, end 1`."""
-    told: Any = step.state.get("step")
-    if not isinstance(told, dict) or not told.get("action"):
+    recorded: Any = step.state.get("step")
+    if not isinstance(recorded, dict) or not recorded.get("action"):
         return step.action
-    arguments = ", ".join(f"{name} {show(value)}" for name, value in sorted(told.items()) if name not in NOT_TOLD)
-    return f"{told['action']}  {arguments}".rstrip()
+    arguments = ", ".join(f"{name} {show(value)}" for name, value in sorted(recorded.items()) if name not in NOT_SHOWN)
+    return f"{recorded['action']}  {arguments}".rstrip()
 
 
-NOT_TOLD = {"action", "from", "to"}
+NOT_SHOWN = {"action", "from", "to"}
 UNINTERESTING = {"step", "faults", "published"}
 
 
@@ -102,13 +102,13 @@ def arrows(trace: Sequence[TraceStep]) -> tuple[list[str], list[Arrow]]:
     """The lifelines, and the steps between them."""
     drawn: list[Arrow] = []
     for step in trace[1:]:
-        told: Any = step.state.get("step") or {}
-        if not isinstance(told, dict):
-            told = {}
-        action = told.get("action", step.action)
-        source, target = _ends(action, told)
+        recorded: Any = step.state.get("step") or {}
+        if not isinstance(recorded, dict):
+            recorded = {}
+        action = recorded.get("action", step.action)
+        source, target = _ends(action, recorded)
         details = [
-            show(value) for name, value in sorted(told.items()) if name in ("end", "highWatermark", "isr", "number")
+            show(value) for name, value in sorted(recorded.items()) if name in ("end", "highWatermark", "isr", "number")
         ]
         drawn.append(Arrow(source, target, f"{action} {' '.join(details)}".strip()))
     places = {place for arrow in drawn for place in (arrow.source, arrow.target)}
@@ -120,17 +120,17 @@ def arrows(trace: Sequence[TraceStep]) -> tuple[list[str], list[Arrow]]:
     ], drawn
 
 
-def _ends(action: str, told: dict[str, Any]) -> tuple[str, str]:
-    if "from" in told:
-        return str(told["from"]), str(told.get("to", told["from"]))
+def _ends(action: str, recorded: dict[str, Any]) -> tuple[str, str]:
+    if "from" in recorded:
+        return str(recorded["from"]), str(recorded.get("to", recorded["from"]))
 
     def place(role: str) -> str:
-        return role if role in FIXED else str(told.get(role, "controller"))
+        return role if role in FIXED else str(recorded.get(role, "controller"))
 
     if action in PATHS:
         source, target = PATHS[action]
         return place(source), place(target)
-    own = next((str(told[role]) for role in ("leader", "broker") if role in told), "controller")
+    own = next((str(recorded[role]) for role in ("leader", "broker") if role in recorded), "controller")
     return (
         ("controller", "controller") if action in ("FenceBroker", "ElectLeader", "ElectUncleanLeader") else (own, own)
     )

@@ -15,7 +15,7 @@ MODELS: tuple[Model, ...] = (
                 "EligibleAreComplete",
                 "KIP-101, scenario 1",
                 "A follower learns the high watermark one fetch late. If it cuts its log to its own high watermark when a new "
-                "reign begins, it throws away records that the leader has already counted and acknowledged. It is still in "
+                "leader epoch begins, it throws away records that the leader has counted and acknowledged. It is still in "
                 "the ISR, so it can be elected, and then the records are gone.",
             ),
         ),
@@ -37,14 +37,14 @@ MODELS: tuple[Model, ...] = (
                 "EligibleAreComplete",
                 "KIP-320, motivation",
                 "The truncation point is right, but it may be asked of a leader of another epoch: a leader that was replaced "
-                "and elected again, and has not heard of it yet, answers for its old reign.",
+                "and elected again, and has not learned of it yet, answers for its old leader epoch.",
             ),
             Switch(
                 "FetchWithoutFencing",
                 "EligibleAreComplete",
                 "KIP-320",
                 "Divergence is detected with every fetch, but the fetch does not name the leader epoch in which it is meant. "
-                "A follower of a newer reign is counted by a leader that still acts in an older one, with an ISR that no "
+                "A follower of a newer leader epoch is counted by a leader that still acts in an older one, with an ISR that no "
                 "longer holds.",
             ),
         ),
@@ -72,7 +72,7 @@ MODELS: tuple[Model, ...] = (
                 "IgnoreMinIsr",
                 "EligibleAreComplete",
                 "KIP-966",
-                "The high watermark advances although the ISR is smaller than min.insync.replicas: whoever left the ISR and "
+                "The high watermark advances although the ISR is smaller than min.insync.replicas: a replica outside of it that "
                 "is still eligible to lead (ELR) lacks what was committed since.",
             ),
         ),
@@ -86,8 +86,8 @@ MODELS: tuple[Model, ...] = (
                 "AdmitFencedBroker",
                 "NoFencedMemberInIsr",
                 "KIP-841",
-                "A broker that was fenced is proposed by a leader that has not heard of it. Admitted, it blocks the high "
-                "watermark, or is elected while nobody hears from it.",
+                "A broker that was fenced is proposed by a leader that has not learned of it. Admitted, it blocks the high "
+                "watermark, or is elected while no broker receives anything from it.",
             ),
         ),
     ),
@@ -99,7 +99,7 @@ MODELS: tuple[Model, ...] = (
                 "AcknowledgeBeforeHighWatermark",
                 "NoAcknowledgedRecordLost",
                 "documentation of acks",
-                "acks=all answered as soon as the leader has appended: what acks=1 promises. The next leader never heard of "
+                "acks=all answered as soon as the leader has appended: what acks=1 promises. The next leader never received "
                 "the record.",
             ),
             Switch(
@@ -128,7 +128,7 @@ MODELS: tuple[Model, ...] = (
                 "EligibleAreComplete",
                 "KIP-903",
                 "A follower had caught up, crashed, lost its tail and registered again. The leader proposes it for what it "
-                "had in its earlier life, and the controller does not compare broker epochs.",
+                "had in its earlier incarnation, and the controller does not compare broker epochs.",
             ),
             Switch(
                 "ElectOutsideIsr",
@@ -140,8 +140,8 @@ MODELS: tuple[Model, ...] = (
                 "ServeBeforeReplay",
                 "NoAcknowledgedRecordLost",
                 "KIP-631",
-                "A broker comes back and acts on the metadata that it had before: it still leads its old reign, with the log "
-                "that the crash left it, and followers that have not heard otherwise cut theirs to match.",
+                "A broker comes back and acts on the metadata that it had before: it still leads in its old epoch, with the log "
+                "that the crash left it, and followers without newer metadata cut theirs to match.",
             ),
         ),
     ),
@@ -192,10 +192,10 @@ MODELS: tuple[Model, ...] = (
                 "FetchOfAFormerLife",
                 "EligibleAreComplete",
                 "KIP-903; found with this specification",
-                "A follower fetched, crashed and lost its tail; its present life has fetched, and is proposed. The fetch of "
-                "its former life arrives late and is counted: the leader takes the follower to have what it has lost. The "
+                "A follower fetched, crashed and lost its tail; its new incarnation has fetched, and is proposed. The fetch of "
+                "its former incarnation arrives late and is counted: the leader takes the follower to have what it has lost. The "
                 "reference compares broker epochs (the mutant former-life-unnoticed takes that away, with the other "
-                "comparisons of lives).",
+                "comparisons of incarnations).",
             ),
         ),
     ),
@@ -218,7 +218,7 @@ MODELS: tuple[Model, ...] = (
                 "found with this specification",
                 "A proposal was refused because its new member was fenced, and the leader went back to the smaller ISR. A copy "
                 "of the same request, sent before and late, is taken when the member is no longer fenced: the controller "
-                "counts a member that the leader does not. The epochs do not tell the copy from a proposal that still stands.",
+                "counts a member that the leader does not. The epochs do not distinguish the copy from a pending proposal.",
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""One partition's life as the module TraceReplication reads it."""
+"""One partition's trace as the module TraceReplication reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE_FIELDS = ("leo", "hw", "leaderEpoch")
 
 @dataclass(frozen=True)
 class Trace:
-    """One partition's life."""
+    """One partition's trace."""
 
     name: str
     brokers: tuple[int, ...]
@@ -56,7 +56,7 @@ def trace_of(rows: Sequence[Event], name: str) -> Trace:
         marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
         fenced = tuple(int(broker) for broker in begin.get("fenced", ()))
         filled = _Filling(brokers, int(begin["minIsr"]))
-        first, events = filled.record(begin["partition"]), tuple(filled.events(with_lives(rows[1:])))
+        first, events = filled.record(begin["partition"]), tuple(filled.events(with_incarnations(rows[1:])))
         return Trace(name, brokers, int(begin["minIsr"]), first, events, logs, marks, fenced)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{name}:1: Begin lacks {error}") from error
@@ -78,10 +78,10 @@ class _Filling:
             yield row | {"partition": self.record(row["partition"])} if row["action"] in CONTROLLERS else row
 
 
-def with_lives(rows: Sequence[Event]) -> Iterator[Event]:
-    """Fetches with the number of the follower's life, as the specification counts them: 1, and one more for each registration.
+def with_incarnations(rows: Sequence[Event]) -> Iterator[Event]:
+    """Fetches with the number of the follower's incarnation, as in the specification: 1, and one more for each registration.
 
-    A leader tells the broker epoch with which the follower fetched, the controller those that it gave. What says neither,
+    A leader traces the broker epoch of the follower's fetch, the controller those that it assigned. What says neither,
     or where one registration does not say it, stays as it is.
     """
     given: dict[int, list[int]] = {}

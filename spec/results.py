@@ -87,10 +87,12 @@ def violated_promise(case: Case, outcome: Outcome) -> str:
 
 
 def named(step: TraceStep) -> str:
-    """A step's name: the one that the state tells, or, where steps are not recorded, TLC's for it."""
-    told: Any = step.state.get("step")
-    is_named = isinstance(told, dict) and told.get("action") and (told["action"] != "Init" or step.number == 1)
-    return str(told["action"]) if is_named else step.action
+    """A step's name: the one in the state, or, where steps are not recorded, TLC's for it."""
+    recorded: Any = step.state.get("step")
+    is_named = (
+        isinstance(recorded, dict) and recorded.get("action") and (recorded["action"] != "Init" or step.number == 1)
+    )
+    return str(recorded["action"]) if is_named else step.action
 
 
 def load(path: Path = STORE) -> dict[str, Result]:

@@ -77,8 +77,8 @@ def read_count(name: str, output: str, errors: str, code: int) -> int:
         said = {}
     states = (said.get("stats") or {}).get("states_explored")
     if code != 0 or said.get("status") != "ok" or states is None or states >= MOST_STATES:
-        told = " ".join((errors or output).split())[-300:]
-        raise SecondCheckerError(f"{name}: it did not judge (exit code {code}): {told}")
+        text = " ".join((errors or output).split())[-300:]
+        raise SecondCheckerError(f"{name}: it did not judge (exit code {code}): {text}")
     return int(states)
 
 

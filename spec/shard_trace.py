@@ -1,8 +1,8 @@
 """From what coordinators wrote to one trace for each consumer group, and one for each transactional id.
 
-A coordinator's row names its shard (a partition of `__consumer_offsets` or `__transaction_state`), the reign in which it was
-decided and the offset at which its records end. It happened if every later leader of the shard began with a log that has it;
-so the rows of a shard have one order, whichever nodes told them: reign by reign.
+A coordinator's row names its shard (a partition of `__consumer_offsets` or `__transaction_state`), its
+leader epoch and the offset at which its records end. It happened if every later leader of the shard began with a log that has it;
+so the rows of a shard have one order, whichever nodes traced them: by leader epoch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FIRST_GROUP_EPOCH = 2
 """Who joins first makes the group and raises its epoch from 1."""
 
 
-class Reigns:
-    """Who led each partition from which end of the log on, as the new leaders told it."""
+class Leaderships:
+    """The leader epochs of each partition, and the log end offset at which each began, as the leaders traced them."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._starts: dict[str, list[tuple[int, int]]] = {}
         for row in rows:
-            if _begins_reign(row):
+            if _begins_leadership(row):
                 self._starts.setdefault(row["partition"], []).append((row["leaderEpoch"], row["leo"]))
 
     def has_lost(self, partition: str, epoch: int, end: int) -> bool:
@@ -33,17 +33,17 @@ class Reigns:
         return any(later > epoch and start < end for later, start in self._starts.get(partition, ()))
 
 
-def _begins_reign(row: Row) -> bool:
+def _begins_leadership(row: Row) -> bool:
     return row["action"] == "BecomeLeader" and "leo" in row and "leaderEpoch" in row
 
 
 def happened(rows: Sequence[Row]) -> list[Row]:
-    """The rows of coordinators that every later leader of their shard has, reign by reign."""
-    reigns = Reigns(rows)
+    """The rows of coordinators that every later leader of their shard has, by leader epoch."""
+    leaderships = Leaderships(rows)
     kept = [
         row
         for row in rows
-        if "shard" in row and not reigns.has_lost(row["shard"], row["coordinatorEpoch"], row["offset"])
+        if "shard" in row and not leaderships.has_lost(row["shard"], row["coordinatorEpoch"], row["offset"])
     ]
     return sorted(kept, key=lambda row: row["coordinatorEpoch"])
 
@@ -95,12 +95,12 @@ def transaction_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
 def _of_transactions(rows: Sequence[Row]) -> Iterator[Row]:
     """Coordinators' steps, and what leaders append of transactions, in order; until committed records are lost.
 
-    What a coordinator or a leader does that somebody has followed already changes nothing any more.
+    A step of a coordinator or a leader that a later one has succeeded already changes nothing any more.
     """
     kept = [*_before_loss(rows)]
-    reigns, newest = Reigns(kept), dict[str, int]()
+    leaderships, newest = Leaderships(kept), dict[str, int]()
     for row in kept:
-        if _begins_reign(row):
+        if _begins_leadership(row):
             newest[row["partition"]] = max(row["leaderEpoch"], newest.get(row["partition"], -1))
         if "transactionalId" in row:
             partition, epoch, end = row["shard"], row["coordinatorEpoch"], row["offset"]
@@ -108,7 +108,7 @@ def _of_transactions(rows: Sequence[Row]) -> Iterator[Row]:
             partition, epoch, end = row["partition"], row["leaderEpoch"], row["leo"]
         else:
             continue
-        if epoch >= newest.get(partition, -1) and not reigns.has_lost(partition, epoch, end):
+        if epoch >= newest.get(partition, -1) and not leaderships.has_lost(partition, epoch, end):
             yield row
 
 
@@ -116,7 +116,7 @@ def _before_loss(rows: Iterable[Row]) -> Iterator[Row]:
     """The rows up to the first leader that lacks what was committed: unclean elections, and too many tails lost at once."""
     committed: dict[str, int] = {}
     for row in rows:
-        if _begins_reign(row) and row["leo"] < committed.get(row["partition"], 0):
+        if _begins_leadership(row) and row["leo"] < committed.get(row["partition"], 0):
             return
         if "leo" in row and "leaderEpoch" in row:
             committed[row["partition"]] = max(row["hw"], committed.get(row["partition"], 0))
@@ -125,10 +125,10 @@ def _before_loss(rows: Iterable[Row]) -> Iterator[Row]:
 
 def _appended(row: Row, epoch: int) -> Event:
     marker = row["args"].get("marker")
-    told = {"partition": row["partition"], "epoch": epoch}
+    arguments = {"partition": row["partition"], "epoch": epoch}
     if marker is None:
-        return {"action": "AppendWrite", "args": told}
-    return {"action": "AppendMarker", "args": told | {"marker": marker}}
+        return {"action": "AppendWrite", "args": arguments}
+    return {"action": "AppendMarker", "args": arguments | {"marker": marker}}
 
 
 def _coordinated(row: Row) -> Event:

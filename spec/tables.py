@@ -42,16 +42,16 @@ def simulation_table(results: dict[str, Result]) -> str:
             continue
         found = results.get(name)
         drawn = f"{case.model.behaviours:,} | {case.model.length}"
-        told = f"{found.generated:,} | {found.seconds:.1f} | {found.cpu_seconds:.1f}" if found else " | | "
+        cells = f"{found.generated:,} | {found.seconds:.1f} | {found.cpu_seconds:.1f}" if found else " | | "
         verdict = found.actual if found else "not run"
-        rows.append(f"| {name} | {_constants(case.model.text)} | {case.expected} | {verdict} | {drawn} | {told} |")
+        rows.append(f"| {name} | {_constants(case.model.text)} | {case.expected} | {verdict} | {drawn} | {cells} |")
     return "\n".join(rows)
 
 
 def switch_table(results: dict[str, Result]) -> str:
     """Switches: the promise that each breaks and the length of its shortest trace."""
     rows = [
-        "| switch | told in | model | violates | found | distinct states | states in the trace | seconds | CPU seconds "
+        "| switch | source | model | violates | found | distinct states | states in the trace | seconds | CPU seconds "
         "| breaks first |"
     ]
     rows.append("| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |")
@@ -78,21 +78,21 @@ def _found(result: Result | None) -> str:
     return f"{result.actual} | {result.distinct:,} | {result.depth} | {result.seconds:.1f} | {result.cpu_seconds:.1f}"
 
 
-UNTOLD = {"None", "Faults", "RecordSteps", "Bugs", "Brokers", "Step"}
+UNSHOWN = {"None", "Faults", "RecordSteps", "Bugs", "Brokers", "Step"}
 
 
 def _constants(text: str) -> str:
     """The constants that distinguish a model, in one line."""
     section = re.search(r"^CONSTANTS?$(.*?)^[A-Z]", text, re.M | re.S)
     found = re.findall(r"^\s+(\w+) = (.+)$", section[1], re.M) if section else []
-    told = [
+    rest = [
         f"{name} {value}"
         for name, value in found
-        if name != value and name not in UNTOLD and value not in ("0", "FALSE")
+        if name != value and name not in UNSHOWN and value not in ("0", "FALSE")
     ]
     members = re.search(r"\bBrokers = \{([^}]*)\}", text)
     first = [f"{len(members[1].split(','))} brokers"] if members else []
-    return ", ".join(first + told)
+    return ", ".join(first + rest)
 
 
 def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
@@ -109,9 +109,9 @@ def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
         text = f"{before}{begin}\n{table}\n{end}{after}"
-    told = {README: text, SPEC / "ACTIONS.md": actions_page(), SPEC / "TRACEABILITY.md": traceability_page()}
-    told |= {SPEC / "PROMISES.md": promises_page(), SPEC / "MUTANTS.md": mutants_page()}
-    return told | {case.path: switch_file(case) for case in all_cases().values() if has_file(case)}
+    pages = {README: text, SPEC / "ACTIONS.md": actions_page(), SPEC / "TRACEABILITY.md": traceability_page()}
+    pages |= {SPEC / "PROMISES.md": promises_page(), SPEC / "MUTANTS.md": mutants_page()}
+    return pages | {case.path: switch_file(case) for case in all_cases().values() if has_file(case)}
 
 
 def has_file(case: Case) -> bool:

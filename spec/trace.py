@@ -1,6 +1,6 @@
 """Traces of brokers, checked against the specification in one run of TLC.
 
-A trace is one partition's life in one cluster: a file of JSON lines, in the order in which the steps happened. The first
+A trace has the steps of one partition in one cluster: a file of JSON lines, in the order in which the steps happened. The first
 line begins it, each other line is one step of ACTIONS.md, written before the step's effects leave the node:
 
     {"action": "Begin", "brokers": [1, 2, 3], "minIsr": 2,
@@ -9,7 +9,7 @@ line begins it, each other line is one step of ACTIONS.md, written before the st
      "leo": 5, "hw": 3, "leaderEpoch": 0, "isr": [1, 2, 3], "cause": [2, 6]}
     {"node": 0, "seq": 3, "action": "FenceBroker", "args": {"broker": 1}, "partition": {"leader": 2, …}}
 
-The controller's steps tell the partition's record afterwards, whatever their `node` says; all others tell the node's log end
+The controller's steps have the partition's record after them, whatever their `node` is; all others have the node's log end
 offset, high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by,
 and may be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge
 and Consume carry `end`, the offset after the last record that was promised or read. A trace that begins in the middle of a
@@ -38,7 +38,7 @@ from typing import Any
 
 from spec import group_trace, quorum_trace, replication_trace, transaction_trace
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
-from spec.cluster_trace import begins_life, partition_traces
+from spec.cluster_trace import begins_incarnation, partition_traces
 from spec.merging import merged
 from spec.models import SPEC
 from spec.quorum_trace import QuorumTrace, quorum_traces
@@ -49,7 +49,7 @@ from spec.trace_form import Event, ShardTrace, TraceError
 AnyTrace = Trace | ShardTrace | QuorumTrace
 
 State = dict[str, Any]
-"""The variables of the specification, of the book that a trace is checked against, in the order in which TLC tells them."""
+"""The variables of the specification, of the book that a trace is checked against, in TLC's order."""
 
 BOOKS = {
     "replication": replication_trace,
@@ -64,7 +64,7 @@ BEGINS = {"group": group_trace, "transactionalId": transaction_trace, "voters": 
 
 
 SHORT_NAMES = {"groups": group_trace.short_names, "transactions": transaction_trace.short_names}
-"""Books in whose states members and partitions have short names, and what tells whose they are."""
+"""Books in whose states members and partitions have short names, and the names that these stand for."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class TraceVerdict:
     looked_up: bool = True
     """Whether it is known where a rejected trace leaves the specification."""
     event: Event | None = None
-    """What was told of the rejected step."""
+    """The event of the rejected step."""
     place: int = 0
     """The rejected event's number, from 1; 0 where it is the trace's beginning, or not known."""
     reason: str = ""
@@ -146,7 +146,7 @@ def _home(file: Path) -> Path:
 
 def is_of_nodes(rows: Sequence[Event]) -> bool:
     """Whether rows are what nodes wrote, not yet a trace: what a trace is of stands in its first line."""
-    return bool(rows) and "brokers" not in rows[0] and begins_life(rows[0])
+    return bool(rows) and "brokers" not in rows[0] and begins_incarnation(rows[0])
 
 
 def read_rows(lines: Sequence[str], name: str) -> list[Event]:

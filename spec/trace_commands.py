@@ -31,7 +31,7 @@ def trace(
 ) -> None:
     """Check traces of brokers against the specification: every step must be one that it allows.
 
-    Of a rejected trace it is told which event no action allows, and the states around it. `events_per_cpu_second` counts the
+    Of a rejected trace the event that no action allows is printed, and the states around it. `events_per_cpu_second` counts the
     events of all traces, and the CPU time of the runs that judge them (TLC's start among it), not of those that look rejections
     up.
 
@@ -52,10 +52,10 @@ def trace(
     for verdict in done.rejected:
         print(json.dumps(_row(verdict)) if as_json else _text(verdict))
     code = _exit_code(done)
-    told = _summary(done, len(traces), code)
+    summary = _summary(done, len(traces), code)
     if len(done.rejected) > look_ups:
-        told["look_up"] = shlex.join(["tidegauge", "spec", "trace", *paths, "--look-ups", str(len(done.rejected))])
-    print(json.dumps(told) if as_json else ", ".join(f"{key} {value}" for key, value in told.items()))
+        summary["look_up"] = shlex.join(["tidegauge", "spec", "trace", *paths, "--look-ups", str(len(done.rejected))])
+    print(json.dumps(summary) if as_json else ", ".join(f"{key} {value}" for key, value in summary.items()))
     raise typer.Exit(code)
 
 
@@ -69,15 +69,15 @@ def _exit_code(done: Validation) -> int:
 
 
 def _row(verdict: TraceVerdict) -> dict[str, Any]:
-    """A rejected trace: `before` is the state before the event, `event` what was told of it, `after` a state that may not be.
+    """A rejected trace: `before` is the state before the event, `event` the rejected one, `after` a state that is not allowed.
 
-    `names` tells what stands behind the short names of a state.
+    `names` maps the short names of a state to their meanings.
     """
-    told: dict[str, Any] = {"trace": verdict.name, "looked_up": verdict.looked_up, "reason": verdict.reason}
+    found: dict[str, Any] = {"trace": verdict.name, "looked_up": verdict.looked_up, "reason": verdict.reason}
     if verdict.looked_up:
-        told |= {"place": verdict.place, "event": verdict.event, "before": verdict.before, "after": verdict.after}
-        told["names"] = verdict.names
-    return told
+        found |= {"place": verdict.place, "event": verdict.event, "before": verdict.before, "after": verdict.after}
+        found["names"] = verdict.names
+    return found
 
 
 def _text(verdict: TraceVerdict) -> str:

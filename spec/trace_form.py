@@ -41,10 +41,10 @@ def strings(all: Iterable[str]) -> str:
 
 def data_module(extended: str, definitions: Iterable[str], traces: Sequence[str]) -> str:
     """The module TraceData: each trace a definition of its own, so that none is too long for the parser's stack."""
-    told = [f"Trace{number} == {trace}" for number, trace in enumerate(traces, 1)]
-    listed = ", ".join(f"Trace{number}" for number in range(1, len(told) + 1))
+    named = [f"Trace{number} == {trace}" for number, trace in enumerate(traces, 1)]
+    listed = ", ".join(f"Trace{number}" for number in range(1, len(named) + 1))
     head = ["---- MODULE TraceData ----", f"EXTENDS {extended}", "", *definitions]
-    return "\n".join([*head, *told, f"Traces == <<{listed}>>", "===="]) + "\n"
+    return "\n".join([*head, *named, f"Traces == <<{listed}>>", "===="]) + "\n"
 
 
 def events_of(events: Iterable[str]) -> str:
@@ -60,11 +60,11 @@ def configuration(about: str, constants: Iterable[str], deadlock: bool) -> str:
     return "\n".join([*lines, f"INVARIANTS {'KeepsPromises' if deadlock else 'Accepted'}"]) + "\n"
 
 
-# ---- what coordinators tell
+# ---- traces of coordinators
 
 
 class PartitionNames:
-    """Short names for partitions, in the order in which a trace tells of them."""
+    """Short names for partitions, in the order of a trace."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -86,7 +86,7 @@ class PartitionNames:
 
 @dataclass(frozen=True)
 class ShardTrace:
-    """The life of one group or transactional id."""
+    """The trace of one group or transactional id."""
 
     name: str
     events: tuple[Event, ...]

@@ -32,8 +32,8 @@ from spec.models import SPEC
 ROOT = SPEC.parent
 TESTS = "tests"
 
-TOLD = r'(tell\(\s*|return |yield |\(|else |action = )"{step}"'
-"""Where a step is told, or where what is told of a decision is read off its records (`controller/telling.py`)."""
+TRACED = r'(tell\(\s*|return |yield |\(|else |action = )"{step}"'
+"""Where a step is traced, or where a decision's event is derived from its records (`controller/telling.py`)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Row:
     action: str
     method: str
     places: tuple[str, ...]
-    told_in: tuple[str, ...]
+    traced_in: tuple[str, ...]
     promises: tuple[str, ...]
     """Promises that a switch inside this step breaks."""
     requirements: tuple[str, ...]
@@ -156,18 +156,18 @@ def rows(book: str) -> list[Row]:
 
 def _row(step: str, book: str) -> Row:
     method, places = method_of(step, book)
-    told = _mentioning(TOLD.format(step=step), book)
+    traced = _mentioning(TRACED.format(step=step), book)
     promises, tests = promises_of(step, book), marked_tests().get((book, step), ())
     requirements = REQUIREMENTS.get(book, {}).get(step, ())
     reasons = [
         "" if places else NO_METHOD.get(book, {}).get(step, ""),
-        "" if told else NO_EVENT.get(book, {}).get(step, ""),
+        "" if traced else NO_EVENT.get(book, {}).get(step, ""),
         "" if promises else NO_SWITCH,
         "" if requirements else NO_REQUIREMENT.get(book, {}).get(step, ""),
     ]
     whole = NOT_IN_THE_BROKER.get(book, "") or NOT_THE_BROKERS.get(book, {}).get(step, "")
     missing = tuple(reason for reason in dict.fromkeys([whole, *reasons, UNCALLED.get((book, step), "")]) if reason)
-    return Row(step, method, places, told, promises, requirements, tests, missing)
+    return Row(step, method, places, traced, promises, requirements, tests, missing)
 
 
 NO_SWITCH = "no switch stands in it"
@@ -200,7 +200,7 @@ def traceability_page() -> str:
     for folder, (title, _) in BOOKS.items():
         lines += ["", f"## {title}", ""]
         lines += [
-            "| action | method, in | event told in | promises | requirements | tests | lacks |",
+            "| action | method, in | event traced in | promises | requirements | tests | lacks |",
             "| --- " * 7 + "|",
         ]
         lines += [_line(row) for row in rows(folder)]
@@ -210,7 +210,7 @@ def traceability_page() -> str:
 def _line(row: Row) -> str:
     method = f"`{row.method}`: {_files(row.places)}" if row.places else ""
     numbers = ", ".join(number if number in _in_the_suite() else f"{number}°" for number in row.requirements)
-    cells = [row.action, method, _files(row.told_in), ", ".join(row.promises), numbers, _files(row.tests)]
+    cells = [row.action, method, _files(row.traced_in), ", ".join(row.promises), numbers, _files(row.tests)]
     cells.append("; ".join(row.missing))
     return "| " + " | ".join(cells) + " |"
 

@@ -1,4 +1,4 @@
-"""A transactional id's life as the module TraceTransactions reads it.
+"""A transactional id's trace as the module TraceTransactions reads it.
 
 A trace of a transactional id is a file of JSON lines. The first begins it, before the second session or the first write; each
 other is a step of `spec/transactions/Transactions.tla`, the coordinator's with what it then knows:
@@ -106,15 +106,15 @@ def short_names(trace: ShardTrace, place: int) -> dict[str, str]:
 
 def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
-    told: list[str] = []
+    texts: list[str] = []
     most = 1
     for trace in traces:
         partitions = PartitionNames()
-        told.append(events_of([_event(event, partitions) for event in trace.events]))
+        texts.append(events_of([_event(event, partitions) for event in trace.events]))
         most = max(most, len(partitions))
     rations = ("Transactions = 1", "Timeouts = 0", "Sessions = 0", "TakeOvers = 0")
     constants = [f"Partitions = {names_of('p', most)}", *rations, "RecordSteps = FALSE", "Bugs = {}"]
     return (
-        data_module("Integers, Sequences", [], told),
+        data_module("Integers, Sequences", [], texts),
         configuration("TraceTransactions: traces of transactional ids", constants, deadlock),
     )

@@ -27,20 +27,20 @@ SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr"}
 
 
 @pytest.fixture(scope="module")
-def lives() -> list[Trace]:
+def runs() -> list[Trace]:
     """Some half a minute on a quiet core, and as much for TLC."""
     return small_traces(LIVES)
 
 
 @pytest.mark.java
-def test_five_hundred_traces_of_clusters_with_faults_are_accepted(lives: list[Trace]) -> None:
-    assert len(lives) >= 500
-    steps = Counter(event["action"] for trace in lives for event in trace.events)
+def test_five_hundred_traces_of_clusters_with_faults_are_accepted(runs: list[Trace]) -> None:
+    assert len(runs) >= 500
+    steps = Counter(event["action"] for trace in runs for event in trace.events)
     assert {action.name for action in ACTIONS} - SELDOM <= {*steps}
-    done = check_traces(lives)
+    done = check_traces(runs)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
-    assert len(done.verdicts) == len(lives)
+    assert len(done.verdicts) == len(runs)
 
 
 # ---- corrupted
@@ -72,8 +72,8 @@ def changed(trace: Trace, action: str, **more: object) -> tuple[Trace, int] | No
         ("GiveUpReplica", {"leo": lambda end: end + 1}),
     ],
 )
-def test_a_corrupted_trace_is_rejected_at_the_event(lives: list[Trace], action: str, more: dict) -> None:
-    spoiled, place = next(found for trace in lives if (found := changed(trace, action, **more)))
+def test_a_corrupted_trace_is_rejected_at_the_event(runs: list[Trace], action: str, more: dict) -> None:
+    spoiled, place = next(found for trace in runs if (found := changed(trace, action, **more)))
     done = check_traces([spoiled])
     assert [(verdict.name, verdict.place) for verdict in done.rejected] == [("spoiled", place)]
     assert done.rejected[0].before["partition"]

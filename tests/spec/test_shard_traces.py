@@ -46,33 +46,33 @@ def traces(workload: str, seeds: Iterable[int], nodes: int = 1) -> list[AnyTrace
 
 
 @pytest.fixture(scope="module")
-def lives() -> list[AnyTrace]:
+def runs() -> list[AnyTrace]:
     """Some twenty seconds on a quiet core, and a few for TLC."""
     found = traces("groups", GROUP_SEEDS) + traces("transactions", TRANSACTION_SEEDS)
     return found + traces("groups", CLUSTER_SEEDS, 3) + traces("transactions", CLUSTER_SEEDS, 3)
 
 
-def steps(lives: Iterable[AnyTrace], book: str) -> Counter[str]:
-    return Counter(event["action"] for trace in lives if trace.book == book for event in trace.events)
+def steps(runs: Iterable[AnyTrace], book: str) -> Counter[str]:
+    return Counter(event["action"] for trace in runs if trace.book == book for event in trace.events)
 
 
 @pytest.mark.java
-def test_traces_of_groups_and_transactional_ids_are_accepted(lives: list[AnyTrace]) -> None:
-    groups, transactions = steps(lives, "groups"), steps(lives, "transactions")
+def test_traces_of_groups_and_transactional_ids_are_accepted(runs: list[AnyTrace]) -> None:
+    groups, transactions = steps(runs, "groups"), steps(runs, "transactions")
     assert {*groups} >= {*group_trace.ARGUMENTS} - {"RaiseGroupEpoch"}
     assert {*transactions} >= {*transaction_trace.ARGUMENTS} - {"TimeOut"}
-    done = check_traces(lives)
+    done = check_traces(runs)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
-    assert len(done.verdicts) == len(lives)
+    assert len(done.verdicts) == len(runs)
 
 
 # ---- told falsely
 
 
-def spoiled(lives: Iterable[AnyTrace], book: str, action: str, name: str, value: object) -> tuple[AnyTrace, int]:
+def spoiled(runs: Iterable[AnyTrace], book: str, action: str, name: str, value: object) -> tuple[AnyTrace, int]:
     """A trace with the last such event told otherwise, and its place."""
-    has_it = (trace for trace in lives if trace.book == book and any(e["action"] == action for e in trace.events))
+    has_it = (trace for trace in runs if trace.book == book and any(e["action"] == action for e in trace.events))
     events: list[Event] = json.loads(json.dumps(next(has_it).events))
     place = max(place for place, event in enumerate(events, 1) if event["action"] == action)
     event = events[place - 1]
@@ -95,8 +95,8 @@ FALSE = [
 
 
 @pytest.mark.java
-def test_a_corrupted_trace_is_rejected_at_the_event(lives: list[AnyTrace]) -> None:
-    false = [spoiled(lives, *corruption) for corruption in FALSE]
+def test_a_corrupted_trace_is_rejected_at_the_event(runs: list[AnyTrace]) -> None:
+    false = [spoiled(runs, *corruption) for corruption in FALSE]
     done = check_traces([trace for trace, _ in false])
     assert {verdict.name: verdict.place for verdict in done.rejected} == {trace.name: place for trace, place in false}
     assert all(verdict.before for verdict in done.rejected)

@@ -165,24 +165,24 @@ SEEDS = range(1, 61)
 
 
 @pytest.fixture(scope="module")
-def lives() -> dict[str, Rows]:
+def runs() -> dict[str, Rows]:
     return simulated_traces(SEEDS)
 
 
-def test_five_hundred_traces_of_simulated_lives_with_faults_are_accepted(lives: dict[str, Rows]) -> None:
-    assert len(lives) >= 500
-    assert sum(len(rows) for rows in lives.values()) > 5_000
-    done = check_traces([as_trace(rows, name) for name, rows in lives.items()])
+def test_five_hundred_traces_of_simulated_lives_with_faults_are_accepted(runs: dict[str, Rows]) -> None:
+    assert len(runs) >= 500
+    assert sum(len(rows) for rows in runs.values()) > 5_000
+    done = check_traces([as_trace(rows, name) for name, rows in runs.items()])
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
-    assert len(done.verdicts) == len(lives)
+    assert len(done.verdicts) == len(runs)
 
 
 def test_many_events_are_several_runs_with_the_same_verdicts(
-    lives: dict[str, Rows], monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Rows], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces = [as_trace(rows, name) for name, rows in lives.items()][:6]
-    spoiled = corrupted(lives[next(name for name in lives if any(row["action"] == "Produce" for row in lives[name]))],
+    traces = [as_trace(rows, name) for name, rows in runs.items()][:6]
+    spoiled = corrupted(runs[next(name for name in runs if any(row["action"] == "Produce" for row in runs[name]))],
                         "Produce", longer)  # fmt: skip
     assert spoiled
     traces.insert(3, as_trace(spoiled[0], "spoiled"))
@@ -205,14 +205,14 @@ def test_the_traces_of_a_mutant_that_leaves_the_specification_are_rejected(mutan
     assert {verdict.event["action"] for verdict in done.rejected if verdict.event} == {"AdvanceHighWatermark"}
 
 
-def test_a_folder_is_checked_by_the_command(lives: dict[str, Rows], tmp_path: Path) -> None:
-    names = [name for name, rows in lives.items() if any(row["action"] == "Produce" for row in rows)][:3]
-    write({name: lives[name] for name in names}, tmp_path)
+def test_a_folder_is_checked_by_the_command(runs: dict[str, Rows], tmp_path: Path) -> None:
+    names = [name for name, rows in runs.items() if any(row["action"] == "Produce" for row in rows)][:3]
+    write({name: runs[name] for name in names}, tmp_path)
     sound = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
     summary = json.loads(sound.stdout.splitlines()[-1])
     assert (sound.exit_code, summary["verdict"], summary["accepted"], summary["rejected"]) == (0, "valid", 3, 0)
 
-    spoiled = corrupted(lives[names[0]], "Produce", longer)
+    spoiled = corrupted(runs[names[0]], "Produce", longer)
     assert spoiled
     write({"spoiled": spoiled[0]}, tmp_path)
     found = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])

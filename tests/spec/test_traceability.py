@@ -38,7 +38,7 @@ def test_every_step_has_a_counterpart_in_every_column_or_a_reason(book: str) -> 
     named = {"method": NO_METHOD, "event": NO_EVENT, "requirement": NO_REQUIREMENT}
     reasons = {column: {**table.get(book, {}), **others} for column, table in named.items()}
     assert {row.action for row in found if not row.places} == {*reasons["method"]}
-    assert {row.action for row in found if not row.told_in} == {*reasons["event"]}
+    assert {row.action for row in found if not row.traced_in} == {*reasons["event"]}
     assert {row.action for row in found if not row.requirements} >= {*NO_REQUIREMENT.get(book, {})}
     assert {row.action for row in found if not row.requirements} <= {*reasons["requirement"]}
     assert [row.action for row in found if not row.tests and row.action not in others] == []
@@ -68,7 +68,7 @@ def test_requirements_are_named_by_their_ids() -> None:
 def test_the_steps_that_the_broker_has_are_found(name: str) -> None:
     row = next(row for row in rows("replication") if row.action == name)
     assert row.places
-    assert row.told_in
+    assert row.traced_in
 
 
 @pytest.mark.parametrize("book", BROKERS)

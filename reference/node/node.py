@@ -7,9 +7,9 @@ no waiting in here.
 
 A node is a broker, a controller, or both (process.roles). Each has a replica of the metadata log (`quorum`), whose committed
 records make the one image (`replay`) that everything else acts by: as a broker it registers (`membership`), takes up its
-partitions (`replicas`) and replicates them (`replication`); as a voter it may come to be the active controller (`controller`).
-Requests come in at the `reception`; what only the active controller can answer goes to it, wherever it is
-(`active_controller`).
+partitions (`replicas`) and replicates them (`replication`); as a voter it may become the active controller (`controller`).
+Requests come in at the `reception`; those that only the active controller can answer go to it through the `channel`. This
+module is wiring: no part and no handler knows it.
 
 Frames are read in place: whatever a handler keeps after it returns, it has copied.
 """

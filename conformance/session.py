@@ -285,6 +285,7 @@ class Session:
         requirement that fails too.
 
         `before` are requirements that failed and asked for this one: it is no cause of those in whose steps it fails itself.
+        On a start whose configuration is for one requirement alone nothing else is judged.
         """
         record, step = judgement.requirement, judgement.built_on
         for about in dict.fromkeys((step, *record.builds_on)):
@@ -292,7 +293,8 @@ class Session:
                 break
             cause = step if about == step in before else ""
             if about not in ("", record.id, *before):
-                found = self._verdict_of(about, (*before, record.id))
+                unlike = record.needs.alone and about != step
+                found = self.verdicts.get(about) if unlike else self._verdict_of(about, (*before, record.id))
                 failed = found is not None and found.verdict in (Verdict.FAIL, Verdict.BLOCKED)
                 cause = (found.blocked_by or about) if found and failed else ""
             if cause not in ("", record.id):

@@ -219,7 +219,15 @@ class TransactionalClient:
             return self._state_in_partitions()
         found = self.described()
         expect_agreed("DescribeTransactions", found.error_code)
+        if found.transaction_state == EMPTY and self._sequences:
+            self._expect_none_open()
         return found.transaction_state
+
+    @built_on("TXN-22")
+    def _expect_none_open(self) -> None:
+        """What is described as Empty has no open transaction in the partitions that this client wrote."""
+        if self._state_in_partitions() == ONGOING:
+            raise Failed(f"{self.name} is described as Empty, and its transaction is open")
 
     def _state_in_partitions(self) -> str:
         """Ongoing while one of them is not stable up to its end; then what the last marker in each says."""

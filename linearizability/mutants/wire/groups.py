@@ -135,7 +135,7 @@ LIES = [
     Lie("offsets-of-first-group", OFFSETS, "the last of several groups is not told", "OFF-11", answer=last_missing("groups"), versions="8+"),
     Lie("offsets-of-groups-turned", OFFSETS, "groups are answered in the reverse order", "OFF-11", answer=exchanged, versions="8+"),
     Lie("unstable-unnoticed", OFFSETS, "require_stable is not looked at", "TXV-09", ask=put("require_stable", False), versions="7+"),
-    Lie("always-stable-asked", OFFSETS, "require_stable is taken for set", "TXV-09", ask=put("require_stable", True), versions="7+"),
+    Lie("always-stable-asked", OFFSETS, "require_stable is taken for set", "TXV-09 TXV-08", ask=put("require_stable", True), versions="7+"),
     Lie("stale-epoch-of-fetch", OFFSETS, "STALE_MEMBER_EPOCH is told as UNKNOWN_MEMBER_ID", "CGH-14", answer=errors(E.STALE_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID)),
     Lie("commit-forgotten", COMMIT, "nothing is committed", "OFF-01 OFF-12", ask=replied(committed)),
     Lie("commit-of-unknown-topic", COMMIT, "an unknown topic or partition bears no error", "OFF-03 OFF-19", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0, E.UNKNOWN_TOPIC_ID, 0)),

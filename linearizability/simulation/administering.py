@@ -40,7 +40,7 @@ class SimulatedAdministrator(SimulatedClient):
         self._pause_ms = pause_ms
         self._next = 0
         self.confirmed: dict[str, str] = {}
-        """Topics that were created, and their ids; an id that was never told is empty."""
+        """Topics that were created, and their ids; an id that no response had is empty."""
 
     @classmethod
     def for_plan(

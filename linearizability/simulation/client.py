@@ -125,7 +125,7 @@ class SimulatedClient(ABC):
             self._connect()
 
     def line_to(self, node: int) -> Line | None:
-        """The connection to a node if it stands; otherwise it is being made, and `on_leader_ready` will tell."""
+        """The connection to a node if it is up; otherwise it is opened, and `on_leader_ready` is called."""
         line = self._lines.get(node)
         if line is None or line.is_up:
             return line
@@ -173,7 +173,7 @@ class SimulatedClient(ABC):
         self.ask(METADATA, METADATA_VERSION, body, self._on_metadata)
 
     def refresh_soon(self) -> None:
-        """Ask for metadata after a moment, unless somebody does already."""
+        """Ask for metadata after a moment, unless a request is under way."""
         if not self._refreshing:
             self._refreshing = True
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._refresh)
@@ -215,7 +215,7 @@ class SimulatedClient(ABC):
     def on_metadata(self) -> None:
         """Metadata are fresh."""
 
-    # ---- what is heard
+    # ---- responses
 
     def count(self, api: str, code: int) -> None:
         """Note an answer's error; refuse one that a correct client cannot be owed."""

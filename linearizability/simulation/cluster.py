@@ -181,7 +181,7 @@ class Cluster:
         return None
 
     def leader_of(self, key: tuple[str, int]) -> int | None:
-        """Who leads a partition, as far as anybody has told; None for nobody."""
+        """The leader of a partition by the newest decision that any node has replayed; None for none."""
         oracle = self.checker.oracle(key) if self.checker is not None else None
         return oracle.decided.leader if oracle is not None and oracle.decided.leader in self._machines else None
 
@@ -199,12 +199,12 @@ class Cluster:
         return all(broker in known and not known[broker].fenced for broker in brokers)
 
     def in_sync_everywhere(self, topic: str) -> bool:
-        """Whether the active controller knows somebody in the ISR of each of the topic's partitions."""
+        """Whether the active controller knows an in-sync replica of each of the topic's partitions."""
         partitions = self._decided(topic)
         return bool(partitions) and all(each.isr for each in partitions.values())
 
     def unelectable(self, topic: str) -> dict[int, dict[int, tuple[int, int]]]:
-        """The topic's partitions that have nobody who may lead without an unclean election, although all their replicas live:
+        """The topic's partitions without a replica that may lead, but by an unclean election, although all their replicas live:
         for each replica how far its log reaches, by its last leader epoch and its end."""
         return {
             index: {replica: self._reach((topic, index), replica) for replica in each.replicas}
@@ -220,7 +220,7 @@ class Cluster:
         return (partition.log.leader_epoch, partition.log.log_end_offset) if partition is not None else (-1, -1)
 
     def _decided(self, topic: str) -> Mapping[int, PartitionImage]:
-        """A topic's partitions as the active controller knows them; none where there is no such topic, or nobody active."""
+        """A topic's partitions as the active controller knows them; none without the topic or an active controller."""
         controller = self.active_controller()
         node = self.machine(controller).node if controller is not None else None
         known = node.image.topics.get(topic) if node is not None else None
@@ -391,7 +391,7 @@ class Cluster:
         until_us = self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
         self.world.run(until_us, lambda: not self._leaderless(), LOOK_EVERY_US)
         if leaderless := self._leaderless():
-            text = f"{REST_BOUND_MS} ms after everything was healed nobody leads {', '.join(leaderless)}"
+            text = f"{REST_BOUND_MS} ms after everything was healed there is no leader of {', '.join(leaderless)}"
             raise Violation("no-progress", text)
 
     def _leaderless(self) -> list[str]:
@@ -443,7 +443,7 @@ class Cluster:
         self._rest([producer], REST_BOUND_MS)
 
     def _wait_for_abdications(self) -> None:
-        """Who was deposed hears of it; until then it may serve old ends to the last reader. Errors: Violation."""
+        """Deposed leaders learn of it; until then it may serve old ends to the last reader. Errors: Violation."""
         self.world.run(
             self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: not self._deposed(), LOOK_EVERY_US
         )
@@ -494,11 +494,11 @@ class Cluster:
         """Only what is in the log may be acknowledged; with acks=all only what is committed. Errors: Violation."""
         highest = max(machine.watch.highest_end.get(key, 0) for machine in self.machines)
         if end > highest:
-            text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, and no log ever reached beyond {highest}"
+            text = f"{who} got an acknowledgement of {key[0]}-{key[1]} record {end - 1}, and no log ever reached beyond {highest}"
             self.world.broken("acknowledged-before-append", text)
         oracle = self.checker.oracle(key) if self.checker is not None else None
         if oracle is not None and acks == "all" and end > oracle.committed_end and not oracle.is_excused:
-            text = f"{who} was told that {key[0]}-{key[1]} has its record {end - 1}, committed up to {oracle.committed_end}"
+            text = f"{who} got an acknowledgement of {key[0]}-{key[1]} record {end - 1}, committed up to {oracle.committed_end}"
             self.world.broken("acknowledged-before-commit", text)
 
     def on_consumed(self, key: tuple[str, int], end: int, who: str) -> None:
@@ -542,7 +542,7 @@ class Cluster:
 
         It may have forgotten it when it was started again since the batch was first sent (a snapshot keeps each producer's
         last batch only), when power was lost since the producer got its id and not every append was flushed, and when an
-        unclean election may have taken committed records back. And it may never have heard of it when it was `deposed`
+        unclean election may have taken committed records back. And it may never have received it when it was `deposed`
         before it answered and did not know: produce requests name no leader epoch. Errors: Violation.
         """
         forgotten = restarted or (power_lost and not self.schedule.always_flushed) or self.schedule.elects_uncleanly
@@ -566,7 +566,7 @@ class Cluster:
             )
 
     def on_repeated_end_fenced(self, who: str, open_for_us: int) -> None:
-        """Who asks for an end again is told what became of it (KIP-890), unless its time was over. Errors: Violation."""
+        """A repeated EndTxn is answered with the transaction's outcome (KIP-890), unless it has timed out. Errors: Violation."""
         sets_clocks = any(fault.kind == "clock-jump" for fault in self.schedule.faults)
         is_timely = open_for_us < TIMEOUT_MS * MICROSECONDS_A_MS and not sets_clocks
         if is_timely and not self._is_forgetful:
@@ -595,7 +595,7 @@ def execute(
     """Run one schedule on the nodes as they are now (see `linearizability.mutants` for planted bugs).
 
     With `by_history` the invariants of nodes and replicas are not looked at. `rows` takes all steps of the specification
-    that nodes tell, in order (`tidegauge spec trace` checks them).
+    that nodes trace, in order (`tidegauge spec trace` checks them).
     """
     cluster = Cluster(schedule, keep_trace, by_history)
     world = cluster.world

@@ -49,9 +49,9 @@ class ClusterChecker:
         self.mark: Callable[..., None] = lambda f, **fields: None
         """Where the excuses of the history rules are written down."""
         self.listener: Callable[[int, str, Mapping[str, Any]], None] | None = None
-        """Who else is to hear of every step: node, step, row of the trace."""
+        """Called with every step: node, action, row of the trace."""
 
-    # ---- what others ask and tell
+    # ---- what others call
 
     def expect(self, topic: str, min_isr: int) -> None:
         """A topic that the schedule does not name is to be made with this min.insync.replicas."""
@@ -79,7 +79,7 @@ class ClusterChecker:
         """Whether the end of each transaction that is open in a node's replica may be gone, with excuse."""
         return self._oracle_of(partition.topic, partition.topic_id, partition.index).lost_ends(number, partition)
 
-    # ---- what machines tell
+    # ---- what machines call
 
     def on_change(self, number: int, partition: Partition) -> None:
         """Errors: Violation."""
@@ -104,7 +104,7 @@ class ClusterChecker:
             case "Acknowledge":
                 oracle.acknowledge(number, partition)
             case "AnswerFetch":
-                oracle.hear(number, partition, row["args"]["follower"], row["args"]["end"])
+                oracle.count_follower(number, partition, row["args"]["follower"], row["args"]["end"])
             case "RollBackIsr":
                 oracle.require_known_members(number, partition)
             case _:
@@ -165,7 +165,7 @@ class ClusterChecker:
         self._metadata.end_process(number)
         seen = self._metadata_seen.get(number)
         if seen is not None:
-            # The epoch is durable; how much is committed, a voter learns anew.
+            # The epoch is durable; how much is committed, a voter learns again.
             self._metadata_seen[number] = (-1, -1, False, seen[3])
         self._image_ends.pop(number, None)
         self._partitions.pop(number, None)

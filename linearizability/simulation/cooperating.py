@@ -25,7 +25,7 @@ class CooperativeMember(SimulatedMember):
         self._is_synced = self._is_unaware = False
 
     def _give_up_partitions(self) -> None:
-        """Who says that it owns what it has given up keeps others from it: nobody is told to revoke that."""
+        """A member that claims partitions which it has given up keeps others from them: no member is asked to revoke them."""
         super()._give_up_partitions()
         self._owned = -1, []
 

@@ -78,7 +78,7 @@ class Copy:
     """The next batch's, if it was sent and is not acknowledged yet."""
     is_composed: bool = False
     is_known: bool = False
-    """Whether some broker may have heard of it."""
+    """Whether some broker may have received it."""
     partitions_are_added: bool = False
     offsets_are_added: bool = False
     offsets_operation: int | None = None
@@ -116,7 +116,7 @@ class SimulatedCopier(SimulatedMember):
 
     @property
     def is_ending(self) -> bool:
-        """Whether a commit was asked for whose fate is not known yet."""
+        """Whether a commit has no known outcome yet."""
         return self._copy is not None and self._copy.end_operation is not None
 
     # ---- reading
@@ -153,7 +153,7 @@ class SimulatedCopier(SimulatedMember):
         if not copy.is_composed:
             self._compose(copy)
         if not copy.offsets:
-            # A place was lost (its offset is out of range), and there is nothing to commit: no broker may hear of this copy.
+            # A place was lost (its offset is out of range), and there is nothing to commit: no broker receives this copy.
             copy.is_composed = False
             self._committed = dict(self._processed)
             self._go_on()
@@ -186,7 +186,7 @@ class SimulatedCopier(SimulatedMember):
 
     # ---- asking
 
-    def _tell(
+    def _ask_node(
         self, node: int, key: int, version: int, body: Any, answered: Callable[..., None],
         patience_ms: int = REQUEST_TIMEOUT_MS,
     ) -> bool:  # fmt: skip
@@ -202,9 +202,9 @@ class SimulatedCopier(SimulatedMember):
 
     def _tell_decider(self, key: int, version: int, body: Any, answered: Callable[..., None]) -> bool:
         if self._decider >= 0:
-            return self._tell(self._decider, key, version, body, answered, PRODUCE_TIMEOUT_MS * 2)
+            return self._ask_node(self._decider, key, version, body, answered, PRODUCE_TIMEOUT_MS * 2)
         question = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self.id])
-        self._tell(self.home.node, FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], question, self._decider_found)
+        self._ask_node(self.home.node, FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], question, self._decider_found)
         return False
 
     def _decider_found(self, body: FindCoordinatorResponse) -> None:
@@ -248,7 +248,7 @@ class SimulatedCopier(SimulatedMember):
             self._take_producer(body.producer_id, body.producer_epoch)
 
     def _take_producer(self, producer_id: int, epoch: int) -> None:
-        """An epoch begins its sequences anew."""
+        """A new epoch begins at sequence 0."""
         if self._producer != (producer_id, epoch):
             self._producer, self._sequences = (producer_id, epoch), {}
 
@@ -273,7 +273,7 @@ class SimulatedCopier(SimulatedMember):
 
     def _is_one_of_several(self) -> bool:
         """Whether another works under our transactional id. Two would fence each other for ever, and to be fenced is fatal to a
-        producer (ProducerFencedException): in the end whoever is fenced leaves the work to the others."""
+        producer (ProducerFencedException): in the end a fenced copier leaves the work to the others."""
         others = [each for each in self.cluster.clients if isinstance(each, SimulatedCopier) and each is not self]
         return any(other.id == self.id and not other.finished for other in others)
 
@@ -321,7 +321,9 @@ class SimulatedCopier(SimulatedMember):
         topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[partition])
         body = ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
         version = TRANSACTIONAL_VERSIONS[self.copier.version][PRODUCE]
-        is_sent = self._tell(self.leaders.get(key, -1), PRODUCE, version, body, self._produced, PRODUCE_TIMEOUT_MS * 2)
+        is_sent = self._ask_node(
+            self.leaders.get(key, -1), PRODUCE, version, body, self._produced, PRODUCE_TIMEOUT_MS * 2
+        )
         if is_sent and copy.send_operation is None:
             mops = [send(name_of(key), value, acks="all") for value in values]
             copy.send_operation = self.recorder.invoke("send", mops, txn=copy.name)
@@ -374,7 +376,7 @@ class SimulatedCopier(SimulatedMember):
             generation_id_or_member_epoch=self.generation, member_id=self._member_id, topics=topics,
         )  # fmt: skip
         version = OFFSETS_VERSIONS[self.copier.version]
-        is_sent = self._tell(self._coordinator, TXN_OFFSET_COMMIT, version, body, self._offsets_committed)
+        is_sent = self._ask_node(self._coordinator, TXN_OFFSET_COMMIT, version, body, self._offsets_committed)
         if is_sent and copy.offsets_operation is None:
             mop = commit(self.member.group, named(copy.offsets), self.generation, self._member_id)
             copy.offsets_operation = self.recorder.invoke("commit", [mop], txn=copy.name)
@@ -460,7 +462,7 @@ class SimulatedCopier(SimulatedMember):
     # ---- giving up
 
     def _give_up_copy(self, reason: str) -> None:
-        """The transaction's fate is decided by others; it has failed for certain unless its commit may have been heard."""
+        """Others decide the transaction's outcome; it has failed for certain unless its commit may have arrived."""
         copy, self._copy, self._taken = self._copy, None, {}
         if copy is None:
             return
@@ -478,7 +480,7 @@ class SimulatedCopier(SimulatedMember):
     def _drop(self, reason: str) -> None:
         """Give the transaction up and see to it that it is aborted.
 
-        Before KIP-890 an abort keeps the epoch: after a batch of unknown fate nobody knows the next sequence number, and a
+        Before KIP-890 an abort keeps the epoch: after a batch of unknown outcome the next sequence number is unknown, and a
         new session has to begin.
         """
         copy = self._copy

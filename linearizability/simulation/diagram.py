@@ -11,7 +11,7 @@ CHATTER = ("Metadata", "BrokerHeartbeat")
 
 
 def drawn(arrows: list[tuple[str, str, str]]) -> str:
-    """Mermaid text of who text_at what to whom, or did what by itself; nodes stand in the order of their names."""
+    """Mermaid text of messages and of events at one participant; nodes stand in the order of their names."""
     participants = sorted({name for each in arrows for name in each[:2]})
     lines = ["sequenceDiagram", *(f"    participant {_identifier(name)} as {name}" for name in participants)]
     for source, target, text in arrows:

@@ -91,7 +91,7 @@ class FaultPatterns:
         ]
 
     def leaders_in_turn(self, at_ms: int) -> list[Fault]:
-        """Leadership of one partition moves quickly from node to node, while some of them do not hear of each other."""
+        """Leadership of one partition moves quickly from node to node, while some of them are cut off from each other."""
         choices = self._choices
         place = self._partition()
         hidden = Fault.model_validate(
@@ -111,7 +111,7 @@ class FaultPatterns:
         return [hidden, *(self._lead(time, place, self._in_some_order()) for time in times)]
 
     def there_and_back(self, at_ms: int) -> list[Fault]:
-        """A partition's leadership goes to another replica and comes back, while the two hear little of each other."""
+        """A partition's leadership goes to another replica and comes back, while few messages pass between the two."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
         first, second, *rest = replicas
@@ -142,7 +142,7 @@ class FaultPatterns:
         return faults
 
     def deaf_leader(self, at_ms: int) -> list[Fault]:
-        """A replica misses records; then their leader hears nobody, while its leadership goes to that replica and comes back."""
+        """A replica misses records; then their leader receives nothing, while that replica leads for a while."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
         first, second, *rest = replicas
@@ -246,7 +246,7 @@ class FaultPatterns:
         return faults
 
     def late_word(self, at_ms: int) -> list[Fault]:
-        """A follower has left the ISR; as it comes back, what its leader says or hears for one purpose is late, and worse."""
+        """A follower has left the ISR; as it comes back, its leader's messages for one purpose are late, and worse."""
         choices = self._choices
         replicas = self._in_some_order()
         away_ms = at_ms + SETTLED_MS
@@ -286,7 +286,7 @@ class FaultPatterns:
                 return self._trap(at_ms, ("ExpandIsr", "ShrinkIsr"), ("reset",), (1,), "other")
 
     def words_held_up(self, at_ms: int) -> list[Fault]:
-        """A follower has left the ISR; at a step of its return some of what the two say or hear is held up or lost, and
+        """A follower has left the ISR; at a step of its return some of the two's messages are held up or lost, and
         one of them, or the controller, is struck meanwhile: words of before arrive when they are no longer true."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
@@ -314,7 +314,7 @@ class FaultPatterns:
 
     def late_succession(self, at_ms: int) -> list[Fault]:
         """A follower that is next in line returns to the ISR; as its leader says so, words of both are held up, and often the
-        follower is struck; then the leader goes, and stays away until somebody else has been elected."""
+        follower fails; then the leader goes, and stays away until another replica has been elected."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
         leader, heir = replicas[:2]

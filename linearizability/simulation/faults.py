@@ -281,7 +281,7 @@ class Traps:
 
 
 def _at_step(fault: Fault, actor: int, other: int | None) -> Fault:
-    """The fault with those whom a step names in the place of its role."""
+    """The fault with the nodes that a step names in the place of its role."""
     match fault.role:
         case "actor":
             return fault.model_copy(update={"node": actor})
@@ -294,7 +294,7 @@ def _at_step(fault: Fault, actor: int, other: int | None) -> Fault:
 
 
 def _other(node: int, row: Mapping[str, Any]) -> int | None:
-    """The second node that a step names: the follower, the leader, whoever sent or got something."""
+    """The second node that a step names: the follower, the leader, the sender or receiver."""
     named = {**row.get("args", {}), **row}
     found = (named.get(name) for name in ("follower", "leader", "from", "to"))
     return next((each for each in found if isinstance(each, int) and each not in (node, -1)), None)

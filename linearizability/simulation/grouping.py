@@ -3,7 +3,7 @@ processes, commits. Now and then it dies, leaves, or stands still for longer tha
 
 It is an eager one: who joins again gives up its partitions before (`cooperating` has the others). One request is under way
 at a time. A step that fails in a way that passes is taken again; a coordinator that is none any more is looked for; who is
-no member any more joins anew. A static member (KIP-345) that stands still is sometimes replaced by whoever runs it; the one
+no member any more joins again. A static member (KIP-345) that stands still is sometimes replaced by its operator; the one
 of two that the coordinator does not take for it any more ends.
 """
 
@@ -39,7 +39,7 @@ VERSIONS = {
 GROUP_KEY = 0
 PROTOCOL_TYPE = "consumer"
 HEARTBEATS_A_TIMEOUT = 4
-"""A member that asked less often would hear of a rebalance when it is over, be left out, begin the next, and so on for ever."""
+"""A member with fewer heartbeats would learn of a rebalance when it is over, be left out, begin the next, and so on for ever."""
 CATCH_UP_BYTES = 1 << 20
 
 LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -52,7 +52,7 @@ PASSING = (
 JOIN_AGAIN = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED}
 )  # fmt: skip
-"""Errors after which the member joins again; an unknown one as somebody new."""
+"""Errors after which the member joins again; an unknown one as a new member."""
 NOTHING_WAS_WRITTEN = JOIN_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 """Errors of a commit that certainly has not taken effect and never will."""
 
@@ -103,7 +103,7 @@ class SimulatedMember(SimulatedConsumer):
         self._heard_us = self._asked_us = 0
         self._is_pausing = False
         self._is_unaware = False
-        """It stood still over what it had read, and commits before it hears whether it is a member yet."""
+        """It stalled while it processed, and commits before it learns whether it is still a member."""
         self._is_leaving = False
         self._is_retiring = False
         self.places = {}
@@ -144,7 +144,7 @@ class SimulatedMember(SimulatedConsumer):
             self._next_step()()
 
     def _next_step(self) -> Callable[[], None]:
-        """What is due: to be a member, to know where to resume, to be heard of, to process, to commit, to read."""
+        """What is due: join, fetch committed offsets, heartbeat, process, commit, read."""
         due = (
             (self._coordinator < 0, self._find),
             (self._is_leaving, self._leave),
@@ -289,7 +289,7 @@ class SimulatedMember(SimulatedConsumer):
         self.recorder.ok(self.recorder.invoke("assign", keys=keys, group=self.member.group, **fields))
 
     def _give_up_partitions(self) -> None:
-        """What was read and not committed will be read again, by whoever is given it."""
+        """What was read and not committed will be read again, by its next owner."""
         if self.places:
             self.places = {}
             self._note_assignment()

@@ -1,6 +1,6 @@
 """What must hold of a node after every step, and of its logs from one incarnation to the next.
 
-Only what is cheap is asked after each step: numbers that the node keeps anyway. Bytes are compared when a life ends.
+Only what is cheap is asked after each step: numbers that the node keeps anyway. Bytes are compared when a process ends.
 """
 
 from __future__ import annotations

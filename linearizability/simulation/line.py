@@ -62,7 +62,7 @@ class Owner(Protocol):
 
 
 class Line:
-    """One connection at a time; whoever owns the line says when to try again."""
+    """One connection at a time; the owner decides when to try again."""
 
     place = CLIENTS
     channel = ""
@@ -112,7 +112,7 @@ class Line:
             self._lost(reason)
 
     def hang_up(self, reason: str) -> None:
-        """Close the connection; the owner hears of it."""
+        """Close the connection and inform the owner."""
         if self._connection is not None:
             self._connection.close_by_client()
             self._lost(reason)

@@ -265,7 +265,7 @@ class Machine:
         self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)
 
     def lose_power(self, chance: Random, in_any_order: bool = False) -> None:
-        """Everything not durable may be gone; clients hear nothing."""
+        """Everything not durable may be gone; clients receive nothing."""
         process = self.process
         if process is not None:
             self._end_process(process)
@@ -351,7 +351,7 @@ class Machine:
     # ---- connections
 
     def accept(self, connection: Connection) -> bool:
-        """Somebody wishes to connect; without a process nobody can."""
+        """A client or a peer connects; without a process it is refused."""
         if self.process is None:
             return False
         self.process.accept(connection)
@@ -374,7 +374,7 @@ class Machine:
         if self.process is not None:
             self.process.on_closed_by_client(connection)
 
-    # ---- what is seen and heard of the node
+    # ---- what the node shows
 
     def look_at(self, node: Node) -> None:
         """Check what must hold after every step. Errors: Violation."""

@@ -53,7 +53,7 @@ class Uneven(NamedTuple):
 
 
 class ClientSide(Protocol):
-    """What a connection needs of whoever opened it: a client, or another machine."""
+    """What a connection needs of its opener: a client, or another machine."""
 
     name: str
     place: int
@@ -234,7 +234,7 @@ class Connection:
             self.client.on_bytes(self, piece)
 
     def close_by_machine(self, reason: str, silently: bool = False) -> None:
-        """The machine's end is gone. Silently (a power failure): the client hears nothing and must find out itself."""
+        """The machine's end is gone. Silently (a power failure): the client is not informed and must find out itself."""
         self.server_open = False
         if not silently:
             self._to_client.send(self._end_at_client, reason)
@@ -323,7 +323,7 @@ class Network:
         self.holding: dict[int, Connection] = {}
         """The connections on which something waits."""
         self.gates: Gates | None = None
-        """Who holds up messages between brokers, where somebody does."""
+        """The gates that hold up messages between brokers, if there are any."""
         self.reads_clients = False
         """Whether the gates are also about what clients send."""
 
@@ -344,7 +344,7 @@ class Network:
         return LEAST_LATENCY_US + int(chance.random() * LATENCY_SPREAD_US) + self.extra_latency_us
 
     def connect(self, client: ClientSide, machine: Machine, listener: str = "PLAINTEXT") -> Connection:
-        """Begin to open a connection: the client hears `on_connected`, or `on_closed` when nobody listens."""
+        """Begin to open a connection: the client's `on_connected` is called, or `on_closed` when no process listens."""
         connection = Connection(self._world, self, self._next_id, client, machine, listener)
         self._next_id += 1
         self.connections[connection.id] = connection

@@ -1,7 +1,7 @@
-"""The operator: whoever changes the cluster while clients work. Reassigns replicas, sets configurations, moves leaders back.
+"""The operator changes the cluster while clients work: reassigns replicas, sets configurations, moves leaders back.
 
 What it asks may be refused or lost, as operators know; it tries a few times. It must never cost a promise. So it leaves
-min.insync.replicas alone while a partition has nobody in its ISR: a change forgets the eligible leader replicas too (KIP-966,
+min.insync.replicas alone while a partition has an empty ISR: a change forgets the eligible leader replicas too (KIP-966,
 ClearElrRecord), and such a partition is never led again without an unclean election. Apache Kafka 4.3.1 does the same
 (seen with a topic of one replica, its broker killed, the configuration set, the broker started again).
 
@@ -40,7 +40,7 @@ MIN_ISR = "min.insync.replicas"
 TRIES = 20
 TIMEOUT_MS = 1_000
 LOOK_EVERY_MS = 500
-"""How often the operator looks, once all is healed, for partitions that nobody may lead."""
+"""How often the operator looks, once all is healed, for partitions without an electable replica."""
 
 NOT_NOW = frozenset(
     {

@@ -86,7 +86,7 @@ class PartitionOracle:
         self.in_doubt: dict[int, int] = {}
         """Who ended uncleanly, and the broker epoch that it had then; those who lost their tails are among them."""
         self.excuse_nodes: tuple[int, ...] = ()
-        """Who is in doubt, once these were enough for a loss, until nobody lacks a tail: the excuse of right now."""
+        """The replicas in doubt, once these were enough for a loss, until none lacks a tail: the present excuse."""
         self.on_excuse: Callable[[PartitionOracle], None] = lambda oracle: None
         """Called when `excuse_nodes` has changed."""
         self.leader_changes = 0
@@ -109,7 +109,7 @@ class PartitionOracle:
         self._commit(number, view, partition.high_watermark)
 
     def observe_log(self, number: int, log: Log, high_watermark: int, led_epoch: int | None) -> None:
-        """A replica of the metadata log has changed; whoever leads it leads in this epoch. Errors: Violation."""
+        """A replica of the metadata log has changed; its leader leads in this epoch. Errors: Violation."""
         view = self._follow(number, log)
         if led_epoch is not None:
             self._lead(number, led_epoch)
@@ -153,7 +153,7 @@ class PartitionOracle:
             self._broken("logs-differ", f"before {batch} node {number} holds {previous}, and another {known_previous}")
 
     def truncated(self, number: int, end: int) -> None:
-        """A replica says that it cuts its log: what it appends in the same step is then read anew. Errors: Violation."""
+        """A replica says that it cuts its log: what it appends in the same step is then read again. Errors: Violation."""
         view = self.views.get(number)
         if view is not None and end < view.end:
             view.cut(end)
@@ -179,7 +179,7 @@ class PartitionOracle:
             if earlier and self.leaders[max(earlier)] != number:
                 self.leader_changes += 1
             if epoch >= max(*self.leaders, self.decided.leader_epoch):
-                # Whoever hears late that it was to lead need not have what later leaders have committed.
+                # A broker that learns late of its election need not have what later leaders have committed.
                 self._require_complete(number, f"node {number}, which leads in epoch {epoch},", "leader-incomplete")
 
     def decide(self, decided: Decided) -> None:
@@ -194,7 +194,7 @@ class PartitionOracle:
         self._require_eligible_complete()
 
     def require_known_members(self, number: int, partition: Partition) -> None:
-        """A leader of the present reign counts all whom the controller has put into the ISR. Errors: Violation."""
+        """A leader of the present epoch counts all members of the controller's ISR. Errors: Violation."""
         reign, pending = partition.reign, partition.pending
         known = {*reign.isr, *(pending.isr if pending is not None else ())}
         if reign.leader_epoch == self.decided.leader_epoch and not {*self.decided.isr} <= known:
@@ -223,11 +223,11 @@ class PartitionOracle:
             return set()
         return {*self.views} - {*self.decided.isr, *self.decided.eligible}
 
-    def hear(self, number: int, partition: Partition, follower: int, end: int) -> None:
-        """A leader learns how far a follower is, right now: in the newest reign the two logs agree up to there.
+    def count_follower(self, number: int, partition: Partition, follower: int, end: int) -> None:
+        """A leader learns how far a follower is, right now: in the newest leader epoch the two logs agree up to there.
 
-        Else it counts what the follower has lost meanwhile, or never had. Nobody can tell what the leader has deleted: whom its
-        epochs do not reach back to is cut to its log's start, and there begins anew with the answer. Errors: Violation.
+        Else it counts what the follower has lost meanwhile, or never had. What the leader deleted is unknown: a follower that
+        is older than the leader's epochs is cut to the leader's log start, and begins again there. Errors: Violation.
         """
         view, own = self.views.get(follower), self.views.get(number)
         if view is None or own is None or partition.reign.leader_epoch < self.decided.leader_epoch:

@@ -83,13 +83,13 @@ class Process:
         return self._stands_still
 
     def say_farewell(self) -> None:
-        """A clean end: what the node still wants to tell its peers goes out."""
+        """A clean end: the node's last messages to its peers are sent."""
         for effect in self.node.take_effects():
             if isinstance(effect, Send):
                 self._channels.send(effect)
 
     def die(self, silently: bool) -> None:
-        """Its memory and connections are gone; silently, with the power, nobody hears of it."""
+        """Its memory and connections are gone; silently, with the power, peers are not informed."""
         self.is_alive = False
         self._channels.drop_all(silently)
         for connection in self._reception.drop_all():

@@ -1,6 +1,6 @@
 """A producer that retries as a correct client does, and records every batch as one send of the history.
 
-A batch whose fate is unknown (no answer, a lost connection) is sent again; an idempotent producer sends it with the same
+A batch whose outcome is unknown (no answer, a lost connection) is sent again; an idempotent producer sends it with the same
 sequence numbers and never out of order. When the broker does not know its sequence any more (it lost unflushed batches),
 the producer gives up what is in doubt and goes on under a new producer id, so that nothing it sends can be stored twice.
 """
@@ -219,7 +219,7 @@ class SimulatedProducer(SimulatedClient):
             self.refresh_soon()
 
     def _lacks_a_leader(self) -> bool:
-        """Whether something waits for a partition whose leader is not known, or not connected: nothing else will tell."""
+        """Whether something waits for a partition whose leader is not known, or not connected: no other event wakes it."""
         return any(
             self._sendable(batches) is not None and self.line_to(self.leaders.get(key, -1)) is None
             for key, batches in self._pending.items()
@@ -265,7 +265,7 @@ class SimulatedProducer(SimulatedClient):
         if self.plan.acks == "0":
             self.ask(PRODUCE, self.plan.version, body, None, line=line)
             self._pending[batch.key].remove(batch)
-            self.recorder.info(batch.operation, "nobody answers acks=0", self._mops(batch, None))
+            self.recorder.info(batch.operation, "acks=0 has no response", self._mops(batch, None))
             self._maybe_finish()
             return
         self.ask(PRODUCE, self.plan.version, body, self._on_produced, batch, PRODUCE_TIMEOUT_MS * 2, line)

@@ -1,4 +1,4 @@
-"""A consumer of a group in the new protocol (KIP-848): one kind of heartbeat, by which it joins, says what it owns, is told
+"""A consumer of a group in the new protocol (KIP-848): one kind of heartbeat, by which it joins, reports what it owns, is given
 what it is to own, and leaves; reading and committing are a group member's as ever (`grouping`).
 
 It brings its own id. What an answer takes from it, it stops reading at once and says so with the next heartbeat; one that
@@ -46,12 +46,12 @@ class ReconcilingMember(SimulatedMember):
         super().__init__(cluster, number, recorder, plan)
         self._ids = 0
         self._said: frozenset[Key] | None = None
-        """What the coordinator was told that we own; None where it may not have heard."""
+        """The owned partitions of the last heartbeat; None where it may not have arrived."""
         self._wanted: frozenset[Key] | None = None
         """What we are to own once the rest is given up; None where we own what we are to."""
 
     def _next_step(self) -> Callable[[], None]:
-        """What a classic member does; whoever owns less than it has said, says so first; whoever is to own less, reads on
+        """As a classic member, but one that owns less than it reported, reports it first; one that is to own less, reads on
         only when it does."""
         step = super()._next_step()
         if self._wanted is not None and step in (self._read_on, self._idle):

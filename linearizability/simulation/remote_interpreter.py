@@ -63,7 +63,7 @@ class RemoteRun(NamedTuple):
     rows: list[dict[str, Any]]
     """The steps of the specification, where they were asked for."""
     seconds: float
-    """CPU seconds that it took there, and to tell of the one before."""
+    """CPU seconds that it took there, with the transfer of the one before."""
 
 
 class InterpreterError(Exception):
@@ -128,7 +128,7 @@ class RemoteInterpreter:
         finally:
             with suppress(InterpreterError):
                 for _ in seeds:
-                    self._next(answers)  # nobody wants to hear of them
+                    self._next(answers)  # results that are not wanted any more
 
     def _next(self, answers: IO[bytes]) -> dict[str, Any]:
         """One run, as `_written` stored it. Errors: InterpreterError."""
@@ -138,7 +138,7 @@ class RemoteInterpreter:
             raise self._gone() from None
 
     def _gone(self) -> InterpreterError:
-        return InterpreterError(f"{self._python} ended with {self._child.wait()} in the middle of its lives")
+        return InterpreterError(f"{self._python} ended with {self._child.wait()} in the middle of its runs")
 
     def close(self) -> None:
         """End the child."""

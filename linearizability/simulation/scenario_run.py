@@ -164,7 +164,7 @@ class ScenarioRun:
             if (partition := self.partition(node, (topic, 0))) is not None and partition.is_leader
         ]
         if not leading:
-            raise Refused(f"nobody leads {topic}")
+            raise Refused(f"{topic} has no leader")
         return max(leading)[1]
 
 

@@ -87,7 +87,7 @@ class Topic(Value):
     partitions: int = Field(default=1, ge=1, le=16)
     configs: dict[str, str] = {}
     is_output: bool = False
-    """Whether copiers write it, and nobody else; they read all the others."""
+    """Whether only copiers write it; they read all the others."""
     deletes: bool = False
     """Whether seekers delete records of it (DeleteRecords)."""
     replicas: tuple[int, ...] = ()
@@ -234,7 +234,7 @@ class Fault(Value):
     role: Literal[
         "", "controller", "leader", "bystander", "coordinator", "transaction-coordinator", "actor", "other", "between",
     ] = ""  # fmt: skip
-    """Instead of `node`: who has this role when the fault strikes; if nobody has it, `node` after all. A bystander neither
+    """Instead of `node`: the node with this role at the time of the fault; if none has it, `node` after all. A bystander neither
     leads the partition nor is the active controller; where one is to lead, it comes first. The coordinator is the
     groups', unless it is said to be that of transactions. The actor is who made the step that the fault waited for, the other
     is the second node that the step names; between strikes the actor, and the other takes the place of `others`."""
@@ -250,7 +250,7 @@ class Fault(Value):
     messages: Literal[
         "", "fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat", "produce",
     ] = ""  # fmt: skip
-    """What is held up or lost: a follower's fetches; a leader's AlterPartition; what the controller tells a broker of the
+    """What is held up or lost: a follower's fetches; a leader's AlterPartition; what the controller sends a broker of the
     metadata; a broker's registration and heartbeats; what clients produce. `node` is who asks, or is answered; of what is
     produced, who is asked."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:
     """What a group still lacks: to be stable, to own everything once, to have read and committed it all; empty for nothing.
 
-    Who is dead for good is missed by nobody: the others must have taken over what it had.
+    A member that is dead for good is not expected: the others must have taken over its partitions.
     """
     groups: dict[str, list[SimulatedMember]] = {}
     for member in members:

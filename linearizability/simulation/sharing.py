@@ -1,4 +1,4 @@
-"""What the members of a classic group tell each other through their coordinator, which passes the bytes on: what each wants
+"""What the members of a classic group exchange through their coordinator, which forwards the bytes: what each wants
 and what it had, and what the leader's assignor gives it (`linearizability.workload.assignment`)."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def shares(
     protocol: str, members: Sequence[JoinGroupResponse.JoinGroupResponseMember], partition_counts: Mapping[str, int]
 ) -> dict[str, list[Key]]:
     """What the chosen assignor gives each member, as the leader computes it."""
-    told = {each.member_id: _member(each) for each in members}
-    return (ASSIGNORS | COOPERATIVE)[protocol](Group(told, partition_counts))
+    subscribed = {each.member_id: _member(each) for each in members}
+    return (ASSIGNORS | COOPERATIVE)[protocol](Group(subscribed, partition_counts))
 
 
 def _member(said: JoinGroupResponse.JoinGroupResponseMember) -> Member:

@@ -13,7 +13,7 @@ Key = tuple[str, int]
 
 
 class Survival:
-    """Every log as it was when the last life ended, until it is seen again.
+    """Every log as it was when the last process ended, until it is seen again.
 
     After a crash every log holds what it held; after a power failure a prefix of it, at least what was flushed.
     """
@@ -38,7 +38,7 @@ class Survival:
         return next(iter(self._before))
 
     def remember(self, node: Node, disk: SimulatedDisk | None = None) -> None:
-        """A life ends, or what one of its disks holds is not there any more."""
+        """A process ends, or the contents of one of its disks are gone."""
         for key, partition in node.partitions.items():
             if disk is not None and partition.log._disk is not disk:
                 continue

@@ -1,6 +1,6 @@
 """What passes between brokers, and what producers send them, by what it is about: for those who hold a message up.
 
-A message is seen when it is sent, so that its sender may be gone when it arrives. Its kind is told by its first bytes; what
+A message is seen when it is sent, so that its sender may be gone when it arrives. Its first bytes show its kind; what
 it says is read only for those who ask.
 """
 
@@ -97,7 +97,7 @@ class Reader:
 
 
 def _name_of(key: int, version: int) -> str:
-    """The name of a request; empty for one that nobody knows."""
+    """The name of a request; empty for an unknown one."""
     try:
         return form_of(key, version).request.__name__
     except CodecError:

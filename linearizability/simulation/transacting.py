@@ -1,7 +1,7 @@
 """A transactional producer: one transaction after the other over several partitions, committed, aborted, or left behind.
 
 One request is under way at a time. A step that fails in a way that passes is tried again; what ends the session (fencing, a
-timeout of the transaction) leaves the transaction's fate to what is known of it, and a new session begins. With `version` 1
+timeout of the transaction) leaves the transaction's outcome to what is known of it, and a new session begins. With `version` 1
 partitions are added by AddPartitionsToTxn and the epoch stays; with 2 produce adds them, and each end bumps the epoch
 (KIP-890).
 """
@@ -223,7 +223,7 @@ class SimulatedTransactor(SimulatedClient):
             self._step = self._begin
 
     def _take_producer(self, producer: tuple[int, int]) -> None:
-        """An epoch begins its sequences anew."""
+        """A new epoch begins at sequence 0."""
         if producer != self._producer:
             self._producer, self._sequences = producer, {}
 
@@ -311,7 +311,7 @@ class SimulatedTransactor(SimulatedClient):
         return self.plan.patience_ms or PRODUCE_TIMEOUT_MS * 2
 
     def _give_batch_up(self) -> None:
-        """A batch may still be on its way (KIP-890): the transaction is aborted while it is, and since nobody knows the
+        """A batch may still be on its way (KIP-890): the transaction is aborted while it is, and since it does not know the
         sequence that it leaves behind, a session before KIP-890 ends with it."""
         opened = self._open
         assert opened is not None

@@ -118,7 +118,7 @@ def _with_transactions(choices: Choices, schedule: Schedule) -> Schedule:
 
 
 def _lossy(choices: Choices, schedule: Schedule) -> Fault:
-    """Connections break all the time: of what was asked, some was heard, and its answer was not."""
+    """Connections break all the time: some requests arrive, and their responses do not."""
     at_ms = choices.integer(1, schedule.duration_ms // 2)
     return Fault(at_ms=at_ms, kind="flaky", for_ms=schedule.duration_ms // 2, amount=choices.one_of((12, 4)))
 

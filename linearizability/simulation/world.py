@@ -15,7 +15,7 @@ from typing import Any
 
 MICROSECONDS_A_MS = 1000
 MAX_STEPS = 5_000_000
-"""Limit on one life of a world; one that needs more runs in circles."""
+"""Limit on the steps of one run; a run that needs more is in an endless loop."""
 
 
 LINES_A_DIGESTION = 256
@@ -66,17 +66,17 @@ class Trace:
 
 
 class World:
-    """Time and chance of one simulated life."""
+    """Time and chance of one simulated run."""
 
     def __init__(self, seed: int, keep_trace: bool = False, by_history: bool = False) -> None:
-        """With `by_history` nobody who looks into nodes is heard: only what clients saw can convict them."""
+        """With `by_history` invariants of nodes do not count: only the clients' histories can show a violation."""
         self.seed = seed
         self.by_history = by_history
         self.now_us = 0
         self.steps = 0
         self.trace = Trace(self, keep_trace)
         self.rows: list[dict[str, Any]] | None = None
-        """All steps of the specification that nodes tell, in order (`spec/cluster_trace.py`), where somebody wants them."""
+        """All actions of the specification that nodes trace, in order (`spec/cluster_trace.py`), if they are wanted."""
         self.counts: Counter[str] = Counter()
         """How often each kind of thing happened: messages, faults, answers by API and error."""
         self._moments: list[int] = []
@@ -91,13 +91,13 @@ class World:
     def chance(self, name: str) -> random.Random:
         """A stream of chance of its own, the same in every process and version.
 
-        It is the one that the text itself would seed; PyPy takes that digest in Python, which costs it a tenth of a life.
+        It is the one that the text itself would seed; PyPy takes that digest in Python, which costs it a tenth of a run.
         """
         text = f"{self.seed}/{name}".encode()
         return random.Random(int.from_bytes(text + hashlib.sha512(text).digest()))
 
     def broken(self, rule: str, text: str) -> None:
-        """A promise is broken, as somebody says who knows more than a client. Errors: Violation, but `by_history`."""
+        """A promise is broken, by a check that knows more than a client. Errors: Violation, but `by_history`."""
         if not self.by_history:
             raise Violation(rule, text)
         self.counts[f"broken {rule}"] += 1
@@ -119,7 +119,7 @@ class World:
     def run(self, until_us: int, done: Callable[[], bool] | None = None, look_every_us: int = 0) -> None:
         """Let time pass up to a moment, or until `done`, which is asked before each event, or no more often than that.
 
-        Errors: Violation, from whoever finds one.
+        Errors: Violation, from any check.
         """
         moments = self._moments
         looks_at_us = self.now_us

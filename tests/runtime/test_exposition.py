@@ -18,8 +18,9 @@ END = 987_654_321
 def node() -> Any:
     log = SimpleNamespace(log_end_offset=END, size_bytes=7)
     partitions = {("t", index): SimpleNamespace(high_watermark=END - index, log=log) for index in range(2)}
-    sessions = SimpleNamespace(sessions={})
-    return SimpleNamespace(partitions=partitions, fetches=[], produces=[1], fetch_sessions=sessions)
+    fetching = SimpleNamespace(sessions=SimpleNamespace(sessions={}))
+    purgatories = SimpleNamespace(fetches=[], produces=[1])
+    return SimpleNamespace(partitions=partitions, purgatories=purgatories, fetching=fetching)
 
 
 def test_each_number_is_read_to_its_last_digit() -> None:

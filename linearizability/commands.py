@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 ENGINE_ERROR = 3
 EXIT_CODES = {"valid": 0, "invalid": 1, "unknown": 2}
 HUNTED_NODES = 3
-"""Of a target that we start, where its text does not say how many: a node that is alone has nobody to lose records to."""
+"""Of a target that we start, where its text does not say how many: a single node has no other to lose records to."""
 MINUTES = 1.0
 SEARCH_MINUTES = 60.0
 """How long a hunt lasts that is to find something: known bugs took up to a quarter of an hour."""

@@ -377,8 +377,9 @@ def suite(
     store: Annotated[Path, typer.Option(help="Where results are kept.")] = STORE,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:
-    """Plant lies at the wire between the conformance suite and a sound broker: which are found, by whom, and who is accused
-    wrongly; resumable."""
+    """Plant lies at the wire between the conformance suite and a sound broker: which are found, by which requirements, and
+    which are accused wrongly; resumable.
+    """
     from linearizability.mutants.wire.lies import LIES
 
     unknown = [name for name in lies or () if name not in LIES]

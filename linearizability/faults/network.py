@@ -15,7 +15,7 @@ A node's line is made slow or lossy by a process in the middle (`relay`): the no
 pair of interfaces put between. It needs no qdisc of the kernel's, for many have none.
 
 A link is cut in one direction by telling the sender a wrong hardware address for the receiver: packets leave and reach
-nobody, silently, as on a broken cable. It takes a millisecond and no packet filter.
+no one, silently, as on a broken cable. It takes a millisecond and no packet filter.
 """
 
 import subprocess

@@ -99,7 +99,7 @@ class Tally:
     acknowledged: int = 0
     """Records whose send was acknowledged."""
     unanswered: int = 0
-    """Records sent with acks=0, which nobody acknowledges."""
+    """Records sent with acks=0, which are never acknowledged."""
     observed: int = 0
     """Records polled."""
     ends_at: int = UNKNOWN
@@ -155,7 +155,7 @@ class Derivation:
         self._open[number] = invocation
 
     def _place(self, invocation: Invocation) -> None:
-        """The transaction that it is a step of, or the end of, hears of it."""
+        """Its transaction, of which it is a step or the end, records it."""
         event = invocation.event
         transaction = (
             None if event.get("txn") is None else self._transactions.get((invocation.process, str(event["txn"])))
@@ -181,7 +181,7 @@ class Derivation:
         self._settle(invocation, event, time_of(event), OUTCOMES[event["type"]])
 
     def never_answered(self, number: int) -> None:
-        """An operation has no end in this file; nobody knows what became of it."""
+        """An operation has no end in this file; its outcome is unknown."""
         self._settle(self._open.pop(number), {}, NEVER, Outcome.INFO)
 
     def finish(self, complete: bool) -> None:
@@ -600,7 +600,7 @@ def _number(value: Any, what: str) -> int:
 
 
 def _same_sends(invoked: list[dict[str, Any]], completed: list[dict[str, Any]]) -> None:
-    """A completion repeats its invocation's sends; another list would make records appear that nobody sent."""
+    """A completion repeats its invocation's sends; another list would make records appear that no client sent."""
     before = [(str(m["key"]), m["value"]) for m in invoked if m.get("op") == "send"]
     after = [(str(m["key"]), m["value"]) for m in completed if m.get("op") == "send"]
     if before != after:

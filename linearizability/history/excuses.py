@@ -1,7 +1,7 @@
 """Excuses: what may explain a loss that the contract does not permit, and no more than that.
 
 Kafka's promise rests on replication: once as many replicas of a partition are in doubt at once as min.insync.replicas, with
-unflushed data lost on some, what was acknowledged there may be gone (KIP-966). Whoever injects faults knows which
+unflushed data lost on some, what was acknowledged there may be gone (KIP-966). The injector of faults knows which
 partitions, which nodes and from when to when, and writes it down as marks:
 
     {"type": "mark", "f": "excuse", "number": 1, "time": …, "cause": "power-loss", "keys": ["orders-0"], "nodes": [1, 2]}

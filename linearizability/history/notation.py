@@ -1,7 +1,7 @@
 """A small notation for histories, one operation a line: for examples, tests, and witnesses that people read.
 
 0 send t-0:17@4                    process 0 sends value 17 to partition t-0; acknowledged at offset 4
-0 send t-0:18 info                 nobody knows what became of it (also `fail`)
+0 send t-0:18 info                 unknown outcome (also `fail`)
 1 poll t-0:17@4 t-0:18@5           process 1 polls two records
 0 [10 20] send t-0:19@6            with times; `[10 -]` never ends. Without, line i lasts from 10·i to 10·i + 5
 0 txn poll t-0:1@0 send u-0:2@0 commit g t-0@1      one whole transaction, its micro-operations in order

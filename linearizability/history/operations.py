@@ -4,7 +4,7 @@ An operation is one call of a client. It begins with an `invoke` event and ends 
 
 - `ok`    it happened, and this is what was seen,
 - `fail`  it certainly did not happen (and never will),
-- `info`  nobody knows: a timeout, a lost connection, a killed client.
+- `info`  unknown: a timeout, a lost connection, a killed client.
 
 An operation that never ends is as `info`. What an operation does is a list of micro-operations, plain dictionaries made
 by the functions of this module; the completion repeats them with the results filled in.
@@ -27,7 +27,7 @@ by the functions of this module; the completion repeats them with the results fi
 
 A *key* is a partition's name: `topic-partition` (`orders-3`), or any name or number where there are no topics. A *value*
 is a record's identity: an integer or a string, **unique in its partition for the whole run**; a value that is sent twice
-cannot be judged. A topic that is deleted and made anew is another topic: from then on name its partitions otherwise
+cannot be judged. A topic that is deleted and created again is another topic: from then on name its partitions otherwise
 (`orders.2-3`), or its offsets seem to be given twice. Times are monotonic nanoseconds of one machine's clock, or virtual ones.
 """
 

@@ -34,7 +34,7 @@ from linearizability.history.operations import COMPLETIONS, INVOKE, MARKS
 from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, agreed, finish, history_of, risen
 
 Lines = Callable[[], Iterable[tuple[int, Event]]]
-"""Gives a file's events anew each time it is called, each with the number of its line (0 where it has none)."""
+"""Gives a file's events from the start each time it is called, each with the number of its line (0 where it has none)."""
 
 NEMESIS = "nemesis"
 FOREIGN_PROCESSES = 1 << 30

@@ -8,7 +8,7 @@
         operation = recorder.invoke("send", [send("orders-0", 17)])
         recorder.ok(operation, [send("orders-0", 17, offset=4)])      # or
         recorder.fail(operation, error="MESSAGE_TOO_LARGE")           # certainly not appended, or
-        recorder.info(operation, error="REQUEST_TIMED_OUT")           # nobody knows
+        recorder.info(operation, error="REQUEST_TIMED_OUT")           # unknown
 
         operation = recorder.invoke("poll", [poll()])
         recorder.ok(operation, [poll({"orders-0": [(4, 17)]})])
@@ -24,7 +24,7 @@ Rules for the one who records:
 - A process number belongs to one file of a run; a client that is started again takes a new number.
 - A consumer records `assign` with all its partitions when they change (also from the rebalance callback), `seek` when it
   jumps, and with `drain` that it has read a partition up to its end after the last fault. Without a drain, acknowledged
-  records that nobody read leave the verdict unknown.
+  records that no client read leave the verdict unknown.
 - A virtual clock is passed as `clock`; one recorder may serve many processes (`invoke(..., process=7)`).
 
 Each line is one `write` on an unbuffered descriptor: a killed client loses nothing that it recorded, at most its last line
@@ -126,7 +126,7 @@ class Recorder:
     def info(
         self, operation: int, mops: Sequence[MicroOperation] | None = None, *, error: str = "", **fields: Any
     ) -> None:
-        """Nobody knows whether the operation happened or will happen."""
+        """It is unknown whether the operation happened or will happen."""
         self._complete(INFO, operation, mops, fields | ({"error": error} if error else {}))
 
     def mark(self, f: str, **fields: Any) -> None:

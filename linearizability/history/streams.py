@@ -29,7 +29,7 @@ RUN_TERMS = (*CLUSTER_TERMS, "strict_recency", "bound_after_healing_ms")
 
 Event = dict[str, Any]
 Events = Callable[[], Iterator[Event]]
-"""Gives a history's events anew each time it is called."""
+"""Gives a history's events from the start each time it is called."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class History:
     same_contract: bool = True
     """Whether all its files declare one contract, so that `contract` says all of it."""
     labels: list[str] | None = None
-    """The anomalies that somebody else found in it (the neutral form's `anomalies`)."""
+    """The anomalies that another checker found in it (the neutral form's `anomalies`)."""
 
 
 def history_of(identifier: str, streams: Iterable[Stream]) -> History:

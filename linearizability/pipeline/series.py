@@ -90,7 +90,7 @@ def series_of(judgement: Judgement) -> Series | None:
 
 
 def faults(marks: list[dict[str, Any]], start: int, end: float) -> list[tuple[float, float, str]]:
-    """Each fault with the heal that names the same; a fault that nobody healed lasts to the end."""
+    """Each fault with the heal that names the same; a fault without a heal lasts to the end."""
     return sorted(
         ((fault["time"] - start) / 1e9, end if heal is None else (heal["time"] - start) / 1e9, _name(fault))
         for fault, heal in healing(marks)

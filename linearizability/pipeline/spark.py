@@ -200,7 +200,7 @@ def store_of(unread: Sequence[Unread], store: Path, master: str = "local[*]") ->
 
 
 def read_facts(spark: SparkSession, store: Path) -> DataFrame:
-    """The facts of a store as rows, for whoever wants to ask Spark about them."""
+    """The facts of a store as rows, for queries by Spark."""
     files = [str(file) for file in fact_files(store)]
     return spark.read.parquet(*files) if files else spark.createDataFrame(decoded(empty_facts()))
 

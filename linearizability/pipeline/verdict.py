@@ -3,7 +3,7 @@
 - *invalid*: a rule found a violation that the contract does not permit and that what is wrong with the record cannot
   explain away.
 - *unknown*: nothing condemns, but something is missing: facts (a torn file), trust (a clock that steps back), evidence (no
-  acknowledged send, no read), or proof (an acknowledged record that nobody looked for).
+  acknowledged send, no read), or proof (an acknowledged record that no client looked for).
 - *valid*: neither. What the contract permits is listed and changes nothing.
 """
 
@@ -116,7 +116,7 @@ def judge(
     """The verdict on one history."""
     findings, defects = sorted(findings, key=_order), list(defects)
     kinds = {defect.kind for defect in defects}
-    condemned = False
+    is_invalid = False
     reasons: Counter[str] = Counter()
     for item in findings:
         rule = RULES[item.rule]
@@ -132,13 +132,13 @@ def judge(
         elif rule.rests_on_time and CLOCK in kinds:
             reasons[f"{item.rule}: the clock cannot be trusted"] += item.count
         else:
-            condemned = True
+            is_invalid = True
     listed = [str(defect) for defect in defects[:MAX_REASONS]]
     if len(defects) > MAX_REASONS:
         listed.append(f"and {len(defects) - MAX_REASONS} more defects of the history")
     listed += [f"{count} × {reason}" for reason, count in reasons.items()]
     listed += lack_of_evidence(tally)
-    verdict = INVALID if condemned else UNKNOWN if listed else VALID
+    verdict = INVALID if is_invalid else UNKNOWN if listed else VALID
     return Judgement(identifier, verdict, findings, listed, facts, engine)
 
 

@@ -188,7 +188,7 @@ def copied_past(rows: Array, context: Context) -> Iterator[Found]:
 
 
 def _may_be_passed(copies: _Copies, context: Context, place: int, offset: int, past: Array, loss: str) -> str:
-    """Why a group may have passed over a record that somebody read, by these transactions; empty where it may not."""
+    """Why a group may have passed over a record that was read, by these transactions; empty where it may not."""
     if context.contract.cleanup != "delete":
         return COMPACTED if context.contract.cleanup == "compact" else loss
     below, begins, kept = (copies.of(kind) for kind in (EXPIRED_BELOW, BEGINS, KEPT))

@@ -2,7 +2,7 @@
 
 The object: `append(v)` gives `v` the next free position and returns it; a read returns the records of a range of positions,
 and `end` the next position. Positions may have gaps (control records, aborted batches). An append of unknown outcome whose
-record nobody saw may never have happened and binds nothing.
+record that was never read may never have happened and binds nothing.
 
 Because each append names its place, the order of the appends is given, and a history is linearizable exactly if moments can
 be chosen along that order: no operation may have ended before one with a lower place began. Reads and end offsets take

@@ -1,8 +1,8 @@
 """Which acknowledged records are missing, and how surely: the ground of the rules `lost-write` and `unseen`.
 
-A record is missing when it was acknowledged and no poll ever returned it. It is *lost* when somebody must have come across
+A record is missing when it was acknowledged and no poll ever returned it. It is *lost* when a client must have come across
 it: a final read of the whole partition (a drain) did not return it, or a poll returned a record behind it. Until then it
-is merely *unseen*: nobody may have looked.
+is merely *unseen*: maybe no client has looked.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _first(partition: Partition, rows: Array) -> Array:
 
 
 def in_force_before(appends: Rows, moment: Array) -> Mask:
-    """The appends that whoever began to read at that moment must be given: of a transaction, once its commit was answered."""
+    """The appends that a reader which began at that time must be given: of a transaction, once its commit was answered."""
     stepwise = appends.extra >= 0
     answered = np.where(stepwise, appends.extra + 1000 * appends.session.astype(np.int64), appends.completed)
     return (appends.completed < moment) & (answered < moment) & ~(stepwise & (appends.session == MAX_WAIT_US))

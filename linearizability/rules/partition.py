@@ -184,7 +184,7 @@ class Partition:
 
     @cached_property
     def writer(self) -> Array:
-        """For each observation the append of its value: an index into `appends`, -1 where nobody sent it.
+        """For each observation the append of its value: an index into `appends`, -1 where no client sent it.
 
         Nearly always the append that was acknowledged at that very offset; only the rest is joined by value.
         """

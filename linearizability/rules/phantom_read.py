@@ -1,4 +1,4 @@
-"""phantom-read: a poll returned a record that nobody sent to that partition."""
+"""phantom-read: a poll returned a record that no client sent to that partition."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Weight(Enum):
     UNPROVEN = "unproven"
     """The history does not tell whether a promise was broken: unknown."""
     NOTE = "note"
-    """Worth knowing, never condemned."""
+    """Worth knowing, never invalid."""
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def known_at(partition: Partition) -> tuple[Array, Array]:
 
 
 def _promised(partition: Partition) -> Mask:
-    """Slots whose record was promised: read by somebody, or acknowledged with acks=all."""
+    """Slots whose record was promised: read by any client, or acknowledged with acks=all."""
     promised = np.zeros(len(partition.slot_offset), bool)
     careful = partition.log_appends[partition.appends.flag(Flag.ACKS_ALL)[partition.log_appends]]
     promised[partition.append_slot[careful]] = True

@@ -24,7 +24,7 @@ MAX_ALL = 20_000
 records that is the same; cycles that only the clock closes within one partition are left to realtime-order."""
 MAX_PRECEDENCE = 300_000
 """With more operations than this in a graph, cycles that only a process' order or the clock closes are not looked for. Of
-the order of writes realtime-order judges them; of reads nobody does, so the verdict becomes unknown."""
+the order of writes realtime-order judges them; of reads no rule does, so the verdict becomes unknown."""
 NOT_LOOKED_FOR = f"{UNPROVEN}cycles among more than {MAX_PRECEDENCE} operations are not looked for"
 
 
@@ -91,7 +91,7 @@ def emit_dependencies(partition: Partition, context: Context) -> Array:
     named = np.concatenate([chain, partition.writer[known]])
     began, places = np.unique(owner[named], return_index=True)
     places = named[places]
-    # What nobody answered may take effect at any time after, so its end comes before nothing.
+    # A request without a response may take effect at any time after, so its end comes before nothing.
     ended = np.where(appends.outcome[places] == Outcome.OK, appends.completed[places], NEVER)
     times = np.stack([began, appends.invoked[places], np.full(len(began), NODE), ended], axis=1)
     return np.concatenate([written, read, times, _times_of_reading(partition, known)])

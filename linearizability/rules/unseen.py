@@ -1,4 +1,4 @@
-"""unseen: an acknowledged record that nobody read, in a history that cannot say whether it is lost."""
+"""unseen: an acknowledged record that no client read, in a history that cannot say whether it is lost."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MAX_STEPS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RegisterOperation:
-    """One operation on a register. `completed` is None if nobody knows whether it happened."""
+    """One operation on a register. `completed` is None if it is unknown whether it happened."""
 
     function: int
     value: int

@@ -19,7 +19,7 @@ END_WITHIN_S = 10.0
 END_UNSTARTED_WITHIN_S = 1.0
 """An adapter that started nothing has nothing to clean up."""
 USUAL_NODES = 3
-"""As many as replication needs, where the adapter offers them and nobody says otherwise."""
+"""As many as replication needs, where the adapter offers them and no option says otherwise."""
 LONGEST_LINE_BYTES = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""A broker that somebody else started: its address is known, its other nodes are found, and little can be done to it."""
+"""A broker that was started by other means: its address is known, its other nodes are found, and little can be done to it."""
 
 import subprocess
 import time

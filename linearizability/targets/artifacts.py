@@ -71,7 +71,7 @@ class Roots:
 
     modules: tuple[str, ...]
     excluded: tuple[str, ...] = ()
-    """`organisation:name`, `*` for all names: what the description asks for and nobody needs here."""
+    """`organisation:name`, `*` for all names: what the description asks for and is not needed here."""
     overridden: tuple[str, ...] = ()
     """Modules that are taken in this revision, whatever the descriptions ask for."""
 

@@ -28,7 +28,7 @@ START_WITHIN_S = 90.0
 """How long a node may take until it answers; a machine that is busy with tests needs ten times what a quiet one needs."""
 STOP_WITHIN_S = 20.0
 START_ATTEMPTS = 3
-"""Somebody may take a port between our choosing it and the broker's binding it."""
+"""Another process may take a port between our choosing it and the broker's binding it."""
 POLL_S = 0.05
 INTERPOSED = ("power-loss", "disk", "clock")
 """Hooks that a cluster offers where its nodes are started with an interposer."""

@@ -21,7 +21,7 @@ class Host:
         return Process(name, [], log, folder=folder)
 
     def free_ports(self, count: int) -> list[int]:
-        """Ports that nobody uses here, as far as can be known from where we are."""
+        """Ports that are free here, as far as this process can know."""
         return free_ports(count, "127.0.0.1" if self.prefix else self.address)
 
 

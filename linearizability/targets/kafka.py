@@ -16,7 +16,7 @@ from linearizability.targets.kafka_start import CHECKPOINT, QuickStart, class_pa
 from linearizability.targets.target import TargetError
 
 SMALL_JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
-"""A node of 190 MB that starts fast. Whoever measures speed gives other options."""
+"""A node of 190 MB that starts fast. Measurements of speed give other options."""
 
 SMALL_BROKER = {
     "log.cleaner.dedupe.buffer.size": "2097152",

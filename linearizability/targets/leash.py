@@ -60,7 +60,7 @@ def group_lives(pid: int) -> bool:
 
 
 def let_go(pid: int) -> None:
-    """The process has ended and was waited for: its number may belong to somebody else from now on."""
+    """The process has ended and was waited for: its number may belong to another process from now on."""
     with _lock, suppress(OSError, KeyError):
         os.write(_pipe[os.getpid()], f"-{pid}\n".encode())
 

@@ -15,7 +15,7 @@ ATTEMPTS = 200
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Different ports on which nobody listens at the moment, below the range of outgoing connections."""
+    """Different ports on which no process listens at the moment, below the range of outgoing connections."""
     highest = _first_outgoing_port() - 1
     draw = random.Random()
     found: list[int] = []

@@ -66,7 +66,7 @@ class Process:
         self._wait(GONE_WITHIN_S)
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting; a frozen process goes on, so that it can hear it."""
+        """SIGTERM, without waiting; a frozen process goes on, so that it can receive it."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
 

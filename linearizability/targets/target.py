@@ -113,11 +113,11 @@ class Target(ABC):
         }
 
     def running(self, node: int) -> bool:
-        """Whether the node's process runs (also frozen); True where nobody can know."""
+        """Whether the node's process runs (also frozen); True where that is unknown."""
         return True
 
     def exit_status(self, node: int) -> int | None:
-        """How the node's process ended; negative for a signal, None while it runs or where nobody can know."""
+        """How the node's process ended; negative for a signal, None while it runs or where that is unknown."""
         return None
 
     def kill(self, node: int) -> None:

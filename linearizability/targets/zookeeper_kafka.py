@@ -1,4 +1,4 @@
-"""Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper that nobody hurts."""
+"""Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper without faults."""
 
 import shutil
 import socket

@@ -109,7 +109,7 @@ class Coordinated(NamedTuple):
 
 
 def find_coordinator(nodes: Sequence[Node], what: Coordinated) -> int:
-    """The node that the first to answer names; -1 where nobody knows one."""
+    """The node that the first to answer names; -1 where no node knows one."""
     request = FindCoordinatorRequest(key=what.name, key_type=KEY_TYPES[what.kind])
     for node in nodes:
         try:

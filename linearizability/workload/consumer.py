@@ -20,7 +20,7 @@ REQUEST_TIMEOUT_S = 5.0
 CLOSE_WITHIN_S = 20.0
 """librdkafka's close waits for every commit that it still tries, for ever if need be (confluentinc/librdkafka#3740)."""
 LOST_PLACE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
-"""Errors after which a partition's position is lost: it would stay silent until it is sought anew."""
+"""Errors after which a partition's position is lost: it would stay silent until a new seek."""
 GROUP_METADATA = struct.Struct("=7si")
 """How librdkafka writes down a member's group metadata: this word, then the generation; the names follow."""
 GROUP_METADATA_WORD = b"CGMDv2:"
@@ -172,7 +172,7 @@ class OneLife:
     # ---- the group's offsets
 
     def _fetch_committed(self, partitions: list[int]) -> dict[int, int | None]:
-        """What the group has committed; nothing where it has not, or nobody answered."""
+        """What the group has committed; nothing where it has not, or without a response."""
         if not partitions:
             return {}
         operation = self.recorder.invoke("committed", [committed(self.does.group)])
@@ -192,7 +192,7 @@ class OneLife:
         return offsets
 
     def _commit(self) -> None:
-        """Ask for a commit, one at a time; `_on_commit` hears what became of it. A blocking one may block for ever."""
+        """Ask for a commit, one at a time; `_on_commit` is called with the outcome. A blocking one may block for ever."""
         if not self.positions or not self.uncommitted or self.committing is not None:
             return
         positions = dict(self.positions)

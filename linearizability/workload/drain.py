@@ -1,6 +1,6 @@
 """The final read: whole partitions, from the start to the end that the log had when everything was healed.
 
-Without it an acknowledged record that nobody read is only unseen; with it, it is lost. So the end is the log's own, the high
+Without it an acknowledged record that no client read is only unseen; with it, it is lost. So the end is the log's own, the high
 watermark, also where only committed records are read: what lies behind an open transaction is hidden, and not lost, and a
 read that such a transaction stops has not come to the end.
 """

@@ -247,7 +247,7 @@ class Lane:
     # ---- the leader
 
     def _find_leader(self) -> Leader | None:
-        """The standing connection, or a new one to whom Metadata names; None (after a pause) where there is none."""
+        """The standing connection, or a new one to the broker that Metadata names; None (after a pause) where there is none."""
         if self.leader is not None:
             return self.leader
         host, port = self.addresses[self.turn % len(self.addresses)]
@@ -284,7 +284,7 @@ class Lane:
             self.leader = None
 
     def _new_session(self) -> Session:
-        """A producer id from whoever gives one; waits until somebody does. Errors: SessionLost when told to stop."""
+        """A producer id from any broker; waits until one gives it. Errors: SessionLost when told to stop."""
         while not self.life.stopping.is_set():
             host, port = self.addresses[self.turn % len(self.addresses)]
             self.turn += 1

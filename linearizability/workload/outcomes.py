@@ -33,7 +33,7 @@ NEVER_COMMITTED = frozenset(
 )
 """The commit is refused for what it is. A member that is not known, or of another generation, proves nothing: a first attempt
 whose answer was lost, or which the coordinator gave up waiting for, may have been written, and librdkafka's second one is
-then refused so (seen with a coordinator that was cut off for nine seconds: the offset appeared when it was heard again)."""
+then refused so (seen with a coordinator that was cut off for nine seconds: the offset appeared when it was reachable again)."""
 
 NEVER_APPENDED_CODES = frozenset(
     {

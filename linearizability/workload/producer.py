@@ -103,7 +103,7 @@ class OneLife:
         self._serve(self.producer.flush, 1)
 
     def _serve(self, call: Callable[[float], object], timeout_s: float) -> None:
-        """Let librdkafka call back. It tells of a fatal error by raising it here, each time anew."""
+        """Let librdkafka call back. It reports a fatal error by raising it here, each time again."""
         try:
             call(timeout_s)
         except KafkaException as error:
@@ -131,7 +131,7 @@ class OneLife:
 
     def _on_delivery(self, operation: int, key: str, value: int, error: KafkaError | None, message: Message) -> None:
         if error is None and self.acks == "0":
-            self._complete("info", operation, error="nobody answers acks=0")
+            self._complete("info", operation, error="acks=0 has no response")
         elif error is None:
             offset = message.offset()
             known = offset if offset is not None and offset >= 0 else None

@@ -1,7 +1,7 @@
 """A producer of transactions: each writes to several partitions, and is committed, or aborted on purpose.
 
 librdkafka does the work. What it says of an error decides what is done, as its documentation asks for: an error after which
-one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this life. Whoever comes next
+one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this life. The next client
 under the same transactional id begins by ending what was left open.
 """
 

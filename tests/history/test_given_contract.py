@@ -50,10 +50,10 @@ def tools(folder: Path) -> Path:
 
 @pytest.mark.parametrize(("write", "form"), [(edn, "auto"), (tools, "verifiable")])
 def test_what_acks_1_loses_is_permitted(tmp_path: Path, write: Callable[[Path], Path], form: str) -> None:
-    (condemned,), (permitted,) = (check([write(tmp_path / name)], form, given=given) for name, given in cases(tmp_path))
-    assert condemned.verdict == "invalid" and condemned.anomalies["lost-write"] == 1 and not condemned.permitted
+    (invalid,), (permitted,) = (check([write(tmp_path / name)], form, given=given) for name, given in cases(tmp_path))
+    assert invalid.verdict == "invalid" and invalid.anomalies["lost-write"] == 1 and not invalid.permitted
     assert permitted.verdict == "valid" and permitted.permitted["lost-write"], permitted.to_json()
-    assert (condemned.given, permitted.given) == ({}, {"acks": "1"})
+    assert (invalid.given, permitted.given) == ({}, {"acks": "1"})
 
 
 def cases(folder: Path) -> list[tuple[str, Contract]]:

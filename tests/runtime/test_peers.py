@@ -109,7 +109,7 @@ def test_a_peer_that_hangs_up_or_talks_nonsense_is_told_as_unreachable() -> None
         asyncio.run(story(serve))
 
 
-def test_hanging_up_is_silent_and_lanes_are_connections_of_their_own() -> None:
+def test_hanging_up_is_silent_and_each_purpose_has_a_connection() -> None:
     async def story() -> None:
         ear = Ear()
         peers = PeerConnections(ear)

@@ -128,7 +128,7 @@ def test_what_breaks_a_lane_is_not_hidden(lane, monkeypatch):
     assert isinstance(one.broken, ZeroDivisionError)
 
 
-def test_lanes_that_all_broke_at_once_break_the_client(lane, monkeypatch):
+def test_channels_that_all_broke_at_once_break_the_client(lane, monkeypatch):
     """A disk that is full ends all of them in one moment, before anybody looks."""
     monkeypatch.setattr(Lane, "run", lambda self: setattr(self, "broken", OSError("no space")))
     with pytest.raises(OSError, match="no space"):

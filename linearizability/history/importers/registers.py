@@ -3,7 +3,7 @@
     {:process 0, :type :invoke, :f :write, :value 3}                      also :get and :put with a :key
     INFO  jepsen.util - 4    :invoke    :cas    [1 4]
 
-An operation whose completion is `:info` may or may not have happened; its process is never heard of again.
+An operation whose completion is `:info` may or may not have happened; its process does nothing afterwards.
 """
 
 from __future__ import annotations

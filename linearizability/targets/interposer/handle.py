@@ -27,7 +27,7 @@ class Interposer:
     """What stands between one node and its disk and clock. It outlives the node's process, as a disk does."""
 
     def __init__(self, folder: Path, data: Path) -> None:
-        """`folder` is made anew; `data` is the node's data folder, formatted or yet to be."""
+        """`folder` is made again; `data` is the node's data folder, formatted or yet to be."""
         self.folder = folder
         self.data = data
         self.path = folder / "state"

@@ -1,4 +1,4 @@
-"""One process of somebody else's that serves all its nodes on this machine's loopback."""
+"""One process of another project that serves all its nodes on this machine's loopback."""
 
 import shutil
 import time

@@ -1,7 +1,7 @@
 """The cooperative sticky assignor: what the sticky one gives, less what another member still holds (KIP-429).
 
 A partition changes hands in two rebalances: its owner is not given it in the first, gives it up and joins again; in the
-second nobody holds it. Everybody else goes on reading meanwhile.
+second no member holds it. The others go on reading meanwhile.
 Source: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
 """
 

@@ -47,7 +47,7 @@ def keep(group: Group) -> Assignment:
 
 
 def fill(group: Group, assignment: Assignment) -> None:
-    """Give what nobody owns to the members with the fewest."""
+    """Give partitions without an owner to the members with the fewest."""
     owned = {partition for partitions in assignment.values() for partition in partitions}
     subscribers = {topic: group.subscribers(topic) for topic in group.topics()}
     free = [partition for partition in group.partitions() if partition not in owned]

@@ -54,7 +54,7 @@ class Group:
         return [id for id in self.in_order() if topic in self.members[id].topics]
 
     def topics(self) -> list[str]:
-        """The topics that exist and that somebody wants, by name."""
+        """The existing topics with a subscriber, by name."""
         wanted = frozenset[str]().union(*(member.topics for member in self.members.values()))
         return sorted(topic for topic in wanted if self.partition_counts.get(topic, 0) > 0)
 

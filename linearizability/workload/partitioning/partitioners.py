@@ -39,7 +39,7 @@ class Topic:
     name: str
     partitions: int
     available: Sequence[int] = ()
-    """The partitions that have a leader now; nothing where none has, or nobody knows."""
+    """The partitions that have a leader now; nothing where none has, or that is unknown."""
 
     def choices(self) -> Sequence[int]:
         """Where a record without a key may go: around the partitions without a leader, if that is possible."""

@@ -54,6 +54,8 @@ P = ParamSpec("P")
 
 CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
+LONGEST_S = 180.0
+"""The longest that patience makes a requirement, which may ask for more by itself: a slow target costs no hours."""
 BEGUN_S = 2.0
 """A wait of less, which the end of the requirement's time cuts off, says nothing about the target."""
 PLACEMENTS = 25
@@ -197,11 +199,13 @@ class Broker:
         """Whether it was broken off: what is seen after that says nothing about the target."""
         self.patience = patience
         """By how much waits are longer than for a target that answers at once."""
-        self.deadline = Deadline.after(record.deadline_s * patience)
+        self.deadline = Deadline.after(min(record.deadline_s * patience, max(record.deadline_s, LONGEST_S)))
         self.ends_s = self.deadline.at_s
         """When the whole requirement should be over, by the monotonic clock; a case may have less."""
         self.entrance: tuple[str, int] | None = None
         """Where requests go that any broker can answer; None: to the first bootstrap address."""
+        self.hurt: set[tuple[str, int]] = set()
+        """Addresses of nodes that are frozen or down: nothing is asked there."""
         self.seen: list[str] = []
         self.tolerances: list[str] = []
         self.cases: list[Case] = []
@@ -237,7 +241,9 @@ class Broker:
     def be_patient(self, patience: float) -> None:
         """Waits and the deadline grow to so many times those for a target that answers at once."""
         if patience > self.patience:
-            more_s = self.requirement.deadline_s * (patience - self.patience)
+            own_s = self.requirement.deadline_s
+            longest_s = max(own_s, LONGEST_S)
+            more_s = min(own_s * patience, longest_s) - min(own_s * self.patience, longest_s)
             self.patience = patience
             self.deadline.at_s += more_s
             self.ends_s += more_s
@@ -517,10 +523,13 @@ class Broker:
         return self.call(request, version, to=to)
 
     def controller(self) -> tuple[str, int]:
-        """The address of the node that Metadata names as the controller; any, where it names none."""
+        """The address of the node that Metadata names as the controller; any, where it names none, or one that is hurt.
+
+        Brokers of a KRaft cluster name one of themselves at random, which may be one that the requirement has frozen.
+        """
         answer = self.metadata([])
         named = [(one.host, one.port) for one in answer.brokers if one.node_id == answer.controller_id]
-        return named[0] if named else self.address
+        return named[0] if named and named[0] not in self.hurt else self.address
 
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
         """The address of the partition's leader; where nobody leads it, of whoever leads another one, or of anybody."""
@@ -835,6 +844,7 @@ class Broker:
         So it is where joins take long, and where the last wait had only begun.
         """
         profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
+        deadline_s = min(deadline_s, max(self.requirement.deadline_s, LONGEST_S))
         if not isinstance(failure, DeadlinePassed) or self.abandoned or time.monotonic() < self.ends_s:
             return ""
         if 1 < profile.patience <= self.patience:

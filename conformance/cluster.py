@@ -234,6 +234,7 @@ class Cluster:
         self.resume(*self.frozen)
         self.restart(*self.down)
         self.broker.entrance = None
+        self.broker.hurt = set()
         self.await_known(*self.addresses)
 
     def _leave(self, nodes: Any) -> None:
@@ -242,6 +243,9 @@ class Cluster:
         self.broker.hang_up(gone)
         left = [node for node in sorted(self.addresses) if node not in self.frozen | self.down | set(nodes)]
         self.broker.entrance = self.addresses[left[0]] if left else None
+        self.broker.hurt = {
+            self.addresses[node] for node in {*self.frozen, *self.down, *nodes} if node in self.addresses
+        }
 
     # ---- looking
 

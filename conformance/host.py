@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,8 @@ class Host:
     def kafka_version(self) -> str:
         """The version that was asked for, or is part of the target's name; empty where it must be found out."""
         kind, _, rest = self.spec.partition(":")
+        if kind == "mixed":
+            return self.asked_version or min(re.findall(r"kafka:([\d.]+)", rest), key=version_key, default="")
         return self.asked_version or (rest.partition(":")[0] if kind == "kafka" else "")
 
     def another(self) -> Host:

@@ -9,6 +9,7 @@
 | `addr:HOST:PORT` | a broker that runs already, with all nodes of its cluster; no hooks, or `restart` by a command |
 | `reference[:NODES]` | this project's broker |
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
+| `mixed:KIND,KIND,...` | one cluster of these: `mixed:kafka:4.3.1,reference,broker=kafka:4.4.0` |
 | `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
 """
@@ -75,6 +76,8 @@ def _named(
             return ReferenceCluster(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts)
         case "kafka":
             return _kafka(spec, rest, folder=folder, config=config, hosts=hosts, nodes=nodes)
+        case "mixed":
+            return _mixed(spec, rest, folder=folder, config=config, hosts=hosts)
         case "kfake" | "tansu" | "rdkafka-mock":
             return _stranger(kind)(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config)
         case "exec":
@@ -86,8 +89,8 @@ def _named(
             return Adapter(spec, command, folder=folder, config=config, nodes=nodes)
         case _:
             raise WrongTarget(
-                f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], kfake[:NODES], "
-                "tansu, rdkafka-mock[:NODES] or exec:PATH"
+                f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], mixed:KIND,..., "
+                "kfake[:NODES], tansu, rdkafka-mock[:NODES] or exec:PATH"
             )
 
 
@@ -100,6 +103,27 @@ def _kafka(spec: str, rest: str, *, nodes: int | None, **more: Any) -> Target:
         raise WrongTarget(f"{spec!r}: a version is needed, as kafka:4.3.1 or kafka:4.3.1:3")
     kind = ZooKeeperKafkaCluster if needs_zookeeper(version) else KafkaCluster
     return kind(spec, version=version, nodes=_count(spec, count, nodes), **more)
+
+
+def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
+    from linearizability.targets.cluster import Cluster
+    from linearizability.targets.mixed import BROKER_ONLY, MixedCluster
+    from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster
+
+    kinds: list[Cluster] = []
+    texts = rest.split(",")
+    if not 1 < len(texts) <= MAX_NODES:
+        raise WrongTarget(f"{spec!r}: 2 to {MAX_NODES} kinds are needed, as mixed:kafka:4.3.1,reference")
+    for text in texts:
+        kind = _named(
+            text.removeprefix(BROKER_ONLY), folder, config=None, hosts=more["hosts"], nodes=None, restart_command=""
+        )
+        if not isinstance(kind, Cluster) or isinstance(kind, ZooKeeperKafkaCluster) or kind.size != 1:
+            raise WrongTarget(
+                f"{spec!r}: {text!r} is no node of such a cluster: reference, or kafka:VERSION with KRaft"
+            )
+        kinds.append(kind)
+    return MixedCluster(spec, kinds, [not text.startswith(BROKER_ONLY) for text in texts], folder=folder, **more)
 
 
 def _stranger(kind: str) -> type[Server]:

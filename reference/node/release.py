@@ -14,8 +14,14 @@ SUPPORTED_FEATURES = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "transaction.version": (0, 2),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
 }
-"""Feature -> the lowest and the highest level."""
+"""Feature -> the lowest and the highest level.
+
+Of the last two this node serves no API, and advertises none. It takes part in a cluster that has finalized them, as by the
+defaults of Apache Kafka: they change nothing in what other APIs mean.
+"""
 
 
 def versions_of(key: int) -> tuple[int, int]:

@@ -165,8 +165,9 @@ class World:
             return
         identity = Identity(marker.transaction.producer_id, marker.transaction.epoch)
         if is_answered and marker.coordinator is self.coordinator:
-            self.coordinator.write_marker(marker.transaction.id, identity, marker.partition)
-            self._complete(marker.coordinator, marker.transaction.id)
+            was_last = self.coordinator.write_marker(marker.transaction.id, identity, marker.partition)
+            if was_last:  # an old marker completes nothing: what was prepared since may not be committed yet
+                self._complete(marker.coordinator, marker.transaction.id)
 
     def _complete(self, coordinator: TransactionCoordinator, id: str) -> None:
         known = coordinator.transactions[id]

@@ -1,0 +1,85 @@
+"""One cluster of nodes of several kinds: releases of Apache Kafka, and the reference.
+
+    mixed:kafka:4.3.1,reference,kafka:4.4.0        three nodes, each broker and controller
+    mixed:kafka:4.3.1,broker=reference             the second is a broker only
+
+Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.hosts import Host
+from linearizability.targets.kafka import KafkaCluster
+from linearizability.targets.target import WrongTarget
+
+BROKER_ONLY = "broker="
+
+
+class MixedCluster(Cluster):
+    """`mixed:KIND,KIND,...`; a kind is `reference` or `kafka:VERSION`, after `broker=` where it is no controller."""
+
+    def __init__(
+        self,
+        spec: str,
+        kinds: Sequence[Cluster],
+        controllers: Sequence[bool],
+        *,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        hosts: Sequence[Host] | None = None,
+    ) -> None:
+        """`kinds` are clusters that are never opened, one a node; `controllers` says which nodes are controllers, too.
+
+        Errors: WrongTarget where none is a controller.
+        """
+        super().__init__(spec, nodes=len(kinds), folder=folder, config=config, hosts=hosts)
+        if not any(controllers):
+            raise WrongTarget(f"{spec!r}: at least one node must be a controller")
+        self._kinds = kinds
+        self._controllers = controllers
+
+    def prepare(self) -> None:
+        for kind in self._kinds:
+            kind.size, kind.cluster_id = self.size, self.cluster_id
+            kind.prepare()
+        releases = [kind for kind in self._kinds if isinstance(kind, KafkaCluster)]
+        if releases:
+            oldest = min(releases, key=lambda kind: [int(part) for part in kind.version.split(".")])
+            for kind in releases:
+                kind.quick = replace(kind.quick, checkpoint=oldest.quick.checkpoint)
+
+    def properties(self, member: Member) -> dict[str, str]:
+        given = self._kind(member).properties(member)
+        given["controller.quorum.voters"] = ",".join(
+            f"{each.node.id}@{each.node.host}:{each.controller_port}" for each in self.members if self._controls(each)
+        )
+        if not self._controls(member):
+            given["process.roles"] = "broker"
+            given["listeners"] = given["advertised.listeners"]
+        return given
+
+    def format(self, member: Member) -> None:
+        self._kind(member).format(member)
+
+    def command(self, member: Member) -> list[str | Path]:
+        return self._kind(member).command(member)
+
+    def environment(self, member: Member) -> dict[str, str]:
+        return self._kind(member).environment(member)
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"kinds": [kind.spec for kind in self._kinds], "controllers": [*self._controllers]}
+
+    def _kind(self, member: Member) -> Cluster:
+        kind = self._kinds[member.node.id - 1]
+        kind.members = self.members
+        return kind
+
+    def _controls(self, member: Member) -> bool:
+        return self._controllers[member.node.id - 1]

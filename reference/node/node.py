@@ -16,7 +16,7 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from reference.controller.configs import Configuration
@@ -64,6 +64,10 @@ STEPS_TO_BE_UNFENCED = 2
 
 METADATA_FETCHES = frozenset({1, 59})
 """Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
+
+
+def earliest(deadline: TimestampMs, other: TimestampMs | None) -> TimestampMs:
+    return deadline if other is None or other > deadline else other
 
 
 class Node:
@@ -222,15 +226,10 @@ class Node:
         """When `tick` has something to do next."""
         if self._upkeep_deadline is None:
             self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
-        times = [
-            self._upkeep_deadline,
-            *self._reachable_deadlines(),
-            self.purgatories.produces.next_deadline(),
-            self.purgatories.fetches.next_deadline(),
-        ]
-        if self.is_serving:
-            times.append(self.groups.next_deadline())
-        return min([time for time in times if time is not None])
+        deadline = self._with_reachable(self._upkeep_deadline)
+        deadline = earliest(deadline, self.purgatories.produces.next_deadline())
+        deadline = earliest(deadline, self.purgatories.fetches.next_deadline())
+        return earliest(deadline, self.groups.next_deadline()) if self.is_serving else deadline
 
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
         """The deadlines that no quiet request reaches; None for never."""
@@ -244,14 +243,15 @@ class Node:
                 times.append(self._directories.next_deadline())
         return times
 
-    def _reachable_deadlines(self) -> Iterable[TimestampMs | None]:
-        """The deadlines of parts that a quiet request may give work to, read after each; None for never."""
-        yield self.peers.next_deadline()
+    def _with_reachable(self, deadline: TimestampMs) -> TimestampMs:
+        """The earliest of a deadline and those of parts that a quiet request may give work to: read after each request."""
+        deadline = earliest(deadline, self.peers.next_deadline())
         if self.is_broker and self.is_serving:
-            yield self.transactions.next_deadline()
-            yield self.verification.next_deadline()
-            yield self.replication.proposal_deadline()
-            yield self.moves.next_deadline()
+            deadline = earliest(deadline, self.transactions.next_deadline())
+            deadline = earliest(deadline, self.verification.next_deadline())
+            deadline = earliest(deadline, self.replication.proposal_deadline())
+            deadline = earliest(deadline, self.moves.next_deadline())
+        return deadline
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -333,8 +333,7 @@ class Node:
 
     def _is_due(self, now: TimestampMs) -> bool:
         """Whether there is background work; so it is when the deadlines have to be looked up."""
-        times = (self._upkeep_deadline or now, *self._reachable_deadlines())
-        return any(time is not None and time <= now for time in times)
+        return self._upkeep_deadline is None or self._with_reachable(self._upkeep_deadline) <= now
 
     def _lose_directories(self, now: TimestampMs) -> None:
         """Directories have failed in this step: their partitions are offline, and the controller is told (KIP-858)."""

@@ -200,6 +200,8 @@ class Transactions:
         """When `tick` has something to do next."""
         if self.coordination.is_loading or self._has_news:
             return 0
+        if self._next_abort is None:
+            return None  # no coordinator was ever here
         times = (self._next_abort, self._next_expiry, self.markers.next_deadline())
         return min((time for time in times if time is not None), default=None)
 

@@ -121,7 +121,7 @@ class World:
         """Whether the promise still holds when these nodes end uncleanly, or lose power, now.
 
         What acks=all has acknowledged survives as long as fewer nodes than min.insync.replicas are in doubt at once, once
-        one of them has lost bytes. Source: KIP-966; `linearizability/simulation/ledger.py` counts in the same way.
+        one of them has lost bytes. Source: KIP-966; `linearizability/simulation/partition_oracle.py` counts in the same way.
         """
         any_robbed = robbed or bool(self.robbed)
         return self.least_doubted is None or not any_robbed or len(self.doubted | {*nodes}) < self.least_doubted

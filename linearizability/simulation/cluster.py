@@ -1,6 +1,6 @@
 """One simulated run: a schedule in, what became of it out.
 
-Topics are created, clients work while faults strike, everything is healed, the clients come to rest, a last reader drains
+Topics are created, clients work under faults, everything is healed, the clients come to rest, a last reader drains
 every partition, each node is stopped and started once more. What must never happen ends the run at once (a violation);
 what the clients saw is for `judging` to judge.
 """
@@ -139,7 +139,7 @@ class Cluster:
         self.clients: list[SimulatedClient] = []
         self.is_over = False
         self.heals_at_us = 0
-        """When the last of the faults that have struck is over."""
+        """When the last of the injected faults is over."""
         self.traps = faults.Traps(self)
         if self.checker is not None and any(fault.after for fault in schedule.faults):
             self.checker.listener = self.traps.on_action

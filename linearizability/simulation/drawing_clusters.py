@@ -1,4 +1,4 @@
-"""The recipe of a schedule for several nodes: who is struck is mostly named by role, for that is where it hurts."""
+"""The recipe of a schedule for several nodes: targets are mostly named by role, which finds more bugs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ PARTITION_STEPS = (
     "BecomeLeader", "BecomeFollower", "ExpandIsr", "ExpandIsr", "ShrinkIsr", "ShrinkIsr", "CommitIsr", "Produce",
     "AppendFetched", "AdvanceHighWatermark", "AdoptHighWatermark", "Truncate", "Acknowledge", "Restart",
 )  # fmt: skip
-"""Steps of a partition at which a fault may strike."""
+"""Steps of a partition at which a fault may be injected."""
 
 QUORUM_STEPS = (
     "BecomeLeader", "AppendRecord", "AppendRecord", "AdvanceHighWatermark", "BecomeCandidate", "BecomeProspective",
     "GrantVote", "GrantVote", "HearOfEpoch", "ApplyFetch",
 )  # fmt: skip
-"""Steps of the metadata quorum at which a fault may strike."""
+"""Steps of the metadata quorum at which a fault may be injected."""
 
 STEP_KINDS = (
     "crash", "power-loss", "pause", "cut", "cut-in", "cut-out", "isolate", "power-loss", "uneven", "uneven", "flaky",
@@ -174,7 +174,7 @@ class Misfortunes:
                 return [self._one(at_ms, kind)]
 
     def _at_a_step(self, at_ms: int, step: str, topic: str) -> list[Fault]:
-        """Up to three nodes are struck as a step of the specification happens: who makes it, whom it names, who decides."""
+        """Up to three faults at an action of the specification: of its node, the node named in it, or the active controller."""
         choices = self._choices
         return [
             Fault.model_validate(
@@ -225,7 +225,7 @@ class Misfortunes:
                 return self._everywhere(at_ms, kind)
 
     def _everywhere(self, at_ms: int, kind: str) -> Fault:
-        """What strikes the network, or is an operator's work."""
+        """Faults of the network, and operations."""
         choices = self._choices
         match kind:
             case "slow":
@@ -261,7 +261,7 @@ class Misfortunes:
         return self._choices.one_of((1_000, 20, 300, LONGEST_DOWN_MS))
 
     def _at_node(self, at_ms: int, kind: str, for_ms: int, **more: object) -> Fault:
-        """A fault that strikes one node: mostly the leader of some partition."""
+        """A fault of one node: mostly the leader of some partition."""
         choices = self._choices
         role = choices.one_of(("leader", "leader", "controller", ""))
         name, partition = self._partition() if role == "leader" else ("", 0)

@@ -115,15 +115,15 @@ class FaultPatterns:
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
         first, second, *rest = replicas
-        struck_ms = at_ms + SETTLED_MS + choices.integer(0, 150)
-        gone_ms = struck_ms + choices.integer(0, 100)
+        injected_ms = at_ms + SETTLED_MS + choices.integer(0, 150)
+        gone_ms = injected_ms + choices.integer(0, 100)
         back_ms = gone_ms + choices.one_of((60, 30, 120, 200))
         apart = {
-            "at_ms": struck_ms,
+            "at_ms": injected_ms,
             "kind": choices.one_of(("cut", "cut", "cut-in", "slow-node", "uneven")),
             "node": second,
             "others": (first,),
-            "for_ms": back_ms - struck_ms + choices.integer(20, 200),
+            "for_ms": back_ms - injected_ms + choices.integer(20, 200),
             "amount": choices.one_of((60, 120, 200)),
         }
         faults = [
@@ -138,7 +138,7 @@ class FaultPatterns:
                 "node": rest[0],
                 "amount": choices.one_of((60, 120, 200)),
             }
-            faults.append(Fault.model_validate(late | {"at_ms": struck_ms, "for_ms": back_ms - struck_ms + 200}))
+            faults.append(Fault.model_validate(late | {"at_ms": injected_ms, "for_ms": back_ms - injected_ms + 200}))
         return faults
 
     def deaf_leader(self, at_ms: int) -> list[Fault]:
@@ -207,7 +207,7 @@ class FaultPatterns:
         ]
 
     def troubled_return(self, at_ms: int) -> list[Fault]:
-        """A node goes down; as it is about to be in sync again, it is struck again."""
+        """A node goes down; as it is about to be in sync again, it fails again."""
         choices = self._choices
         down = {
             "at_ms": at_ms,
@@ -275,7 +275,7 @@ class FaultPatterns:
         ]
 
     def _interruption(self, at_ms: int) -> Fault:
-        """Something that strikes as an ISR is proposed."""
+        """A fault that is injected as an ISR is proposed."""
         match self._choices.one_of(("an incarnation", "an incarnation", "a way", "an answer")):
             case "an incarnation":
                 kinds = ("power-loss", "crash", "power-loss", "isolate", "pause")
@@ -287,7 +287,7 @@ class FaultPatterns:
 
     def words_held_up(self, at_ms: int) -> list[Fault]:
         """A follower has left the ISR; at a step of its return some of the two's messages are held up or lost, and
-        one of them, or the controller, is struck meanwhile: words of before arrive when they are no longer true."""
+        one of them, or the controller, fails meanwhile: earlier messages arrive when they are no longer true."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
         back_ms = at_ms + SETTLED_MS + choices.one_of((600, 500, 900))
@@ -297,8 +297,8 @@ class FaultPatterns:
             ("ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "ExpandIsr", "CommitIsr", "ShrinkIsr", "BecomeLeader")
         )
         armed_ms = back_ms - choices.one_of((1, 40, 100))
-        strikes = ("power-loss", "crash", "power-loss", "pause", "power-loss", "isolate")
-        struck = choices.one_of(("other", "other", "other", "other", "actor", "controller"))
+        kinds = ("power-loss", "crash", "power-loss", "pause", "power-loss", "isolate")
+        target = choices.one_of(("other", "other", "other", "other", "actor", "controller"))
         common_ms = choices.one_of(HELD_MS)
         some = tuple(choices.one_of(FOLLOWERS_WORDS) for _ in range(choices.integer(1, 2)))
         faults = [
@@ -306,7 +306,7 @@ class FaultPatterns:
             away.model_copy(update={"role": role, "others": ()}) if role else away,
             *self._held_up("actor", LEADERS_WORDS, armed_ms, step, common_ms),
             *self._held_up("other", some, armed_ms, step, common_ms),
-            self._trap(armed_ms, (step,), strikes, (20, 1, 300, 1_000), struck),
+            self._trap(armed_ms, (step,), kinds, (20, 1, 300, 1_000), target),
         ]
         if choices.integer(0, 3) == 3:
             faults.append(self._lead(armed_ms + choices.integer(0, 1_000), place, self._in_some_order()))
@@ -335,8 +335,8 @@ class FaultPatterns:
             if choices.integer(0, 3):
                 faults.append(self._gate("hold", messages_of_heir, armed_ms, step, "other", heir, held_ms + 300))
         if kind == "hold" or not choices.integer(0, 2):
-            strikes = ("power-loss", "crash", "power-loss", "pause")
-            faults.append(self._trap(armed_ms, (step,), strikes, (20, 1, 300), "other"))
+            kinds = ("power-loss", "crash", "power-loss", "pause")
+            faults.append(self._trap(armed_ms, (step,), kinds, (20, 1, 300), "other"))
         goes_at = choices.one_of(("CommitIsr", "CommitIsr", step) if kind == "hold" else (step, step, "CommitIsr"))
         goes = {
             "at_ms": armed_ms,

@@ -259,12 +259,12 @@ class Traps:
         self._set.setdefault(fault.after, []).append((fault, number))
 
     def disarm(self) -> None:
-        """Nothing waits any more, and what was about to strike does not."""
+        """No fault waits any more, and none that was due is injected."""
         self._set = {}
         self._is_over = True
 
     def on_action(self, node: int, action: str, row: Mapping[str, Any]) -> None:
-        """A step happens: what waited for it strikes once the step is over, `wait_ms` later."""
+        """A step happens: faults that waited for it are injected `wait_ms` after it."""
         waiting = self._set.get(action)
         if not waiting:
             return

@@ -221,7 +221,7 @@ class Fault(Value):
 
     at_ms: int = Field(ge=0)
     after: str = ""
-    """A step of STEPS: the fault waits from `at_ms` on until some node makes it, and never strikes if none does."""
+    """A step of STEPS: the fault waits from `at_ms` on until some node makes it, and is never injected if none does."""
     wait_ms: int = Field(default=0, ge=0, le=10_000)
     """How long after that step."""
     kind: Literal[
@@ -230,14 +230,14 @@ class Fault(Value):
         "lead", "uneven", "hold", "lose", "directory-fails", "move",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
-    """The node that is struck, by its id."""
+    """The target node, by its id."""
     role: Literal[
         "", "controller", "leader", "bystander", "coordinator", "transaction-coordinator", "actor", "other", "between",
     ] = ""  # fmt: skip
     """Instead of `node`: the node with this role at the time of the fault; if none has it, `node` after all. A bystander neither
     leads the partition nor is the active controller; where one is to lead, it comes first. The coordinator is the
     groups', unless it is said to be that of transactions. The actor is who made the step that the fault waited for, the other
-    is the second node that the step names; between strikes the actor, and the other takes the place of `others`."""
+    is the second node that the step names; between targets the actor, and the other takes the place of `others`."""
     topic: str = ""
     """With `partition`: whose leader, whose replicas, whose settings are meant."""
     partition: int = Field(default=0, ge=0)
@@ -267,7 +267,7 @@ class Schedule(Value):
     log_directories: int = Field(default=1, ge=1, le=4)
     """Of each node, each on a disk of its own. Faults of disks concern the first, which has the metadata log."""
     duration_ms: int = Field(default=2_000, ge=1, le=3_600_000)
-    """How long clients work and faults strike; then everything is healed and read."""
+    """How long clients work under faults; then everything is healed and read."""
     properties: dict[str, str] = {}
     topics: tuple[Topic, ...] = (Topic(name="orders"),)
     clients: tuple[Client, ...] = ()

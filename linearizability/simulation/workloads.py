@@ -240,8 +240,8 @@ def _with_copies(choices: Choices, schedule: Schedule) -> Schedule:
     ]
     clients += [*copiers[:-1], _mortal(choices, copiers[-1], schedule.duration_ms)]
     roles: tuple[Coordinator, ...] = ("coordinator", "transaction-coordinator")
-    strikes = [_at_coordinator(choices, schedule, choices.one_of(roles)) for _ in range(choices.integer(0, 2))]
-    faults = sorted((*_bearable(schedule), *strikes), key=lambda fault: fault.at_ms)
+    more = [_at_coordinator(choices, schedule, choices.one_of(roles)) for _ in range(choices.integer(0, 2))]
+    faults = sorted((*_bearable(schedule), *more), key=lambda fault: fault.at_ms)
     changed = {"topics": (*schedule.topics, output), "clients": tuple(clients), "faults": tuple(faults)}
     return schedule.model_copy(update=changed)
 

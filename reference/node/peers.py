@@ -120,6 +120,8 @@ class Peers:
 
     def next_deadline(self) -> TimestampMs | None:
         """When the first question has waited too long."""
+        if not self._lanes:
+            return None
         return min((questions[0].deadline for questions in self._lanes.values() if questions), default=None)
 
 

@@ -28,6 +28,8 @@ def test_a_repeated_batch_is_known_again_five_batches_back() -> None:
         append_as(log, 7, 0, 2)
     with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         append_as(log, 7, 10, 3)  # the same first sequence, another length (IDM-07)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append_as(log, 7, 11, 1)  # the same last sequence, another first one
     assert log.log_end_offset == 12
 
 

@@ -56,6 +56,7 @@ def run(
     again: Annotated[bool, typer.Option("--again", help="Also what has a stored row.")] = False,
     runs: Annotated[int, typer.Option(min=1, help="Runs of the simulation for one change.")] = 500,
     simulation_s: Annotated[float, typer.Option(min=1, help="Time for these runs.")] = 240,
+    unit_s: Annotated[float, typer.Option(min=1, help="After so long the unit tests hang.")] = 300,
     as_json: Json = False,
 ) -> None:
     """Ask the unit tests and the simulation about changes; rows are stored in results.json as they are found."""
@@ -68,7 +69,7 @@ def run(
             continue
         if for_s and time.monotonic() - begin > for_s:
             break
-        row = judge(change, Limits(runs, simulation_s))
+        row = judge(change, Limits(runs, simulation_s, unit_s))
         before = stored.get(change.name)
         store([replace(row, read=before.read) if before else row])
         print(json.dumps(asdict(row)) if as_json else _line(row), flush=True)

@@ -215,8 +215,8 @@ def commits_keep_alive(broker: Broker) -> None:
         time.sleep(0.5)
     broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="the first Heartbeat, after 9 seconds")
     other = group.member()
-    broker.expect_equal(
-        "the members that the next one is told", [one.member_id for one in other.join().members], [other.id]
+    broker.eventually(  # a broker may answer a join while the silent member still counts
+        lambda: [one.member_id for one in other.join().members] == [other.id], "the next member is alone", within_s=30
     )
 
 

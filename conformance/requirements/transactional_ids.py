@@ -139,7 +139,7 @@ def an_empty_transactional_id(broker: Broker) -> None:
     "transaction; asked again it gives a higher epoch.",
     accepted="CONCURRENT_TRANSACTIONS(51), then CompleteAbort, then NONE(0) with the same producer id and a higher epoch; the "
     "records never count; since Kafka 4.0 the same for a producer that says who it is, which was fenced for good before",
-    tolerated="NONE(0) at once, with a higher epoch",
+    tolerated="NONE(0) at once, with a higher epoch; PRODUCER_FENCED(90) for the old one's Produce",
     apis=TRANSACTIONS,
 )
 def taking_over(broker: Broker) -> None:
@@ -160,7 +160,10 @@ def taking_over(broker: Broker) -> None:
         broker.expect_equal("the producer id", new.id, old.id)
         broker.expect(new.epoch > old.epoch, f"epoch {new.epoch} comes after {old.epoch}")
         result = old.produce(topic, b"late")
-        broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what="the old one's Produce")
+        broker.expect_error(
+            result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, tolerated={ErrorCode.PRODUCER_FENCED},
+            what="the old one's Produce",
+        )  # fmt: skip
         broker.eventually(
             lambda: broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic) == 2,
             "the record and its marker are stable",

@@ -22,17 +22,17 @@ def test_a_trial_counts_the_lives_until_the_bug_is_found():
 
 
 def test_another_interpreter_finds_the_same():
-    leader = RemoteInterpreter(sys.executable, "PyPy 3.11")
+    remote = RemoteInterpreter(sys.executable, "PyPy 3.11")
     try:
         for name, by in (("acknowledged-before-commit", EVERYTHING), ("acks-all-as-one", HISTORY)):
             task = Task(name, by, 0)
-            here, there = run_trial(task, most=20), run_trial(task, most=20, leader=leader)
+            here, there = run_trial(task, most=20), run_trial(task, most=20, interpreter=remote)
             assert here.schedules is not None and there.seconds > 0
             assert there == replace(here, seconds=there.seconds, python="PyPy 3.11")
         unseen = Task("acknowledged-before-commit", HISTORY, 9)
-        assert run_trial(unseen, 1, leader).lived == 1
+        assert run_trial(unseen, 1, remote).lived == 1
     finally:
-        leader.close()
+        remote.close()
 
 
 def test_the_table_names_another_interpreter(tmp_path: Path):

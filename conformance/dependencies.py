@@ -54,7 +54,7 @@ USED_BY = {
     "TXN-08": "TXN-14",
     "TXN-11": "TXN-14",
     "TXN-12": "TXN-14",
-    "TXN-14": "TXN-22 TXN-28 TXV-02 TXV-04 TXV-09",
+    "TXN-14": "TXN-22 TXN-28 TXN-31 TXV-02 TXV-04 TXV-09",
     "TXN-22": "TXN-09",
     "TXV-08": "TXN-18 TXV-09 TXV-17 TXV-18 OFF-29",
     "TXV-09": "TXV-18",

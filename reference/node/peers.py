@@ -82,7 +82,7 @@ class Peers:
         self._emit(Send(peer, host, port, lane, encode_request(key, version, correlation_id, self._client_id, body)))
 
     def lanes_to(self, peer: NodeId) -> list[str]:
-        """The lanes on which a peer owes answers."""
+        """The channels on which a peer owes answers."""
         return [lane for (each, lane), questions in self._lanes.items() if each == peer and questions]
 
     def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:

@@ -29,7 +29,7 @@ def root() -> None:
 def show(versions: Versions = None, as_json: Json = False) -> None:
     """Show the stored matrix: whether a release is measured as a whole, its verdicts, and each failure with its reason."""
     from conformance.levels import MUST
-    from conformance.releases import NOT_MEASURED, RELEASES, Matrix, counts, failures
+    from conformance.releases import NOT_MEASURED, OWN_BUG, RELEASES, Matrix, counts, failures
 
     matrix, failed = Matrix.read(), False
     for version in versions or sorted({*RELEASES, *matrix.versions()}, key=_key):
@@ -46,7 +46,8 @@ def show(versions: Versions = None, as_json: Json = False) -> None:
         print(f"kafka:{version}: {f'{lacking} requirements are not measured' if lacking else 'measured as a whole'}")
         print(f"    musts: {_in_words(musts)}; all: {_in_words(found)}")
         for one in bad:
-            print(f"    {one['id']} ({one['level']}) {one['verdict']}: {one['reason']}")
+            what = one["reason"] if one["verdict"] == OWN_BUG else f"{one['verdict']}: {one['reason']}"
+            print(f"    {one['id']} ({one['level']}) {what}")
     raise typer.Exit(FAIL if failed else 0)
 
 

@@ -21,6 +21,8 @@ FIRST = {
     "eligible.leader.replicas.version": "1",
     "group.version": "1",
     "metadata.version": "4.3-IV0",
+    "share.version": "0",
+    "streams.version": "0",
     "transaction.version": "2",
 }
 

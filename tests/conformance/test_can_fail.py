@@ -128,6 +128,9 @@ def test_no_requirement_passes_on_every_wrong_broker(entry: Entry, birds: list[P
 def test_no_requirement_of_several_nodes_passes_where_nothing_is_replicated(entry: Entry, flock: Flock) -> None:
     hurried = entry.requirement.model_copy(update={"deadline_s": 3.0})
     subject = Subject(addresses(flock.bootstrap), "4.3.1", flock.ranges(), hooks_of_all(), nodes=3)
-    judgement = judge(Entry(requirement=hurried, test=entry.test), subject)
+    for _ in range(3):  # on a busy machine its time may end within a wait that has only begun, which is no verdict
+        judgement = judge(Entry(requirement=hurried, test=entry.test), subject)
+        if not judgement.reason.startswith("needs more than"):
+            break
     assert judgement.verdict is Verdict.FAIL, f"{judgement.verdict}: {judgement.reason} {judgement.traceback}"
     assert "Metadata tells" not in judgement.reason, "it failed for lack of brokers, not for what it judges"

@@ -61,7 +61,7 @@ USED_BY = {
     "CGH-07": "CGH-02 CGH-28",
     "GAD-01": "GAD-09",
     "GAD-02": "GAD-07 GAD-09",
-    "TOP-11": "PRD-07 CFG-04",
+    "TOP-11": "CFG-04",
     "TOP-16": "MET-06 FET-11 OFF-16 CGH-26",
     "TXN-02": "TXV-12",
     "TXV-05": "TXN-44",

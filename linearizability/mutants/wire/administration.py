@@ -57,7 +57,7 @@ LIES = [
     Lie("made-configs-not-told", CREATE, "no configurations are told", "TOP-11", answer=put("topics.configs", []), versions="5+"),
     Lie("made-id-not-told", CREATE, "no topic id is told", "TOP-11", answer=put("topics.topic_id", NO_UUID), versions="7+"),
     Lie("made-replication-not-told", CREATE, "the replication factor is told as -1", "TOP-11", answer=put("topics.replication_factor", -1), versions="5+"),
-    Lie("made-without-configs", CREATE, "configurations are not kept", "TOP-11 CFG-01 CFG-11", ask=put("topics.configs", [])),
+    Lie("made-without-configs", CREATE, "configurations are not kept", "TOP-11 CFG-01 CFG-11 PRD-07", ask=put("topics.configs", [])),
 
     Lie("unknown-topic-deleted", REMOVE, "UNKNOWN_TOPIC_OR_PARTITION is told as no error", "TOP-12 TOP-14", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0)),
     Lie("unknown-id-deleted", REMOVE, "UNKNOWN_TOPIC_ID is told as UNKNOWN_TOPIC_OR_PARTITION", "TOP-14", answer=errors(E.UNKNOWN_TOPIC_ID, E.UNKNOWN_TOPIC_OR_PARTITION)),

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.host import Host
 from conformance.results import TargetRecord
-from linearizability.targets import WrongTarget, open_target
+from linearizability.targets import Node, WrongTarget, open_target
+from linearizability.targets.cluster import write_properties
+from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.mixed import MixedCluster
+from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
+from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest as Alter
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest as Describe
 from reference.protocol.messages.metadata import MetadataRequest
 
 
@@ -56,3 +62,37 @@ def test_controllers_of_one_kind_lead_brokers_of_the_other(spec: str, tmp_path: 
             found = wire.call(asked, 9)
         assert {each.node_id for each in found.brokers} == {1, 2}
         assert {tuple(sorted(each.replica_nodes)) for each in found.topics[0].partitions} == {(1, 2)}
+
+
+@pytest.mark.slow
+def test_kafka_finds_its_quota_in_a_snapshot_that_the_reference_wrote(tmp_path: Path) -> None:
+    """Kafka, then the reference, then Kafka on one folder; Kafka starts from the newest snapshot."""
+    with open_target("kafka:4.3.1", folder=tmp_path) as target:
+        assert isinstance(target, KafkaCluster)
+        (member,) = target.members
+        entity = [Alter.EntityData(entity_type="client-id", entity_name="app")]
+        rate = Alter.OpData(key="producer_byte_rate", value=1234.0)
+        ask(member.node, Alter(entries=[Alter.EntryData(entity=entity, ops=[rate])]))
+        target.stop(1)
+        command, member.process.command = (
+            member.process.command, [str(part) for part in ReferenceCluster.command(target, member)],  # type: ignore[arg-type]
+        )  # fmt: skip
+        more_often = {"metadata.log.max.record.bytes.between.snapshots": "100"}
+        write_properties(member.properties_file, member.properties | more_often)
+        target.restart(1)
+        for number in range(10):
+            topic = CreateTopicsRequest.CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1)
+            ask(member.node, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        target.stop(1)
+        assert len([*(member.data / "__cluster_metadata-0").glob("*.checkpoint")]) > 1
+        write_properties(member.properties_file, member.properties)
+        member.process.command = command
+        target.restart(1)
+        part = Describe.ComponentData(entity_type="client-id", match_type=0, match="app")
+        found = ask(member.node, Describe(components=[part])).entries
+        assert [(value.key, value.value) for each in found for value in each.values] == [("producer_byte_rate", 1234.0)]
+
+
+def ask(node: Node, body: Any) -> Any:
+    with Wire.connect(node.host, node.port) as wire:
+        return wire.call(body)

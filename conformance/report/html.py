@@ -14,10 +14,20 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from conformance.levels import Level
 from conformance.report import anatomy
 from conformance.report.matrix import Matrix, totals
 from conformance.requirement import AREAS, Requirement
-from conformance.results import Judgement, RecordedExchange, Run, Verdict, coverage, profile_tallies, root_causes
+from conformance.results import (
+    Judgement,
+    ProfileTally,
+    RecordedExchange,
+    Run,
+    Verdict,
+    coverage,
+    profile_tallies,
+    root_causes,
+)
 
 HERE = Path(__file__).parent
 SHOWN_BYTES = 1024
@@ -26,24 +36,96 @@ SHOWN_EXCHANGES = 12
 """How many of the last exchanges of a requirement the page shows, so that it stays under 2 MB with hundreds of failures."""
 SHOWN_OF_BLOCKED = 2
 
+LEGEND = {
+    "pass": "what the requirement accepts was seen",
+    "fail": "anything else was seen, also no answer or an unreadable one",
+    "tolerated": "not what Kafka does, but what the requirement puts up with",
+    "blocked": "another requirement that this one builds on fails",
+    "not judged": "the target lacks an API, a version, nodes, a fault hook or a configuration",
+    "untestable": "nothing outside of a broker can judge it",
+    "engine error": "the suite failed; says nothing about the target",
+}
+
+LEGEND = {
+    "pass": "what the requirement accepts was seen",
+    "fail": "anything else was seen, also no answer or an unreadable one",
+    "tolerated": "not what Kafka does, but what the requirement puts up with",
+    "blocked": "another requirement that this one builds on fails",
+    "not judged": "the target lacks an API, a version, nodes, a fault hook or a configuration",
+    "untestable": "nothing outside of a broker can judge it",
+    "engine error": "the suite failed; says nothing about the target",
+}
+
+LEGEND = {
+    "pass": "what the requirement accepts was seen",
+    "fail": "anything else was seen, also no answer or an unreadable one",
+    "tolerated": "not what Kafka does, but what the requirement puts up with",
+    "blocked": "another requirement that this one builds on fails",
+    "not judged": "the target lacks an API, a version, nodes, a fault hook or a configuration",
+    "untestable": "nothing outside of a broker can judge it",
+    "engine error": "the suite failed; says nothing about the target",
+}
+
 T = TypeVar("T")
 
 
 def run_page(run: Run) -> str:
-    """The report of one run."""
+    """The report of one run: what fails first, by root cause, then everything by area."""
     counts = Counter(str(judgement.verdict) for judgement in run.judgements)
     exchanges = {
         f"{judgement.requirement.id}/{number}": _taken_apart(exchange)
         for judgement in run.judgements
         for number, exchange in _shown(judgement)
     }
-    levels = [(name, getattr(run, name).model_dump(by_alias=True)) for name in ("must", "should", "may")]
+    causes, errors = root_causes(run.judgements), [one for one in run.judgements if one.verdict is Verdict.ENGINE_ERROR]
+    tallies = profile_tallies(run.judgements, run.target.kafka_version)
+    apart = (Verdict.FAIL, Verdict.ENGINE_ERROR)
+    areas = [
+        (area, title, _counted(members), [one for one in members if one.verdict not in apart])
+        for area, title, members in _by_area(run.judgements, lambda judgement: judgement.requirement)
+    ]
+    filters = {
+        "verdict": [str(verdict) for verdict in Verdict if counts[verdict]],
+        "level": [str(level) for level in Level],
+        "profile": [str(tally.profile) for tally in tallies],
+    }
     return _render(
-        "run.html.j2", run=run, levels=levels, verdicts=[str(v) for v in Verdict if counts[v]], by_verdict=counts,
-        areas=_by_area(run.judgements, lambda judgement: judgement.requirement), exchanges=_embedded(exchanges),
-        causes=root_causes(run.judgements), shown=_shown,
-        tallies=profile_tallies(run.judgements, run.target.kafka_version), coverage=coverage(run.judgements).line,
+        "run.html.j2", run=run, by_verdict=counts, areas=areas, causes=causes, errors=errors, shown=_shown, rows=_rows,
+        exchanges=_embedded(exchanges), filters=filters.items(), legend=LEGEND.items(),
+        profiles=[(tally, _musts(tally)) for tally in tallies], coverage=coverage(run.judgements).line,
     )  # fmt: skip
+
+
+def _counted(judgements: Iterable[Judgement]) -> dict[str, int]:
+    counts = Counter(judgement.verdict for judgement in judgements)
+    return {str(verdict): counts[verdict] for verdict in Verdict}
+
+
+def _musts(tally: ProfileTally) -> list[tuple[str, int]]:
+    failed = len(tally.failed)
+    return [("pass", tally.judged - failed), ("fail", failed), ("not judged", tally.musts - tally.judged)]
+
+
+def _rows(judgement: Judgement) -> list[tuple[str, str]]:
+    """What is known of a requirement and of its verdict, with a label each; what is empty is left out."""
+    record = judgement.requirement
+    rows = {
+        "why": judgement.reason + (" (an expected failure)" if judgement.expected else ""),
+        "seen": "; ".join(judgement.seen),
+        "accepted": record.accepted,
+        "tolerated": record.tolerated,
+        "notices": record.notices,
+        "requires": ", ".join(record.prerequisites),
+        "builds on": ", ".join(record.builds_on),
+        "source": record.source,
+        "owed": " ".join(
+            f"{word} {version}" for word, version in (("since", record.since), ("until", record.until)) if version
+        ),
+        "confirmed": f"Kafka {', '.join(record.confirmed)}" if record.confirmed else "not yet",
+        "the draft": record.draft,
+        "took": f"{judgement.seconds * 1000:.0f} ms" if judgement.seconds else "",
+    }
+    return [(label, text) for label, text in rows.items() if text]
 
 
 def _shown(judgement: Judgement) -> list[tuple[int, RecordedExchange]]:

@@ -1,6 +1,6 @@
 "use strict";
 let unpacked;
-const pressed = { verdict: new Set(), level: new Set() };
+const pressed = {};
 
 /* The exchanges, unpacked when the first one is looked at. */
 function exchanges() {
@@ -9,29 +9,58 @@ function exchanges() {
   return (unpacked ??= new Response(stream).json());
 }
 
+/* The filters are in the URL: #verdict=fail,blocked&level=must&q=epoch; #PRD-05 opens one requirement. */
+const search = document.getElementById("search");
+const buttons = [...document.querySelectorAll(".filters button")];
+for (const button of buttons) pressed[button.dataset.kind] ??= new Set();
+
 function filter() {
-  const words = (document.getElementById("search").value || "").toLowerCase();
-  for (const row of document.querySelectorAll("[data-verdict]")) {
-    const shown = [...Object.entries(pressed)].every(([kind, set]) =>
+  const words = search.value.toLowerCase();
+  let shown = 0;
+  const rows = document.querySelectorAll("[data-verdict]");
+  for (const row of rows) {
+    const fits = Object.entries(pressed).every(([kind, set]) =>
       !set.size || (row.dataset[kind] || "").split("|").some((value) => set.has(value)));
-    row.classList.toggle("hidden", !(shown && row.textContent.toLowerCase().includes(words)));
+    const hidden = !(fits && (!words || row.textContent.toLowerCase().includes(words)));
+    row.classList.toggle("hidden", hidden);
+    shown += !hidden;
   }
-  for (const head of document.querySelectorAll("[data-area]")) {
-    const rows = document.querySelectorAll(`[data-of="${head.dataset.area}"]`);
-    head.classList.toggle("hidden", [...rows].every((row) => row.classList.contains("hidden")));
-  }
+  for (const head of document.querySelectorAll("[data-area]"))
+    head.classList.toggle("hidden", !document.querySelector(`[data-of="${head.dataset.area}"]:not(.hidden)`));
+  const count = document.getElementById("count");
+  if (count) count.textContent = shown < rows.length ? `${shown} of ${rows.length} shown` : "";
 }
 
-for (const button of document.querySelectorAll(".filters button")) {
+function writeUrl() {
+  const query = new URLSearchParams();
+  for (const [kind, set] of Object.entries(pressed)) if (set.size) query.set(kind, [...set].join(","));
+  if (search.value) query.set("q", search.value);
+  history.replaceState(null, "", "#" + query);
+}
+
+function readUrl() {
+  const text = decodeURIComponent(location.hash.slice(1));
+  const query = new URLSearchParams(text.includes("=") ? location.hash.slice(1) : "");
+  for (const kind of Object.keys(pressed)) pressed[kind] = new Set(query.get(kind)?.split(",") ?? []);
+  for (const button of buttons) button.setAttribute("aria-pressed", pressed[button.dataset.kind].has(button.value));
+  search.value = query.get("q") ?? "";
+  filter();
+  const found = text && document.getElementById(text);
+  if (found) { found.open = true; found.scrollIntoView(); }
+}
+
+for (const button of buttons) {
   button.addEventListener("click", () => {
     const set = pressed[button.dataset.kind];
     const on = !set.has(button.value);
     on ? set.add(button.value) : set.delete(button.value);
     button.setAttribute("aria-pressed", on);
     filter();
+    writeUrl();
   });
 }
-document.getElementById("search").addEventListener("input", filter);
+search.addEventListener("input", () => { filter(); writeUrl(); });
+search.form?.addEventListener("submit", (event) => event.preventDefault());
 
 function element(tag, text, name) {
   const made = document.createElement(tag);
@@ -42,6 +71,7 @@ function element(tag, text, name) {
 
 function hexDump(hex, start, end) {
   const box = element("div", undefined, "hex");
+  box.tabIndex = 0;
   let line = "", marked = false;
   const flush = () => { if (line) { box.append(marked ? element("b", line) : line); line = ""; } };
   for (let at = 0; at * 2 < hex.length; at++) {
@@ -60,6 +90,7 @@ function hexDump(hex, start, end) {
 function side(title, hex, rows, box) {
   box.append(element("h4", title));
   const fields = element("div", undefined, "fields");
+  fields.tabIndex = 0;
   let dump = hexDump(hex, 0, 0);
   box.append(fields, dump);
   for (const [depth, name, value, start, end] of rows) {
@@ -93,9 +124,5 @@ for (const details of document.querySelectorAll("details.ex")) {
   });
 }
 
-function openTarget() {
-  const found = location.hash && document.getElementById(location.hash.slice(1));
-  if (found) { found.open = true; found.scrollIntoView(); }
-}
-addEventListener("hashchange", openTarget);
-openTarget();
+addEventListener("hashchange", readUrl);
+readUrl();

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from linearizability.faults import all_faults
+from linearizability.faults.agreement import SNAPSHOT_OFTEN
 from linearizability.faults.docker_network import DockerNetwork
 from linearizability.faults.network import Links, Network
 from linearizability.faults.plan import FAST_FAILOVER, Plan
@@ -23,7 +24,9 @@ Listener = Callable[[str], None]
 
 def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None) -> Target:
     """The target, not yet started, in the configuration that hunts use. Errors: WrongTarget."""
-    config = FAST_FAILOVER | plan.config if plan.target.startswith(("kafka", "reference")) else plan.config
+    config = FAST_FAILOVER | plan.config if plan.target.startswith(("kafka", "reference", "mixed")) else plan.config
+    if plan.target.startswith("mixed"):
+        config = SNAPSHOT_OFTEN | config
     addresses = AddressMap.parse(plan.mapped)
     target = open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, addresses=addresses)
     if isinstance(target, ZooKeeperKafkaCluster) and version_of(target.version, 3) < FIRST_WITH_CREATION:

@@ -1,5 +1,6 @@
 """A stored hunt: its faults injected again, or its histories judged again."""
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from linearizability.faults.plan import Plan
 from linearizability.faults.schedule import Schedule
 from linearizability.faults.summary import EnginesDisagree
 
-PLAN, SCHEDULE = "plan.json", "schedule.json"
+PLAN, SCHEDULE, VERDICT = "plan.json", "schedule.json", "verdict.json"
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,28 @@ def judge_again(stored: StoredHunt, engine: str) -> dict[str, Any]:
     anomalies: Counter[str] = Counter()
     for judgement in first:
         anomalies.update(judgement.anomalies)
+    differences = [each for folder in stored.folders for each in _differences(folder)]
+    verdicts = [judgement.verdict for judgement in first] + ["invalid"] * bool(differences)
     return {
-        "verdict": worst([judgement.verdict for judgement in first]),
+        "verdict": worst(verdicts),
         "target": stored.plan.target,
         "seed": stored.plan.seed,
         "rounds": len(first),
         "facts": sum(judgement.facts for judgement in first),
         "anomalies": dict(sorted(anomalies.items())),
-        "reasons": [reason for judgement in first for reason in judgement.reasons][:50],
+        "reasons": [*differences, *(reason for judgement in first for reason in judgement.reasons)][:50],
         "engines": list(engines),
         "folders": [str(folder) for folder in stored.folders],
     }
+
+
+def _differences(folder: Path) -> list[str]:
+    """Where the nodes of a mixed cluster differed after the round, as its verdict says: their data folders are gone."""
+    try:
+        verdict = json.loads((folder / VERDICT).read_text())
+    except OSError:
+        return []
+    return (verdict.get("agreement") or {}).get("differences", [])
 
 
 def _round_number(folder: Path) -> int:

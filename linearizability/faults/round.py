@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from linearizability.faults.agreement import Agreement, compare_nodes
 from linearizability.faults.backend import Listener
 from linearizability.faults.entrance import entrance
 from linearizability.faults.fault import FAULTS, World, least_doubted, select
@@ -17,6 +18,7 @@ from linearizability.faults.plan import Plan
 from linearizability.faults.schedule import Schedule, draw
 from linearizability.history.recorder import Recorder, RecordingError
 from linearizability.targets import Target
+from linearizability.targets.mixed import MixedCluster
 from linearizability.workload.clients import Clients
 from linearizability.workload.cluster import Coordinated, create_topic, served_apis
 from linearizability.workload.drain import Unread, drain_topic
@@ -59,6 +61,7 @@ class RoundResult(BaseModel):
     leader_changes: int = 0
     facts: int = 0
     engines: dict[str, str] = Field(default={}, description="engine -> its verdict")
+    agreement: Agreement | None = Field(default=None, description="of the nodes of a mixed cluster, after healing")
     seconds: float = 0
 
 
@@ -87,6 +90,7 @@ class Round:
         self.interrupted = False
         self.attacked_s = 0.0
         self.unread: list[Unread] = []
+        self.agreement: Agreement | None = None
         faults = select(plan.faults, target, network)
         nodes = len(target.nodes)
         self.schedule = schedule or draw(seed, plan.round_s, faults, nodes)
@@ -143,6 +147,10 @@ class Round:
             say("reading everything once more")
             self.unread = self._read_to_the_end(clients, bootstrap)
             reasons += [str(each) for each in self.unread] + self._read_replicas(clients)
+            if isinstance(self.target, MixedCluster):
+                say("comparing the nodes")
+                self.agreement = compare_nodes(self.target)
+                reasons += self.agreement.reasons
         except RecordingError as error:
             reasons.append(f"the history could not be written: {error}")
         reasons += self._too_little(clients.counts())
@@ -219,13 +227,20 @@ class Round:
     def _judge(self, nemesis: Nemesis, counts: Mapping[str, int], reasons: list[str], seconds: float) -> RoundResult:
         judgement = judge_locally(self.folder)
         verdict = "unknown" if reasons and judgement.verdict == "valid" else judgement.verdict
+        if self.agreement is not None and self.agreement.differences:
+            verdict = "invalid"
         result = RoundResult(
             verdict=verdict,
             folder=str(self.folder),
             topic=self.topic,
             anomalies=judgement.anomalies,
             permitted=judgement.permitted,
-            reasons=[*reasons, *nemesis.deaths, *judgement.reasons],
+            reasons=[
+                *(self.agreement.differences if self.agreement else ()),
+                *reasons,
+                *nemesis.deaths,
+                *judgement.reasons,
+            ],
             unread=self.unread,
             acknowledged=counts.get("ok", 0),
             unknown=counts.get("info", 0),
@@ -238,6 +253,7 @@ class Round:
             facts=judgement.facts,
             engines={"local": judgement.verdict},
             seconds=round(seconds, 1),
+            agreement=self.agreement,
         )
         try:
             (self.folder / "verdict.json").write_text(result.model_dump_json(indent=1) + "\n")

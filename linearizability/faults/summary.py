@@ -67,6 +67,7 @@ def sum_up(
         "anomalies": dict(sorted(anomalies.items())),
         "permitted": dict(sorted(permitted.items())),
         "reasons": reasons,
+        "agreement": [result.agreement.model_dump() for result in results if result.agreement is not None],
         "engines": sorted({engine for result in results for engine in result.engines}),
         "found_in": found.folder if found else None,
         "interrupted": interrupted,

@@ -64,6 +64,17 @@ RestartCommand = Annotated[
         help="For addr: targets: a shell's command that restarts a broker; {node}, {host}, {port} name it.",
     ),
 ]
+ClientConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--client-config",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients: security.protocol, ssl.*, "
+        "sasl.*.",
+    ),
+]
 KafkaVersion = Annotated[
     str, typer.Option("--version", help="Judge as this Kafka version (as 4.3.1); default: found out from the target.")
 ]
@@ -87,6 +98,7 @@ def run(
     version: KafkaVersion = "",
     mapped: Mapped = None,
     restart_command: RestartCommand = "",
+    client_config: ClientConfig = None,
     expected_failures: Annotated[
         Path | None,
         typer.Option(
@@ -144,7 +156,7 @@ def run(
     expected = _expected(expected_failures)
     if confirm and not target.startswith("kafka:"):
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
-    opening = _opening(target, mapped, restart_command)
+    opening = _opening(target, mapped, restart_command, client_config)
     networked = _on_a_network(backend, target, entries)
     runs: list[Run] = []
     for turn in range(repeat):
@@ -171,9 +183,12 @@ def run(
     raise typer.Exit(FAIL if flakes and worst == PASS else worst)
 
 
-def _opening(target: str, mapped: list[str] | None, restart_command: str) -> Callable[..., Any]:
-    """The way to a target, with what the caller knows of its addresses. Errors: typer.BadParameter."""
+def _opening(
+    target: str, mapped: list[str] | None, restart_command: str, client_config: Path | None
+) -> Callable[..., Any]:
+    """The way to a target, with what the caller knows of its addresses and its security. Errors: typer.BadParameter."""
     from linearizability.targets import AddressMap, WrongTarget, open_target
+    from linearizability.targets.security import ClientSecurity, SecurityError
 
     if restart_command and not target.startswith("addr:"):
         raise typer.BadParameter("the suite starts this target itself", param_hint="--restart-command")
@@ -181,7 +196,13 @@ def _opening(target: str, mapped: list[str] | None, restart_command: str) -> Cal
         addresses = AddressMap.parse(mapped or ())
     except WrongTarget as error:
         raise typer.BadParameter(str(error), param_hint="--map") from None
-    return partial(open_target, addresses=addresses, restart_command=restart_command)
+    try:
+        security = ClientSecurity.read(client_config) if client_config else None
+    except SecurityError as error:
+        raise typer.BadParameter(str(error), param_hint="--client-config") from None
+    if security and not target.startswith(("addr:", "exec:")):
+        raise typer.BadParameter("the suite starts this target itself, without security", param_hint="--client-config")
+    return partial(open_target, addresses=addresses, restart_command=restart_command, security=security)
 
 
 def _on_a_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
@@ -391,6 +412,7 @@ def doctor(
     ] = "",
     mapped: Mapped = None,
     restart_command: RestartCommand = "",
+    client_config: ClientConfig = None,
     as_json: Json = False,
 ) -> None:
     """Say what this machine has, and what is missing for which target."""
@@ -398,7 +420,7 @@ def doctor(
 
     from conformance.doctor import examine
 
-    checks, profile = examine(target, _opening(target, mapped, restart_command))
+    checks, profile = examine(target, _opening(target, mapped, restart_command, client_config))
     for check in checks:
         if as_json:
             _line(check.model_dump(mode="json"))

@@ -19,6 +19,7 @@ from conformance.results import TargetRecord
 from conformance.target_profile import TargetProfile
 from conformance.wire import Failed, Unreachable
 from linearizability.targets.errors import TargetError
+from linearizability.targets.security import ClientSecurity
 from reference.protocol.apis import APIS
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -114,6 +115,7 @@ class Host:
         record = self.record
         record.kafka_version = subject.kafka_version
         record.bootstrap = [f"{host}:{port}" for host, port in subject.bootstrap]
+        record.security = str(getattr(subject.target, "security", None) or ClientSecurity())
         record.nodes, record.cluster_id, record.profile = subject.nodes, subject.cluster_id, self.profile
 
     def _enter(self, group: Group) -> Any:

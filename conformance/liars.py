@@ -25,9 +25,10 @@ from conformance.results import Verdict
 from conformance.runner import Plan, run
 from linearizability.mutants.wire.adapter import HOOKS
 from linearizability.mutants.wire.lies import LIES
-from linearizability.mutants.wire.proxy import Loop, Proxy
+from linearizability.mutants.wire.proxy import Proxy
 from linearizability.mutants.wire.rewriting import Liar
 from linearizability.targets import Target, open_target
+from linearizability.targets.loop import Loop
 
 MOST_OPEN = 4
 MOST_LIES = 25

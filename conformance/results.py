@@ -153,6 +153,9 @@ class TargetRecord(Form):
     bootstrap: list[str] = Field(default_factory=list)
     cluster_id: str = ""
     nodes: int = 0
+    security: str = Field(
+        default="PLAINTEXT", description="protocol and SASL mechanism of the connections; never a secret"
+    )
     profile: TargetProfile = Field(
         default_factory=TargetProfile, description="what the target can do, as probed before the run"
     )

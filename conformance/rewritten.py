@@ -37,8 +37,9 @@ from conformance.results import Verdict
 from conformance.runner import Plan, run
 from linearizability.bench.suite import STORE, Store
 from linearizability.mutants.wire.chance import Chance
-from linearizability.mutants.wire.proxy import Loop, Proxy
+from linearizability.mutants.wire.proxy import Proxy
 from linearizability.targets import Target, open_target
+from linearizability.targets.loop import Loop
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 
 DEADLINE_S = 6.0

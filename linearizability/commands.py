@@ -161,6 +161,15 @@ def hunt(
             help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
         ),
     ] = None,
+    client_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients.",
+        ),
+    ] = None,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Json = False,
 ) -> int:
@@ -182,6 +191,7 @@ def hunt(
         unclean_election=unclean_election,
         config=_properties(config or []),
         mapped=mapped or [],
+        client_config=str(client_config.resolve()) if client_config else "",
         engine=engine.value,
         image=image,
     )

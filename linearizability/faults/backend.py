@@ -15,6 +15,7 @@ from linearizability.targets.cluster import INTERPOSED, Cluster
 from linearizability.targets.docker import open_image
 from linearizability.targets.hosts import Host
 from linearizability.targets.interposer.building import obstacle
+from linearizability.targets.security import ClientSecurity
 from linearizability.targets.zookeeper_kafka import FIRST_WITH_CREATION, ZooKeeperKafkaCluster, version_of
 from linearizability.workload.profile import promised_copies, standard_profile
 
@@ -28,7 +29,10 @@ def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None
     if plan.target.startswith("mixed"):
         config = SNAPSHOT_OFTEN | config
     addresses = AddressMap.parse(plan.mapped)
-    target = open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, addresses=addresses)
+    security = ClientSecurity.read(Path(plan.client_config)) if plan.client_config else None
+    target = open_target(
+        plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, addresses=addresses, security=security
+    )
     if isinstance(target, ZooKeeperKafkaCluster) and version_of(target.version, 3) < FIRST_WITH_CREATION:
         target.given = _topics_that_are_asked_for(target.size) | target.given
     return target

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from linearizability.mutants.wire.proxy import Loop, Proxy
+from linearizability.mutants.wire.proxy import Proxy
 from linearizability.targets import Target
+from linearizability.targets.loop import Loop
 
 
 @contextmanager

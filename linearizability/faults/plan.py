@@ -39,6 +39,9 @@ class Plan(BaseModel):
     unclean_election: bool = False
     config: dict[str, str] = Field(default={}, description="broker properties beside FAST_FAILOVER")
     mapped: list[str] = Field(default=[], description="ADVERTISED=REACHABLE, as `--map` takes it")
+    client_config: str = Field(
+        default="", description="the client.properties of a secured target: its path, never its content"
+    )
     reduce_minutes: float = Field(default=0, ge=0, description="how long a found schedule may be made smaller; 0: not")
     engine: str = Field(default="both", pattern="^(both|local|spark)$")
     backend: Literal["plain", "netns", "docker"] = Field(

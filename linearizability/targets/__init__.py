@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from linearizability.targets.addresses import AddressMap
 from linearizability.targets.hosts import Host
+from linearizability.targets.security import ClientSecurity
 from linearizability.targets.target import HOOKS, HookMissing, Node, Target, TargetError, WrongTarget
 
 if TYPE_CHECKING:
@@ -43,15 +44,21 @@ def open_target(
     nodes: int | None = None,
     addresses: AddressMap | None = None,
     restart_command: str = "",
+    security: ClientSecurity | None = None,
 ) -> Target:
     """The target that `spec` names, not yet started: use it as a context manager.
 
     `folder` takes its logs and data; `config` are broker properties by Kafka's names; `hosts` are where its nodes shall
     run (this machine's loopback unless given); `nodes` is their number where the text does not say it; `addresses` says
-    where advertised addresses are reached, `restart_command` how an `addr:` target is restarted. Errors: WrongTarget.
+    where advertised addresses are reached, `restart_command` how an `addr:` target is restarted, `security` how its listeners are
+    secured. Errors: WrongTarget.
     """
     target = _named(spec, folder, config=config, hosts=hosts, nodes=nodes, restart_command=restart_command)
     target.addresses = addresses or AddressMap()
+    if security and security.protocol != "PLAINTEXT":
+        if not spec.startswith(("addr:", "exec:")):
+            raise WrongTarget(f"{spec!r} is started here, without security: addr: and exec: targets can be secured")
+        target.security = security
     return target
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.targets import contract, leash
+from linearizability.targets.addresses import AddressMap, address_text
 from linearizability.targets.cluster import new_folder
+from linearizability.targets.security import ClientSecurity, Tunnels
 from linearizability.targets.target import DiskError, HookMissing, Node, Target, TargetError
 
 ANSWER_WITHIN_S = {"describe": 15.0, "start": 180.0, "restart": 120.0, "config": 120.0}
@@ -64,6 +66,8 @@ class Adapter(Target):
         described = self._ask(contract.Describe(id=0), contract.Description)
         self.description = described
         self.hooks = tuple(described.hooks)
+        if described.client and not self.security:
+            self.security = ClientSecurity.of(described.client)
         wanted = self.wanted_nodes or min(described.max_nodes, USUAL_NODES)
         if wanted > described.max_nodes:
             raise TargetError(f"{self.spec} offers {described.max_nodes} nodes; {wanted} are wanted")
@@ -72,9 +76,18 @@ class Adapter(Target):
         data.mkdir()
         start = contract.Start(id=0, nodes=wanted, folder=str(data), config=self.given if described.config else {})
         started = self._ask(start, contract.Started)
+        if self.security:
+            tunnels = self.tunnels = Tunnels(self.security)
+            ways = {(node.host, node.port): self.addresses.reach(node.host, node.port) for node in started.nodes}
+            self.addresses |= AddressMap(
+                {address_text(*at): address_text(*tunnels.to(*there, name=at[0])) for at, there in ways.items()}
+            )
         self._nodes = [Node(node.id, *self.addresses.reach(node.host, node.port)) for node in started.nodes]
 
     def close(self) -> None:
+        if self.tunnels:
+            self.tunnels.close()
+            self.tunnels = None
         child, self._child = self._child, None
         if child is None:
             return

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linearizability.targets.addresses import AddressMap, diagnosis, parse_address
+from linearizability.targets.addresses import AddressMap, address_text, diagnosis, parse_address
+from linearizability.targets.security import SecurityError, Tunnels
 from linearizability.targets.target import HookMissing, Node, Target, TargetError
 from linearizability.targets.wire import WireError, answers, listed_brokers
 
@@ -38,13 +39,15 @@ class Address(Target):
         self.given_addresses = [parse_address(text) for text in addresses.split(",")]
         self.unknown_config = tuple(config or {})
         self.folder = folder
+        self.entrances = list(self.given_addresses)
+        """Where the given addresses are reached: through tunnels, where the target is secured."""
         self.restart_command = restart_command
         self.hooks = ("restart",) if restart_command else ()
         self._nodes: list[Node] = []
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in self.given_addresses)
+        return ",".join(f"{host}:{port}" for host, port in self.entrances)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -52,19 +55,30 @@ class Address(Target):
 
     def open(self) -> None:
         """Ask the first that answers for all nodes. Errors: TargetError where none does."""
+        if self.security:
+            self.tunnels = Tunnels(self.security)
+            self.entrances = [self.tunnels.to(host, port) for host, port in self.given_addresses]
         failures: list[str] = []
-        for host, port in self.given_addresses:
+        for (host, port), entrance in zip(self.given_addresses, self.entrances, strict=True):
             try:
-                brokers = listed_brokers(host, port, timeout_s=TIMEOUT_S)
+                if self.tunnels:
+                    self.tunnels.check(host, port)
+                brokers = listed_brokers(*entrance, timeout_s=TIMEOUT_S)
+            except SecurityError as error:
+                failures.append(str(error))
+                continue
             except (WireError, ValueError) as error:
                 failures.append(f"{host}:{port}: {error}")
                 continue
-            self._take(brokers, f"{host}:{port}")
+            self._take(brokers, (host, port))
             return
         raise TargetError(f"{self.spec} does not answer: {'; '.join(failures)}")
 
     def close(self) -> None:
-        """Nothing of it is ours."""
+        """Nothing of it is ours, but the way to it."""
+        if self.tunnels:
+            self.tunnels.close()
+            self.tunnels = None
 
     def restart(self, node: int, *, wait: bool = True) -> None:
         if not self.restart_command:
@@ -97,15 +111,22 @@ class Address(Target):
             else:
                 self._await(node)
 
-    def _take(self, brokers: Sequence[Any], asked: str) -> None:
+    def _take(self, brokers: Sequence[Any], asked: tuple[str, int]) -> None:
         """Keep the nodes by their reachable addresses. A single node is reached where it was asked."""
         self.unreachable = {}
+        ways = dict[str, str]()
         for broker in brokers:
+            there = self.addresses.reach(broker.host, broker.port)
             problem = diagnosis(broker.node_id, broker.host, broker.port, self.addresses)
             if problem and len(brokers) == 1:
-                self.addresses |= AddressMap({f"{broker.host}:{broker.port}": asked})
+                there = asked
             elif problem:
                 self.unreachable[broker.node_id] = problem
+            if self.tunnels:
+                there = self.tunnels.to(*there, name=asked[0] if there == asked else broker.host)
+            if self.tunnels or there == asked:
+                ways[f"{broker.host}:{broker.port}"] = address_text(*there)
+        self.addresses |= AddressMap(ways)
         self._nodes = [Node(b.node_id, *self.addresses.reach(b.host, b.port)) for b in brokers]
 
     def _await(self, node: Node) -> None:

@@ -47,6 +47,11 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def address_text(host: str, port: int) -> str:
+    """What `parse_address` reads."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def diagnosis(node: int, host: str, port: int, addresses: AddressMap) -> str:
     """Why the address that a node advertises cannot be reached from here, and what to do; empty where it can."""
     tried = addresses.reach(host, port)

@@ -126,6 +126,11 @@ class Description(Result):
     hooks: list[HookName] = Field(default=[], description="the hooks that this adapter offers")
     max_nodes: int = Field(default=1, ge=1)
     config: bool = Field(default=False, description="whether `start` honours broker properties")
+    client: dict[str, str] = Field(
+        default={},
+        repr=False,
+        description="the client properties of a secured broker: security.protocol, ssl.*, sasl.*",
+    )
 
 
 class Address(Result):

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from linearizability.targets.addresses import AddressMap
 from linearizability.targets.errors import TargetError, WrongTarget
+from linearizability.targets.security import ClientSecurity, Tunnels
 from linearizability.targets.wire import answers
 
 __all__ = ["HOOKS", "DiskError", "HookMissing", "Node", "Target", "TargetError", "WrongTarget"]
@@ -70,6 +71,10 @@ class Target(ABC):
     only be seen (DescribeConfigs, or their effect)."""
     addresses: AddressMap = AddressMap()
     """Where advertised addresses are reached from here; `nodes` are reachable ones already."""
+    security: ClientSecurity | None = None
+    """How connections to its listeners are secured; None: they are not."""
+    tunnels: Tunnels | None = None
+    """While it is open and secured: what leads to its listeners. `nodes` and `addresses` are those of the tunnels then."""
     unreachable: Mapping[int, str] = {}
     """Nodes that cannot be reached from here, each with one line that says what was tried and what to do."""
 
@@ -110,6 +115,7 @@ class Target(ABC):
             "unknown_config": sorted(self.unknown_config),
             "mapped": dict(self.addresses.pairs),
             "unreachable": list(self.unreachable.values()),
+            "security": str(self.security or ClientSecurity()),
         }
 
     def running(self, node: int) -> bool:

@@ -175,5 +175,5 @@ def announced(size: int) -> str:
     if first == b"HTTP":
         return "an HTTP server answers, and no broker"
     if first[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "the port speaks TLS, which the suite does not"
+        return "the listener speaks TLS: --client-config says how to reach a secured broker"
     return f"an answer that announces {size} bytes"

@@ -18,7 +18,7 @@ from conformance.requirement import AREAS, catalogue
 from linearizability.bench.suite import STORE, Store, Trial, Worker, fingerprint, selection, summary, try_lie
 from linearizability.mutants.wire.chance import Chance
 from linearizability.mutants.wire.lies import LIES
-from linearizability.mutants.wire.proxy import NAMING_NODES, Loop, Proxy, Tamper, names_nodes
+from linearizability.mutants.wire.proxy import NAMING_NODES, Proxy, Tamper, names_nodes
 from linearizability.mutants.wire.rewriting import (
     Change,
     Liar,
@@ -32,6 +32,7 @@ from linearizability.mutants.wire.rewriting import (
     twice,
     when,
 )
+from linearizability.targets.loop import Loop
 from linearizability.targets.target import Node
 from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError

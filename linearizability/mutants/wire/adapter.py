@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from linearizability.mutants.wire.proxy import Loop, Proxy, Tamper
+from linearizability.mutants.wire.proxy import Proxy, Tamper
 from linearizability.targets import Target, TargetError, open_target
+from linearizability.targets.loop import Loop
 
 HOOKS = ("kill", "stop", "restart", "pause", "resume", "config", "logs")
 BEHIND = "reference:1"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from linearizability.targets.addresses import AddressMap
+from linearizability.targets.loop import Loop
 from linearizability.targets.target import Node
 from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError, decode_from
@@ -250,25 +250,6 @@ def names_nodes(message: type[Message]) -> bool:
 
 NAMING_NODES = ("Metadata", "FindCoordinator", "DescribeCluster", "Produce", "Fetch")
 """APIs whose answers to clients have addresses (a test holds this against the schemas)."""
-
-
-class Loop:
-    """An event loop in a thread of its own, for proxies. A context manager."""
-
-    def __enter__(self) -> Loop:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="wire proxy", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-    def run(self, coroutine: Any) -> Any:
-        """The result of a coroutine that runs there."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
 
 class Proxy:

@@ -1,0 +1,159 @@
+"""`client.properties`, by the names that Kafka's clients use: what secures a connection, and nothing else.
+
+Each property that asks for security is served, or refused by its name. Properties of other things (timeouts, serializers)
+are not read: the suite speaks in its own manner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from ssl import SSLContext
+from typing import Self
+
+from linearizability.targets.security.errors import SecurityError
+from linearizability.targets.security.mechanisms import MECHANISMS, Mechanism, TokenEndpoint
+from linearizability.targets.security.tls import tls_context
+
+PROTOCOLS = {
+    "PLAINTEXT": (False, False),
+    "SSL": (True, False),
+    "SASL_PLAINTEXT": (False, True),
+    "SASL_SSL": (True, True),
+}
+"""security.protocol -> with TLS, with SASL."""
+
+SERVED = {
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.enabled.protocols",
+    "ssl.protocol",
+    "ssl.cipher.suites",
+    *(
+        f"ssl.{store}.{what}"
+        for store in ("truststore", "keystore")
+        for what in ("type", "location", "password", "certificates", "certificate.chain", "key")
+    ),
+    "ssl.key.password",
+}
+WITHOUT_EFFECT = re.compile(r"sasl\.login\.(refresh|retry|connect|read)\..*|sasl\.kerberos\..*|ssl\.secure\.random\..*")
+"""Properties of Java's clients that change neither what is encrypted nor who is authenticated here."""
+LOGIN = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(?P<options>.*?);\s*", re.DOTALL
+)
+ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
+OPTION = re.compile(r'\s*([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """How connections to a target are secured."""
+
+    protocol: str = "PLAINTEXT"
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    mechanism: str = ""
+    """The SASL mechanism; empty without SASL."""
+    tls: SSLContext | None = field(default=None, repr=False)
+    login: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The options of sasl.jaas.config: user names and secrets."""
+    tokens: TokenEndpoint | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Of a file. Errors: SecurityError, which names the file and what is wrong in it."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SecurityError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        try:
+            return cls.of(parse_properties(text))
+        except SecurityError as error:
+            raise SecurityError(f"{path}: {error}") from error
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self:
+        """Of properties by their names. Errors: SecurityError, which names the property."""
+        _refuse_unknown(properties)
+        protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in PROTOCOLS:
+            raise SecurityError(f"security.protocol={protocol} is none of {', '.join(PROTOCOLS)}")
+        with_tls, with_sasl = PROTOCOLS[protocol]
+        mechanism, login = _login(properties) if with_sasl else ("", {})
+        return cls(
+            protocol,
+            mechanism,
+            tls_context(properties) if with_tls else None,
+            login,
+            TokenEndpoint.of(properties, login) if mechanism == "OAUTHBEARER" else None,
+        )
+
+    def authentication(self) -> Mechanism | None:
+        """A new exchange of the mechanism; None without SASL. Errors: SecurityError where no token is given."""
+        return MECHANISMS[self.mechanism](self.login, self.tokens) if self.mechanism else None
+
+    def __str__(self) -> str:
+        return f"{self.protocol} {self.mechanism}".strip()
+
+
+def _refuse_unknown(properties: Mapping[str, str]) -> None:
+    for name in properties:
+        asks = name.startswith(("ssl.", "sasl.", "security."))
+        if asks and name not in SERVED and not WITHOUT_EFFECT.fullmatch(name):
+            raise SecurityError(f"{name} cannot be served")
+
+
+def _login(properties: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in MECHANISMS:
+        raise SecurityError(f"sasl.mechanism={mechanism} cannot be served; these can: {', '.join(MECHANISMS)}")
+    text = properties.get("sasl.jaas.config", "")
+    if not text and mechanism == "OAUTHBEARER":
+        return mechanism, {}
+    if not (found := LOGIN.fullmatch(text)):
+        raise SecurityError('sasl.jaas.config is not: LOGIN-MODULE required NAME="VALUE" ...;')
+    options, at = dict[str, str](), 0
+    given = found["options"].rstrip()
+    while at < len(given):
+        if not (option := OPTION.match(given, at)):
+            raise SecurityError(f'sasl.jaas.config: option {len(options) + 1} is not NAME="VALUE"')
+        name, quoted, bare = option.groups()
+        options[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare
+        at = option.end()
+    return mechanism, options
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties: `name=value` or `name: value`, `#` and `!` comments, a backslash at a line's end continues it.
+
+    Errors: SecurityError, which names the line.
+    """
+    values: dict[str, str] = {}
+    logical, first = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        first = first if logical else number
+        if not logical and (not stripped or stripped[0] in "#!"):
+            continue
+        logical += stripped
+        if logical.endswith("\\"):
+            logical = logical[:-1]
+            continue
+        name, separator, value = logical.partition(min("=", ":", key=lambda sign: (logical + sign).index(sign)))
+        if not separator or not name.strip():
+            raise SecurityError(f"line {first} is not NAME=VALUE")
+        values[name.strip()] = ESCAPE.sub(_unescaped, value.strip())
+        logical = ""
+    return values
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code, character = escape.groups()
+    return chr(int(code, 16)) if code else {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}.get(character, character)

@@ -1,0 +1,131 @@
+"""An Apache Kafka with a listener of each security protocol, its certificates and its users; made for tests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.x509 import load_pem_x509_certificate
+
+from linearizability.targets.kafka import KafkaCluster
+from linearizability.targets.ports import free_ports
+from linearizability.targets.wire import Wire
+from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+
+USER, PASSWORD = "alice", 'a "secret" \\ of hers'
+STORE_PASSWORD = "of the store"
+LOGIN = "org.apache.kafka.common.security"
+LISTENERS = ("SSL", "SASL_SSL", "SASL_PLAINTEXT", "MUTUAL", "OAUTH")
+SCRAM = {1: "sha256", 2: "sha512"}
+"""A mechanism's number in AlterUserScramCredentials -> its hash."""
+SALT = b"salt of alice"
+ITERATIONS = 4096
+
+
+class SecuredKafka(KafkaCluster):
+    """One broker: PLAINTEXT for its own needs, and the listeners above; `client(LISTENER)` is a client's properties."""
+
+    def __init__(self, folder: Path, secrets: Path, *, version: str = "4.3.1", session_ms: int = 0) -> None:
+        super().__init__(f"kafka:{version}", version=version, nodes=1, folder=folder)
+        self.secrets, self.session_ms = secrets, session_ms
+        self.ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
+        self.authority = trustme.CA()
+        self.authority.cert_pem.write_to_path(str(secrets / "ca.pem"))
+        self._store("broker", self.authority.issue_cert("localhost"))
+        self._store("client", self.authority.issue_cert("client.example"))
+        trustme.CA().cert_pem.write_to_path(str(secrets / "stranger.pem"))
+        token = [{"alg": "none"}, {"sub": USER, "iat": time.time() - 60, "exp": time.time() + 3600}]
+        text = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in token)
+        (secrets / "token").write_text(f"{text}.")
+
+    def _store(self, name: str, issued: trustme.LeafCert) -> None:
+        """A PEM file with PKCS8 key and chain, and the same as PKCS12."""
+        key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+        chain = b"".join(one.bytes() for one in issued.cert_chain_pems)
+        own = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (self.secrets / f"{name}.pem").write_bytes(own + chain)
+        authority = [load_pem_x509_certificate(self.authority.cert_pem.bytes())]
+        certificate = load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
+        hidden = BestAvailableEncryption(STORE_PASSWORD.encode())
+        store = pkcs12.serialize_key_and_certificates(name.encode(), key, certificate, authority, hidden)
+        (self.secrets / f"{name}.p12").write_bytes(store)
+
+    def properties(self, member):
+        given = super().properties(member)
+        quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
+        users = f'username="{USER}" password="{quoted}" user_{USER}="{quoted}"'
+        logins = {
+            "PLAIN": f"{LOGIN}.plain.PlainLoginModule required {users};",
+            "SCRAM-SHA-256": f"{LOGIN}.scram.ScramLoginModule required;",
+            "SCRAM-SHA-512": f"{LOGIN}.scram.ScramLoginModule required;",
+        }
+        per_listener = {
+            f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config": text.replace("\\", "\\\\")
+            for listener in ("sasl_ssl", "sasl_plaintext")
+            for mechanism, text in logins.items()
+        }
+        bearer = f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{USER}";'
+        return given | {
+            "listeners": ",".join(
+                [given["listeners"], *(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())]
+            ),
+            "advertised.listeners": ",".join(
+                [given["advertised.listeners"], *(f"{name}://localhost:{port}" for name, port in self.ports.items())]
+            ),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,MUTUAL:SSL,OAUTH:SASL_SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.secrets / "broker.pem"),
+            "listener.name.mutual.ssl.client.auth": "required",
+            "listener.name.mutual.ssl.truststore.type": "PEM",
+            "listener.name.mutual.ssl.truststore.location": str(self.secrets / "ca.pem"),
+            "sasl.enabled.mechanisms": ",".join(logins),
+            "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.oauth.oauthbearer.sasl.jaas.config": bearer,
+            **({"connections.max.reauth.ms": str(self.session_ms)} if self.session_ms else {}),
+            **per_listener,
+        }
+
+    def open(self) -> None:
+        super().open()
+        with Wire.connect(self.nodes[0].host, self.nodes[0].port) as wire:
+            for mechanism, name in SCRAM.items():
+                salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), SALT, ITERATIONS)
+                upsert = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+                    name=USER, mechanism=mechanism, iterations=ITERATIONS, salt=SALT, salted_password=salted
+                )
+                answer = wire.call(AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsert]))
+                assert answer.results[0].error_code == 0, answer
+
+    def address(self, listener: str) -> str:
+        return f"addr:localhost:{self.ports[listener]}"
+
+    def client(self, listener: str, mechanism: str = "", password: str = PASSWORD, **changes: str) -> dict[str, str]:
+        """The properties of a client of that listener."""
+        protocol = {"MUTUAL": "SSL", "OAUTH": "SASL_SSL"}.get(listener, listener)
+        given = {"security.protocol": protocol}
+        if protocol.endswith("SSL"):
+            given |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.secrets / "ca.pem")}
+        if listener == "OAUTH":
+            url = (self.secrets / "token").as_uri()
+            given |= {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": url}
+        if mechanism:
+            quoted = password.replace("\\", "\\\\").replace('"', '\\"')
+            given |= {
+                "sasl.mechanism": mechanism,
+                "sasl.jaas.config": f'a.LoginModule required username="{USER}" password="{quoted}";',
+            }
+        return given | {name.replace("_", "."): value for name, value in changes.items()}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reference.protocol.schema import UNBOUNDED, Versions, kafka_name_of
+from reference.protocol.schema import UNBOUNDED, Versions, kafka_name_of, snake_case
 
 HERE = Path(__file__).parent
 Schema = dict[str, Any]
@@ -150,12 +150,6 @@ def insert_after(struct: MergedStruct, name: str, field: MergedField) -> MergedF
 # ---- writing the table
 
 
-def snake_case(kafka_name: str) -> str:
-    """`TimeoutMs` is `timeout_ms`; `ISRs` and the like keep their runs of capitals together."""
-    spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", kafka_name)
-    return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", spaced).lower()
-
-
 def write_module(messages: list[MergedMessage]) -> str:
     """The Python module of one API's request and response, or of one record."""
     bodies = "\n\n\n".join(write_message(message) for message in messages)
@@ -263,33 +257,29 @@ def write_default(fact: Schema, element: str, is_array: bool, is_struct: bool, l
 
 
 def write_apis(releases: dict[str, dict[str, Schema]], merged: dict[str, MergedMessage]) -> str:
-    """`apis.py`: each API's key, names and versions, and the ranges that each release's broker advertises."""
-    lines = [BANNER.rstrip(), "", "from reference.protocol.api import Api", "", "APIS: dict[int, Api] = {"]
+    """`apis.py`: each API's key and name, and what each release's schemas say of its versions and listeners."""
     newest = [*releases.values()][-1]
     names = {message.key: message.name for message in merged.values() if message.kind == "request"}
     names.update({schema["apiKey"]: name for name, schema in newest.items() if schema["type"] == "request"})
+    rows = [["key", "name", *releases]]
     for key, request in sorted(names.items()):
-        message = merged[request]
-        ranges: list[str] = []
-        for release, schemas in releases.items():
-            same_key = [s for s in schemas.values() if s["type"] == "request" and s["apiKey"] == key]
-            schema = schemas.get(request) or next(iter(same_key), None)  # an API that was renamed keeps its key
-            if schema is None or schema["validVersions"] == "none":
-                continue
-            valid = Versions.parse(schema["validVersions"])
-            listeners = tuple(schema.get("listeners", ()))
-            unstable = bool(schema.get("latestVersionUnstable"))
-            ranges.append(f'            "{release}": ({valid.lowest}, {valid.highest}, {unstable}, {listeners!r}),')
-        name = message.name.removesuffix("Request")
-        lines += [
-            f"    {message.key}: Api(",
-            f'        {message.key}, "{name}", "{module_name(message.name)}",',
-            "        {",
-            *ranges,
-            "        },",
-            "    ),",
-        ]
-    return "\n".join([*lines, "}"]) + "\n"
+        served = [write_served(key, request, schemas) for schemas in releases.values()]
+        rows.append([str(key), request.removesuffix("Request"), *served])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    head = [BANNER.rstrip(), "", "from reference.protocol.api import Api, read_table", ""]
+    return "\n".join([*head, 'APIS: dict[int, Api] = read_table("""', *table, '""")']) + "\n"
+
+
+def write_served(key: int, request: str, schemas: dict[str, Schema]) -> str:
+    """One cell of the table; `-` where the release does not serve the API."""
+    same_key = [schema for schema in schemas.values() if schema["type"] == "request" and schema["apiKey"] == key]
+    schema = schemas.get(request) or next(iter(same_key), None)  # an API that was renamed keeps its key
+    if schema is None or schema["validVersions"] == "none":
+        return "-"
+    valid = Versions.parse(schema["validVersions"])
+    unstable = ["unstable"] if schema.get("latestVersionUnstable") else []
+    return " ".join([f"{valid.lowest}-{valid.highest}", *sorted(schema.get("listeners", ())), *unstable])
 
 
 def module_name(message_name: str) -> str:

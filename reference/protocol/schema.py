@@ -10,6 +10,7 @@ Version ranges are written as Kafka writes them: "0+" (from 0 on), "3-12", "5" a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, dataclass_transform
@@ -209,6 +210,12 @@ class MessageTable(type):
                     object.__setattr__(field, "element", structures[field.element])
                 if isinstance(field.default, str) and field.kind == "struct":
                     object.__setattr__(field, "default", structures[field.default])
+
+
+def snake_case(kafka_name: str) -> str:
+    """`TimeoutMs` is `timeout_ms`; `ISRs` and the like keep their runs of capitals together."""
+    spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", kafka_name)
+    return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", spaced).lower()
 
 
 def kafka_name_of(label: str) -> str:

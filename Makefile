@@ -60,7 +60,7 @@ image: setup ## a container image named tidegauge, from BASE_IMAGE (any with thi
 	docker build --network none --build-arg BASE_IMAGE=$(BASE_IMAGE) -f linearizability/targets/container/Dockerfile -t tidegauge .
 
 lock: ## resolve the dependencies anew (uv makes the lock; it is not needed otherwise)
-	uv pip compile pyproject.toml --extra test --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
+	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
 
 clean:
 	rm -rf .venv .cache build results .pytest_cache .ruff_cache .hypothesis

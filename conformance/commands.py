@@ -6,6 +6,7 @@ Exit codes: 0 pass, 1 fail, 2 unknown or nothing but skips, 3 engine or target e
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from conformance.releases_commands import app as releases
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from conformance.expectations import Expectation
     from conformance.requirement import Entry
     from conformance.results import Judgement, Run
     from conformance.runner import Plan
@@ -102,8 +104,20 @@ def run(
     expected_failures: Annotated[
         Path | None,
         typer.Option(
-            help="File with an id a line (# begins a comment): these may fail, and must not pass.", exists=True
+            help="File with an id, a day (2027-03-01) and a reason a line: these may fail until that day, and must not pass.",
+            exists=True,
         ),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="REPORT",
+            help="A report.json, or its folder: what failed in it may fail; what is worse fails the run; what is better is said.",
+        ),
+    ] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a summary in Markdown; $GITHUB_STEP_SUMMARY gets one anyway."),
     ] = None,
     backend: Annotated[
         Backend,
@@ -146,7 +160,10 @@ def run(
 
     First the target is probed: what it can do is its profile, and what it cannot do leaves requirements not judged. Then each
     requirement is judged; with --json each is one line as soon as its verdict stands. A folder under results/ keeps
-    report.json, report.html, junit.xml and the stream of verdicts. Failed must-requirements make the verdict fail.
+    report.json, report.html, junit.xml, a badge (SVG) for each profile and the stream of verdicts. Failed must-requirements
+    make the verdict fail, and so does what is worse than the baseline.
+
+    Exit codes: 0 pass, 1 fail, 2 unknown or interrupted without a failure, 3 the suite or the target broke, 64 wrong usage.
     """
     from conformance.runner import Plan
     from linearizability.faults.networked import open_networked
@@ -156,19 +173,22 @@ def run(
     expected = _expected(expected_failures)
     if confirm and not target.startswith("kafka:"):
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
+    before = _read(baseline) if baseline else None
     opening = _opening(target, mapped, restart_command, client_config)
     networked = _on_a_network(backend, target, entries)
     runs: list[Run] = []
     for turn in range(repeat):
         plan = Plan(
             spec=target, entries=entries, folder=new_run_folder("run", target, results), selection=" ".join(ids or []),
-            kafka_version=version, expected_failures=expected, open_target=open_networked if networked else opening,
-            jobs=jobs, starts=starts, topics=[name for name in topics.split(",") if name],
+            kafka_version=version, expected_failures=expected, baseline=before,
+            open_target=open_networked if networked else opening, jobs=jobs, starts=starts,
+            topics=[name for name in topics.split(",") if name],
         )  # fmt: skip
         runs.append(_carry_out(plan, with_demonstrations and turn == 0, as_json))
+        _summarize(runs[-1], summary)
         if not as_json:
             _show(runs[-1], plan.folder, verbose)
-        if runs[-1].broken:
+        if runs[-1].verdict == "unknown" and runs[-1].reason != "nothing was judged":
             break
     if confirm:
         _confirm(runs)
@@ -257,6 +277,17 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
         print(f"the report could not be written: {error}", file=sys.stderr)
         found.folder = ""
     return found
+
+
+def _summarize(found: Run, path: Path | None) -> None:
+    """The run in Markdown: in the file that was asked for, and at the end of the one that GitHub shows with the job."""
+    from conformance.report.markdown import summary
+
+    if path:
+        path.write_text(summary(found))
+    if job := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(job).open("a") as file:
+            file.write(summary(found))
 
 
 def _tell(judgement: Judgement) -> None:
@@ -482,15 +513,19 @@ def _named(kinds: type[Kinds], name: str, option: str) -> Kinds:
     return kinds(name)
 
 
-def _expected(path: Path | None) -> list[str]:
-    """The ids in a file of expected failures."""
+def _expected(path: Path | None) -> list[Expectation]:
+    """What a file of expected failures says. Those that have expired are named: they excuse nothing."""
+    from conformance.expectations import read
     from conformance.requirement import catalogue
 
-    lines = [line.partition("#")[0].split() for line in path.read_text().splitlines()] if path else []
-    ids = [words[0] for words in lines if words]
-    if unknown := [id for id in ids if id not in catalogue()]:
-        _wrong(f"{path}: no such requirement: {', '.join(unknown)}")
-    return ids
+    try:
+        found = read(path, catalogue()) if path else []
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--expected-failures") from None
+    for one in found:
+        if one.expired():
+            print(f"{path}: {one.id} was {one}", file=sys.stderr)
+    return found
 
 
 def _read(path: Path) -> Run:
@@ -544,6 +579,8 @@ def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
         ],
         "coverage": coverage(worst.judgements).model_dump(mode="json"),
         "root_causes": {cause.judgement.requirement.id: cause.blocks for cause in root_causes(worst.judgements)},
+        "worse": [one.id for one in worst.worse],
+        "better": [one.id for one in worst.better],
         "unexplained_deaths": worst.unexplained_deaths,
         "untestable": worst.untestable,
         "engine_errors": worst.engine_errors,

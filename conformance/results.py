@@ -176,6 +176,19 @@ class Demonstration(Form):
     summary: dict[str, str] = Field(default_factory=dict, description="what the command said of itself, plain values")
 
 
+class Change(Form):
+    """A requirement whose verdict is not that of the baseline."""
+
+    id: str
+    before: Verdict
+    now: Verdict
+    reason: str = ""
+
+
+INTERRUPTED = "the run was interrupted"
+"""The reason of a run that was ended early and has no failure."""
+
+
 class Run(Form):
     """One run of the suite on one target."""
 
@@ -198,6 +211,9 @@ class Run(Form):
     unexplained_deaths: list[str] = Field(
         default_factory=list, description="deaths of the target that no requirement alone brings about"
     )
+    baseline: str = Field(default="", description="the run that this one was held against: its target and start")
+    worse: list[Change] = Field(default_factory=list, description="than the baseline; fails the run")
+    better: list[Change] = Field(default_factory=list)
     judgements: list[Judgement] = Field(default_factory=list)
     demonstrations: list[Demonstration] = Field(default_factory=list)
     folder: str = Field(default="", description="where the run left its files")
@@ -235,6 +251,9 @@ class Run(Form):
             and judgement.requirement.level is Level.MUST
             and not judgement.expected
         ]
+        if self.worse:
+            changed = ", ".join(f"{one.id} ({one.before}, now {one.now})" for one in self.worse)
+            return RunVerdict.FAIL, f"worse than the baseline: {changed}"
         if failed:
             return RunVerdict.FAIL, f"must-requirements failed: {', '.join(failed)}"
         deadly = [
@@ -265,7 +284,7 @@ class Run(Form):
     @property
     def broken(self) -> bool:
         """Whether the suite or the target broke, so that no verdict could be reached."""
-        return self.verdict is RunVerdict.UNKNOWN and self.reason != "nothing was judged"
+        return self.verdict is RunVerdict.UNKNOWN and self.reason not in ("nothing was judged", INTERRUPTED)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -14,11 +14,13 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any, Protocol
 
+from conformance import baseline
+from conformance.expectations import Expectation
 from conformance.host import Host, TargetBroke
 from conformance.known_bugs import known_bugs
 from conformance.plan import Group
 from conformance.requirement import Entry
-from conformance.results import Judgement, Run, TargetRecord, Verdict, printable
+from conformance.results import INTERRUPTED, Judgement, Run, TargetRecord, Verdict, printable
 from conformance.session import Interrupted, Session
 
 JOBS = 6
@@ -52,7 +54,9 @@ class Plan:
     selection: str = ""
     kafka_version: str = ""
     """Empty: found out from the target."""
-    expected_failures: Collection[str] = ()
+    expected_failures: Collection[Expectation] = ()
+    baseline: Run | None = None
+    """An earlier run: what failed in it may fail, what is worse fails the run."""
     listener: Listener | None = None
     open_target: Callable[..., Any] | None = None
     """Another way to the target than `linearizability.targets.open_target`."""
@@ -90,10 +94,13 @@ def run(chosen: Plan) -> Run:
         except TargetBroke as error:
             broke = printable(str(error))
         except Interrupted:
-            broke = "the run was interrupted"
+            broke = INTERRUPTED
         host.close()
         fill_gaps(chosen, report, broke, add)
     report.unexplained_deaths = session.unexplained
+    if chosen.baseline:
+        report.baseline = f"{chosen.baseline.target.spec}, {chosen.baseline.started_at}"
+        report.worse, report.better = baseline.compare(report, baseline.verdicts(chosen.baseline))
     report.seconds = round(time.monotonic() - started, 2)
     report.sum_up(target_broke=broke)
     return report
@@ -107,13 +114,20 @@ class _Collector:
     report: Run
     stream: Any
 
+    def __post_init__(self) -> None:
+        self.expectations = {one.id: one for one in self.chosen.expected_failures}
+        self.before = baseline.verdicts(self.chosen.baseline) if self.chosen.baseline else {}
+
     def add(self, judgement: Judgement) -> None:
         id = judgement.requirement.id
         self.report.judgements = [one for one in self.report.judgements if one.requirement.id != id]
         bug = known_bugs(self.chosen.spec).get(id)
-        listed, failed = id in self.chosen.expected_failures, judgement.verdict is Verdict.FAIL
+        expectation, failed = self.expectations.get(id), judgement.verdict is Verdict.FAIL
+        listed = expectation is not None and not expectation.expired()
         explained = failed and bug is not None and bug.shows in judgement.reason
-        judgement.expected = failed and (listed or explained)
+        judgement.expected = failed and (listed or explained or baseline.excused(judgement, self.before.get(id)))
+        if failed and expectation:
+            judgement.reason = f"{expectation}{'' if listed else ' (that day has passed)'}; {judgement.reason}"
         if judgement.verdict is Verdict.PASS and (bug.strict if bug else listed):
             self.report.unexpected_passes.append(id)
         if bug and explained:

@@ -1,4 +1,4 @@
-"""What a run leaves: `report.json` (schema in `schema.json`), `report.html` and `junit.xml` in its folder."""
+"""What a run leaves in its folder: `report.json` (schema in `schema.json`), `report.html`, `junit.xml`, and `badges/`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from conformance.results import FORMAT, Run
+from conformance.results import FORMAT, Run, profile_tallies
 
-JSON_NAME, HTML_NAME, JUNIT_NAME = "report.json", "report.html", "junit.xml"
+JSON_NAME, HTML_NAME, JUNIT_NAME, BADGES_NAME = "report.json", "report.html", "junit.xml", "badges"
 
 
 class UnknownFormat(ValueError):
@@ -16,13 +16,17 @@ class UnknownFormat(ValueError):
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write all three files."""
+    """Write all files."""
+    from conformance.report.badge import badge
     from conformance.report.html import run_page
     from conformance.report.junit import junit
 
     (folder / JSON_NAME).write_text(run.model_dump_json(by_alias=True, indent=1) + "\n")
     (folder / JUNIT_NAME).write_bytes(junit(run))
     (folder / HTML_NAME).write_text(run_page(run))
+    (folder / BADGES_NAME).mkdir(exist_ok=True)
+    for tally in profile_tallies(run.judgements, run.target.kafka_version):
+        (folder / BADGES_NAME / f"{tally.profile}.svg").write_text(badge(tally))
 
 
 def read(path: Path) -> Run:

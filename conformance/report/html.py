@@ -46,26 +46,6 @@ LEGEND = {
     "engine error": "the suite failed; says nothing about the target",
 }
 
-LEGEND = {
-    "pass": "what the requirement accepts was seen",
-    "fail": "anything else was seen, also no answer or an unreadable one",
-    "tolerated": "not what Kafka does, but what the requirement puts up with",
-    "blocked": "another requirement that this one builds on fails",
-    "not judged": "the target lacks an API, a version, nodes, a fault hook or a configuration",
-    "untestable": "nothing outside of a broker can judge it",
-    "engine error": "the suite failed; says nothing about the target",
-}
-
-LEGEND = {
-    "pass": "what the requirement accepts was seen",
-    "fail": "anything else was seen, also no answer or an unreadable one",
-    "tolerated": "not what Kafka does, but what the requirement puts up with",
-    "blocked": "another requirement that this one builds on fails",
-    "not judged": "the target lacks an API, a version, nodes, a fault hook or a configuration",
-    "untestable": "nothing outside of a broker can judge it",
-    "engine error": "the suite failed; says nothing about the target",
-}
-
 T = TypeVar("T")
 
 

@@ -106,6 +106,12 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
     for tally in profile_tallies(run.judgements, run.target.kafka_version):
         console.print(Text(tally.line, style="bold red" if tally.failed else ""))
     console.print(Text(coverage(run.judgements).line))
+    for word, changes, style in (("worse", run.worse, "bold red"), ("better", run.better, "green")):
+        listed = _ids([f"{one.id} ({one.before}, now {one.now})" for one in changes])
+        if run.baseline:
+            console.print(
+                Text(f"{word} than the baseline: {listed or 'nothing'}", style=style if changes else ""), soft_wrap=True
+            )
     who = f"{run.target.spec} as Kafka {run.target.kafka_version}" if run.target.kafka_version else run.target.spec
     reason = _first(run.reason, 200)
     console.print(Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {reason}"))

@@ -118,10 +118,10 @@ def test_a_changing_verdict_is_a_flake() -> None:
 
 def test_expected_failures_come_from_a_file(bird: Parrot, tmp_path: Path) -> None:
     listed = tmp_path / "expected.txt"
-    listed.write_text("# known\nPRD-05  # a parrot checks no CRC\n")
+    listed.write_text("# known\nPRD-05 9999-01-01 a parrot checks no CRC\n")
     code, summary = run_json(tmp_path, "PRD-05", "API-01", "--expected-failures", str(listed))
     assert (code, summary["verdict"]) == (0, "pass")
-    listed.write_text("API-01\n")
+    listed.write_text("API-01 9999-01-01 no longer\n")
     code, summary = run_json(tmp_path, "API-01", "--expected-failures", str(listed))
     assert (code, summary["verdict"]) == (1, "fail")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from conformance import requirement
 from conformance.broker import Broker, Subject
+from conformance.expectations import Expectation
 from conformance.host import guess_kafka_version
 from conformance.judging import judge, missing
 from conformance.levels import MAY, MUST, SHOULD, Level
@@ -243,10 +245,33 @@ def test_a_target_that_does_not_start_is_unknown(tmp_path: Path) -> None:
     assert "no such thing" in report.reason
 
 
+def expectation(id: str, days: int = 1) -> Expectation:
+    return Expectation(id, datetime.now(UTC).date() + timedelta(days=days), "a parrot")
+
+
+def test_an_expectation_that_has_expired_excuses_nothing(tmp_path: Path) -> None:
+    report = run_on({"Fetch": kept}, "PRD-05", folder=tmp_path, expected_failures=[expectation("PRD-05", -1)])
+    assert report.verdict is RunVerdict.FAIL
+    assert "(that day has passed)" in report.judgements[0].reason
+
+
+def test_a_failure_of_the_baseline_is_excused_and_what_is_worse_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    before = run_on({"Fetch": kept}, "API-01", "PRD-05", folder=tmp_path / "a")
+    assert before.verdict is RunVerdict.FAIL
+    again = run_on({"Fetch": kept}, "API-01", "PRD-05", folder=tmp_path, baseline=before)
+    assert (again.verdict, again.worse, again.better) == (RunVerdict.PASS, [], [])
+    for judgement in before.judgements:
+        judgement.verdict = Verdict.PASS
+    worse = run_on({"Fetch": kept}, "API-01", "PRD-05", folder=tmp_path, baseline=before)
+    assert (worse.verdict, [one.id for one in worse.worse]) == (RunVerdict.FAIL, ["PRD-05"])
+    assert worse.reason == "worse than the baseline: PRD-05 (pass, now fail)"
+
+
 def test_expected_failures_may_fail_and_must_not_pass(tmp_path: Path) -> None:
-    report = run_on({"Fetch": kept}, "API-01", "PRD-05", folder=tmp_path, expected_failures=["PRD-05"])
+    report = run_on({"Fetch": kept}, "API-01", "PRD-05", folder=tmp_path, expected_failures=[expectation("PRD-05")])
     assert report.verdict is RunVerdict.PASS
-    report = run_on({"Fetch": kept}, "API-01", folder=tmp_path, expected_failures=["API-01"])
+    report = run_on({"Fetch": kept}, "API-01", folder=tmp_path, expected_failures=[expectation("API-01")])
     assert (report.verdict, report.unexpected_passes) == (RunVerdict.FAIL, ["API-01"])
 
 

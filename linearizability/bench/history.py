@@ -170,7 +170,8 @@ def measure_spark(store: Path, partitions: int, names: Iterable[str], master: st
     """One job over the store, from its Parquet files to the findings; the session is warm."""
     from linearizability.history.store import read_runs
     from linearizability.pipeline.local import context_of
-    from linearizability.pipeline.spark import judge_store, session
+    from linearizability.pipeline.spark import judge_store
+    from linearizability.pipeline.spark_session import session
 
     spark = session(master)
     (run,) = read_runs(store)

@@ -34,8 +34,12 @@ class Engine(StrEnum):
 
 
 Files = Annotated[
-    list[Path],
-    typer.Argument(help="History files, folders that hold them, or kafka:HOST:PORT/TOPIC.", show_default=False),
+    list[str],
+    typer.Argument(
+        help="History files, folders that hold them, patterns of them, URIs that Hadoop reads (hdfs:, s3a:, file:), or "
+        "kafka:HOST:PORT/TOPIC.",
+        show_default=False,
+    ),
 ]
 Terms = Annotated[
     list[str] | None,
@@ -58,7 +62,10 @@ def check(
     files: Files,
     form: Format = "auto",
     engine: Annotated[Engine, typer.Option(help="Where the rules run; auto goes by size.")] = Engine.AUTO,
-    master: Annotated[str, typer.Option(help="The Spark master.")] = "local[*]",
+    master: Annotated[str, typer.Option(help="The Spark master; default: as Spark is configured, else local[*].")] = "",
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may repeat. Starts Spark.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a history, and one that sums up.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write a one-file HTML report here.")] = None,
     output: Annotated[Path | None, typer.Option(help="Also write anomalies, series, pictures and report here.")] = None,
@@ -67,15 +74,18 @@ def check(
     """Judge histories: valid (exit 0), invalid (1) or unknown (2); of several the worst counts."""
     from linearizability.history.topic import TopicError
     from linearizability.pipeline.engine import check as judgements
+    from linearizability.pipeline.spark_session import failure_of
     from linearizability.pipeline.verdict import EXIT_CODES, VALID, worst
 
     _known_format(form)
-    _existing(files)
+    if conf:
+        _start_spark(master, conf)
+    paths = _existing(files)
     done = []
     given = _given(contract or [])
     drawn = report is not None or output is not None
     try:
-        for judgement in judgements(files, form, engine.value, master, over_time=drawn, given=given):
+        for judgement in judgements(paths, form, engine.value, master, over_time=drawn, given=given):
             done.append(judgement)
             if not drawn:
                 judgement.history = None  # so that a file may hold any number of histories
@@ -83,8 +93,12 @@ def check(
                 print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
             else:
                 _print(judgement)
-    except TopicError as error:
-        print(json.dumps({"verdict": "error", "error": str(error)}) if as_json else f"error: {error}")
+    except Exception as error:
+        known = error if isinstance(error, TopicError) else failure_of(error)
+        if known is None:
+            raise
+        print(json.dumps({"verdict": "error", "error": str(known)}) if as_json else f"error: {known}")
+        print(known, file=sys.stderr)
         return ENGINE_ERROR
     verdict = worst(judgement.verdict for judgement in done)
     summary: dict[str, object] = {"verdict": verdict, "histories": len(done)}
@@ -148,12 +162,12 @@ def show(
     from linearizability.pipeline.report import witness_title, witnesses
 
     _known_format(form)
-    _existing(files)
+    paths = _existing(files)
     _known_rules(rule or [])
     if svg is not None:
         svg.mkdir(parents=True, exist_ok=True)
     drawn = 0
-    for judgement in judgements(files, form, "local"):
+    for judgement in judgements(paths, form, "local"):
         if identifier not in (None, judgement.id):
             continue
         print(
@@ -250,14 +264,13 @@ def export(
     return _publish(files, output) if to is Target.TOPIC else _convert(files, form, output, to, _given([]))
 
 
-def _publish(folders: list[Path], output: Path) -> int:
+def _publish(folders: list[str], output: Path) -> int:
     from linearizability.history.files import HistoryError
     from linearizability.history.topic import TopicError, publish
 
     topic = _topic(output)
-    _existing(folders)
     try:
-        count = sum(publish(folder, topic) for folder in folders)
+        count = sum(publish(folder, topic) for folder in _existing(folders))
     except TopicError as error:
         print(f"error: {error}", file=sys.stderr)
         return ENGINE_ERROR
@@ -277,7 +290,7 @@ def _topic(text: Path) -> HistoryTopic:
         raise typer.BadParameter(str(error), param_hint="FILES") from None
 
 
-def _convert(files: list[Path], form: str, output: Path, to: Target, given: Contract) -> int:
+def _convert(files: list[str], form: str, output: Path, to: Target, given: Contract) -> int:
     """Convert all histories; what is wrong with one is said, and the exit code is 2."""
     from linearizability.history.exporters import unsayable, write_edn, write_neutral
     from linearizability.history.files import HistoryError
@@ -285,11 +298,11 @@ def _convert(files: list[Path], form: str, output: Path, to: Target, given: Cont
     from linearizability.history.store import write_histories
 
     _known_format(form)
-    _existing(files)
+    paths = _existing(files)
     complaints: list[str] = []
 
     def readable():  # type: ignore[no-untyped-def]
-        for history in read_histories(files, form, given):
+        for history in read_histories(paths, form, given):
             if isinstance(history, HistoryError):
                 complaints.append(str(history.defect))
                 continue
@@ -324,7 +337,7 @@ def excerpt(
     from linearizability.history import excerpt as excerpts
     from linearizability.history.files import HistoryError
 
-    _existing([history_folder])
+    (history_folder,) = _existing([str(history_folder)])
     first, _, last = offsets.partition("-")
     if not (first.isdigit() and last.isdigit() and int(first) <= int(last)):
         raise typer.BadParameter(f"{offsets!r} is not FIRST-LAST", param_hint="--offsets")
@@ -339,6 +352,15 @@ def excerpt(
         return 2
     print(f"{kept} events written to {output}")
     return 0
+
+
+def _start_spark(master: str, conf: list[str]) -> None:
+    from linearizability.pipeline.spark_session import session, settings_of_terms
+
+    try:
+        session(master, settings_of_terms(conf))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf") from None
 
 
 def _known_rules(names: list[str]) -> None:
@@ -367,11 +389,10 @@ def _known_format(form: str) -> None:
         raise typer.BadParameter(f"{form!r} is none of {', '.join(known)}", param_hint="--format")
 
 
-def _existing(files: list[Path]) -> None:
-    from linearizability.history.topic import is_topic
+def _existing(files: list[str]) -> list[Path]:
+    from linearizability.history.places import local_paths
 
-    for file in files:
-        if is_topic(file):
-            _topic(file)
-        elif not file.exists():
-            raise typer.BadParameter(f"{file} does not exist", param_hint="FILES")
+    try:
+        return local_paths(files)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="FILES") from None

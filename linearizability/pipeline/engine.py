@@ -36,7 +36,7 @@ def check(
     paths: Iterable[Path],
     form: str = "auto",
     engine: str = "auto",
-    master: str = "local[*]",
+    master: str = "",
     *,
     over_time: bool = False,
     given: Contract = NOTHING_GIVEN,
@@ -77,7 +77,7 @@ def _check_topic(
         if engine == "local":
             runs = {home for each in stretches(topic) for home in write_files(read_stretch(topic, each), Path(folder))}
         else:
-            from linearizability.pipeline.spark import session
+            from linearizability.pipeline.spark_session import session
             from linearizability.pipeline.topic_source import files_of_topic
 
             runs = files_of_topic(session(master), topic, Path(folder))

@@ -80,12 +80,12 @@ def partitions(facts: pa.Table, run: str) -> Iterator[Partition]:
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     topic = rank[codes]
     number = facts.column("partition").to_numpy().astype(np.int64) + 1
-    codes = topic * (int(number.max()) + 1) + number
+    sorted_names, width = sorted(names), int(number.max()) + 1
+    codes = topic * width + number
     columns = {name: facts.column(name).to_numpy() for name in COLUMNS}
     for code, index in groups_of(codes):
-        name = sorted(names)[code // (int(number.max()) + 1)]
         chosen = columns if index is None else {key: column[index] for key, column in columns.items()}
-        yield Partition(run, name, code % (int(number.max()) + 1) - 1, chosen)
+        yield Partition(run, sorted_names[code // width], code % width - 1, chosen)
 
 
 def coded(column: pa.ChunkedArray) -> tuple[list[str], npt.NDArray[np.int64]]:

@@ -10,8 +10,6 @@ MAX_WITNESSES a partition with their witness, what partitions emit for the rules
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -62,6 +60,7 @@ from linearizability.pipeline.local import (
 )
 from linearizability.pipeline.series import Series
 from linearizability.pipeline.spark_parts import judge_hot
+from linearizability.pipeline.spark_session import session
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
 from linearizability.rules.partition import Partition
@@ -80,35 +79,8 @@ RUNS_A_JOB = 1_000
 Contexts = Mapping[str, Context]
 
 
-def session(master: str = "local[*]", **settings: str) -> SparkSession:
-    """The process's Spark session, started if there is none. Starting takes 5 to 18 seconds, so it is kept."""
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    defaults = {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "32",
-        # Blocks are few and small to the JVM; it must not put all of them into one task for that.
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
-        "spark.sql.execution.arrow.useLargeVarTypes": "false",
-        "spark.driver.memory": "2g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.log.level": "ERROR",
-    }
-    builder = SparkSession.builder.master(master).appName("tidegauge history")  # type: ignore[attr-defined]
-    for name, value in (defaults | settings).items():
-        builder = builder.config(name, value)
-    started = builder.getOrCreate()
-    started.sparkContext.setLogLevel("ERROR")
-    return started
-
-
 def check_histories(
-    histories: Iterable[History | HistoryError], master: str = "local[*]", rules: Iterable[str] | None = None
+    histories: Iterable[History | HistoryError], master: str = "", rules: Iterable[str] | None = None
 ) -> Iterator[Judgement]:
     """A judgement for each history, all of a batch in one job, in their order."""
     names = tuple(RULES if rules is None else rules)
@@ -144,7 +116,7 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
 
 
 def check_store(
-    store: Path, master: str = "local[*]", rules: Iterable[str] | None = None, *, over_time: bool = False
+    store: Path, master: str = "", rules: Iterable[str] | None = None, *, over_time: bool = False
 ) -> Iterator[Judgement]:
     """A judgement for each run of a store, with its series if asked. Its facts never come to the driver, unless the job fails
     and a file is why.
@@ -175,7 +147,7 @@ def _series(store: Path, master: str, runs: Sequence[StoredRun]) -> dict[str, Se
     return series_of_store(session(master), store, {str(number): run.marks for number, run in enumerate(runs)})
 
 
-def store_of(unread: Sequence[Unread], store: Path, master: str = "local[*]") -> list[StoredRun]:
+def store_of(unread: Sequence[Unread], store: Path, master: str = "") -> list[StoredRun]:
     """Runs to a store, their sources many at once: Spark's workers derive the facts, in bounded memory."""
     tasks = [
         (number, source, run_folder(store.resolve(), number) / f"part-{part:04d}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,11 @@ EXPLANATION_FILE = "explanation.txt"
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
+class Engine(StrEnum):
+    PROCESSES = "processes"
+    SPARK = "spark"
+
+
 @app.callback()
 def root() -> None:
     """Hurt simulated brokers, in virtual time."""
@@ -30,7 +36,8 @@ def root() -> None:
 @app.command(
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
     "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --nodes 3 --schedules 5000 --record   ·   "
-    "tidegauge fuzz --mutant torn-tail-kept --until-found --json   ·   tidegauge fuzz --nodes 3 --python pypy3"
+    "tidegauge fuzz --mutant torn-tail-kept --until-found --json   ·   tidegauge fuzz --nodes 3 --python pypy3   ·   "
+    "tidegauge fuzz --nodes 3 --schedules 2000 --engine spark --master 'local[2]' --json"
 )
 def fuzz(
     schedules: Annotated[
@@ -67,6 +74,13 @@ def fuzz(
             help="Another interpreter that executes the runs: PyPy 3.11 is twice as fast. They are judged here."
         ),
     ] = "",
+    engine: Annotated[
+        Engine, typer.Option(help="Where runs are executed: in processes of this machine, or as tasks of Spark.")
+    ] = Engine.PROCESSES,
+    master: Annotated[str, typer.Option(help="The Spark master; default: as Spark is configured, else local[*].")] = "",
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may repeat.")
+    ] = None,
     record: Annotated[
         bool, typer.Option("--record", help="Go on where recorded runs ended, and add this one to them.")
     ] = False,
@@ -79,6 +93,7 @@ def fuzz(
     Each seed is one schedule. A failing one is shrunk, kept with its explanation, and repeated by `tidegauge replay FILE`.
     """
     from linearizability.mutants.registry import MUTANTS
+    from linearizability.pipeline.spark_session import SparkFailure, settings_of_terms
     from linearizability.pipeline.verdict import EXIT_CODES
     from linearizability.results import new_run_folder
     from linearizability.simulation.accumulating import STORE, add, next_seed, read_runs
@@ -99,6 +114,16 @@ def fuzz(
             check(python)
         except InterpreterError as error:
             raise typer.BadParameter(str(error), param_hint="--python") from error
+    if engine is Engine.PROCESSES and (master or conf):
+        raise typer.BadParameter("--master and --conf are Spark's: --engine spark", param_hint="--engine")
+    if engine is Engine.SPARK and traces:
+        raise typer.BadParameter(
+            "steps are written on this machine, and Spark's tasks run anywhere", param_hint="--traces"
+        )
+    try:
+        settings = settings_of_terms(conf or [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf") from None
     if schedules is None and minutes is None and not until_found:
         schedules = DEFAULT_SCHEDULES
     nodes = nodes or (MUTANTS[mutant].nodes if mutant else 1)
@@ -117,9 +142,17 @@ def fuzz(
         workload=workload,
         traces=traces,
         python=python,
+        engine=engine.value,
+        master=master,
+        spark=settings,
     )
     progress = _Progress()
-    summary = run(plan, progress)
+    try:
+        summary = run(plan, progress)
+    except SparkFailure as error:
+        print(json.dumps({"verdict": "error", "error": str(error)}) if as_json else f"error: {error}")
+        print(error, file=sys.stderr)
+        return ENGINE_ERROR
     progress.finish()
     if record and summary.runs:
         add(summary, kept_in)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import multiprocessing
 import os
@@ -57,6 +58,12 @@ class Plan:
     """Whether each run's steps are kept, for `tidegauge spec trace`."""
     python: str = ""
     """The interpreter that executes the runs (`remote_interpreter`); empty for this one."""
+    engine: str = "processes"
+    """Where runs are executed: in `jobs` processes of this machine, or by `spark`."""
+    master: str = ""
+    """The Spark master; empty for the one that Spark's configuration names, or `local[*]`."""
+    spark: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Spark's settings."""
 
 
 @dataclass
@@ -79,6 +86,8 @@ class Small:
     """How many excuses the faults gave."""
     excused: dict[str, int]
     """Of the permitted anomalies, those that rest on them."""
+    digest: str
+    """Of all that happened in the run: the same seed has the same, wherever it is run."""
 
 
 @dataclass
@@ -181,6 +190,8 @@ class Summary:
             },
             "coverage": {name: count for name, count in sorted(self.counts.items()) if not name.startswith(PAIR)},
             "interrupted": self.interrupted,
+            "engine": self.plan.engine,
+            "digest": hashlib.sha256("".join(run.digest for run in self.runs).encode()).hexdigest(),
             "folder": str(self.plan.folder),
         }
 
@@ -244,6 +255,11 @@ def _tasks(plan: Plan, began: float) -> Iterator[range]:
 def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
     """The results of all tasks in the order of their seeds."""
     tasks = _tasks(plan, began)
+    if plan.engine == "spark":
+        from linearizability.simulation.on_spark import run_on_spark
+
+        yield from run_on_spark(plan, tasks)
+        return
     if plan.jobs == 1:
         _prepare(plan.mutant, plan.python)
         thresholds = gc.get_threshold()
@@ -299,6 +315,14 @@ def _start_worker(mutant: str | None, python: str) -> None:
     _collect_rarely()
 
 
+def run_in_worker(seeds: range, plan: Plan) -> list[Small]:
+    """Run some schedules in a process that may have run others before, with another mutant."""
+    _prepare(plan.mutant, plan.python)
+    if not gc.get_freeze_count():
+        _collect_rarely()
+    return _run_many(seeds, plan)
+
+
 ALLOCATIONS_A_COLLECTION = 20_000
 
 
@@ -348,7 +372,7 @@ def _run_many(seeds: range, plan: Plan) -> list[Small]:
             Small(
                 outcome.schedule.seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
                 outcome.acknowledged_by_all, outcome.leader_changes, seconds, outcome.counts, dict(permitted),
-                excuses, dict(excused),
+                excuses, dict(excused), outcome.digest,
             )
         )  # fmt: skip
         if plan.until_found and is_find(plan, outcome):

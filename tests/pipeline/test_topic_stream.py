@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from linearizability.history.topic import HistoryTopic, TopicError
 from linearizability.history.topic_group import TopicGroup
-from linearizability.pipeline.spark import session
+from linearizability.pipeline.spark_session import session
 from linearizability.pipeline.topic_source import HistorySource, HistoryStreamReader, limited
 from linearizability.targets import Target, open_target
 from linearizability.workload.cluster import create_topic

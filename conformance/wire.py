@@ -292,11 +292,11 @@ class Connection:
     def _read(self, exchange: Exchange, correlation_id: int, payload: bytes) -> Any:
         if len(payload) < 4:
             raise Unreadable(f"a response of {len(payload)} bytes to {describe(exchange)}")
-        heard = struct.unpack_from(">i", payload)[0]
-        if heard != correlation_id:
+        received = struct.unpack_from(">i", payload)[0]
+        if received != correlation_id:
             exchange.outcome = "unreadable"
             raise Unreadable(
-                f"correlation id {heard} in the answer to {describe(exchange)}, which bore {correlation_id}"
+                f"correlation id {received} in the answer to {describe(exchange)}, which bore {correlation_id}"
             )
         response = APIS[exchange.api_key].response
         view = memoryview(payload)

@@ -6,7 +6,7 @@ Each table is by book (folder of the specification) and step; `traceability.py` 
 from __future__ import annotations
 
 REPLICAS = ("leader", "follower", "partition")
-CONTROLLER = ("brokers", "elections", "isr_proposals", "reassignments", "telling")
+CONTROLLER = ("brokers", "elections", "isr_proposals", "reassignments", "decision_tracing")
 
 BOOKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "replication": (

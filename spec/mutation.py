@@ -28,7 +28,7 @@ from spec.tla_text import Definition, definitions_of, reached
 STORE = SPEC / "mutants.json"
 
 
-class Fate(StrEnum):
+class MutantOutcome(StrEnum):
     """What became of a mutant."""
 
     KILLED = "killed"
@@ -46,7 +46,7 @@ class Fate(StrEnum):
 
 
 LATE = (Verdict.OUT_OF_TIME, Verdict.OUT_OF_MEMORY)
-SURVIVED = (Fate.SAME, Fate.WIDER, Fate.NARROWER, Fate.UNFINISHED)
+SURVIVED = (MutantOutcome.SAME, MutantOutcome.WIDER, MutantOutcome.NARROWER, MutantOutcome.UNFINISHED)
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def judge(mutant: Mutant, limits: Limits, before: Row | None = None) -> Row:
     models = models_for(mutant, limits.largest_s)
     if mutant.kind == "action":
         taken = [model for model in models if load_results()[model.name].coverage.get(mutant.step)]
-        return _judge_coverage(mutant, taken[:1], limits, 0.0) or _row(mutant, Fate.UNFINISHED)
-    kept = before if before and before.survived and is_fresh(mutant, before) else _row(mutant, Fate.UNFINISHED)
+        return _judge_coverage(mutant, taken[:1], limits, 0.0) or _row(mutant, MutantOutcome.UNFINISHED)
+    kept = before if before and before.survived and is_fresh(mutant, before) else _row(mutant, MutantOutcome.UNFINISHED)
     spent, finished, late = 0.0, list(kept.models), list(kept.out_of_time)
     differs = {kept.outcome}
     for model in sorted(models, key=lambda model: not before or model.name != before.model):
@@ -213,12 +213,17 @@ def judge(mutant: Mutant, limits: Limits, before: Row | None = None) -> Row:
         (late if outcome.verdict in LATE else finished).append(model.name)
         if outcome.verdict == Verdict.SEARCHED:
             continue
-        difference = _difference(model, outcome) if outcome.verdict == Verdict.HOLDS else Fate.WIDER
+        difference = _difference(model, outcome) if outcome.verdict == Verdict.HOLDS else MutantOutcome.WIDER
         differs.add(difference)
-        if difference == Fate.NARROWER and (row := _judge_coverage(mutant, [model], limits, kept.seconds + spent)):
+        if difference == MutantOutcome.NARROWER and (
+            row := _judge_coverage(mutant, [model], limits, kept.seconds + spent)
+        ):
             return row
-    fate = next((fate for fate in (Fate.WIDER, Fate.NARROWER, Fate.SAME) if fate in differs), Fate.UNFINISHED)
-    row = replace(_row(mutant, fate, models=tuple(finished)), out_of_time=tuple(late))
+    result = next(
+        (result for result in (MutantOutcome.WIDER, MutantOutcome.NARROWER, MutantOutcome.SAME) if result in differs),
+        MutantOutcome.UNFINISHED,
+    )
+    row = replace(_row(mutant, result, models=tuple(finished)), out_of_time=tuple(late))
     seconds = round(kept.seconds + spent, 1)
     return replace(row, seconds=seconds, fingerprint=fingerprint(mutant, row.models + row.out_of_time, ""))
 
@@ -230,19 +235,21 @@ def run(mutant: Mutant, model: Model, limits: Limits, coverage: bool = False) ->
     return check(replace(job, modules={mutant.module: mutant.text()}))
 
 
-def _row(mutant: Mutant, fate: Fate, by: str = "", models: tuple[str, ...] = ()) -> Row:
-    return Row(mutant.name, mutant.kind, str(fate), mutant.change if mutant.kind != "action" else "", by, models=models)
+def _row(mutant: Mutant, result: MutantOutcome, by: str = "", models: tuple[str, ...] = ()) -> Row:
+    return Row(
+        mutant.name, mutant.kind, str(result), mutant.change if mutant.kind != "action" else "", by, models=models
+    )
 
 
 def _verdict(mutant: Mutant, model: Model, outcome: Outcome, spent: float) -> Row | None:
     """A row, if this run settles it."""
     if outcome.verdict == Verdict.VIOLATED:
-        row = _row(mutant, Fate.KILLED, _promise(model, outcome))
+        row = _row(mutant, MutantOutcome.KILLED, _promise(model, outcome))
         row = replace(row, model=model.name, distinct=outcome.distinct, depth=len(outcome.trace))
     elif outcome.verdict == Verdict.WRONG_MODEL and "Parsing or semantic analysis failed" in outcome.output:
-        row = _row(mutant, Fate.UNPARSABLE)
+        row = _row(mutant, MutantOutcome.UNPARSABLE)
     elif outcome.verdict == Verdict.WRONG_MODEL:
-        row = replace(_row(mutant, Fate.REFUSED), model=model.name, distinct=outcome.distinct)
+        row = replace(_row(mutant, MutantOutcome.REFUSED), model=model.name, distinct=outcome.distinct)
     elif outcome.verdict in (Verdict.HOLDS, Verdict.SEARCHED, *LATE):
         return None
     else:
@@ -267,11 +274,15 @@ def _promise(model: Model, outcome: Outcome) -> str:
     return properties[0] if len(properties) == 1 else "liveness"
 
 
-def _difference(model: Model, outcome: Outcome) -> Fate:
+def _difference(model: Model, outcome: Outcome) -> MutantOutcome:
     clean = load_results()[model.name]
     if (outcome.distinct, outcome.generated) == (clean.distinct, clean.generated):
-        return Fate.SAME
-    return Fate.WIDER if (outcome.distinct, outcome.generated) > (clean.distinct, clean.generated) else Fate.NARROWER
+        return MutantOutcome.SAME
+    return (
+        MutantOutcome.WIDER
+        if (outcome.distinct, outcome.generated) > (clean.distinct, clean.generated)
+        else MutantOutcome.NARROWER
+    )
 
 
 def _judge_coverage(mutant: Mutant, models: list[Model], limits: Limits, spent: float) -> Row | None:
@@ -288,7 +299,7 @@ def _judge_coverage(mutant: Mutant, models: list[Model], limits: Limits, spent: 
         wanted = {name for name, count in results[model.name].coverage.items() if count}
         lost = sorted((wanted - taken) & actions_by(model, mutant.definition))
         if outcome.verdict == Verdict.HOLDS and lost:
-            row = _row(mutant, Fate.UNREACHED, mutant.step if mutant.step in lost else lost[0])
+            row = _row(mutant, MutantOutcome.UNREACHED, mutant.step if mutant.step in lost else lost[0])
             row = replace(row, model=model.name, distinct=outcome.distinct, seconds=round(spent, 1))
             return replace(row, fingerprint=fingerprint(mutant, (model.name,), ""))
     return None
@@ -325,13 +336,13 @@ def store(row: Row, path: Path = STORE) -> None:
 def is_fresh(mutant: Mutant, row: Row) -> bool:
     """Whether what is stored still speaks of the present text."""
     models = row.models + row.out_of_time or ((row.model,) if row.model else ())
-    promise = row.by if row.outcome == Fate.KILLED else ""
-    return row.outcome == Fate.UNPARSABLE or row.fingerprint == fingerprint(mutant, models, promise)
+    promise = row.by if row.outcome == MutantOutcome.KILLED else ""
+    return row.outcome == MutantOutcome.UNPARSABLE or row.fingerprint == fingerprint(mutant, models, promise)
 
 
 def is_current(mutant: Mutant, row: Row | None, largest_s: float) -> bool:
     """Whether a run with this limit would find nothing that is not stored."""
-    if not row or row.outcome == Fate.UNFINISHED or not is_fresh(mutant, row):
+    if not row or row.outcome == MutantOutcome.UNFINISHED or not is_fresh(mutant, row):
         return False
     return not row.survived or {it.name for it in models_for(mutant, largest_s)} <= {*row.models, *row.out_of_time}
 

@@ -67,7 +67,7 @@ def mutants_page() -> str:
         run = found.total() - found["unparsable"]
         numbers = (parsed, run, found["killed"], found["refused"], found["unreached"], lived, waiting)
         lines.append(f"| {module} | {' | '.join(str(number) for number in numbers)} |")
-    killers = Counter(row.by for row in rows.values() if row.outcome == mutation.Fate.KILLED)
+    killers = Counter(row.by for row in rows.values() if row.outcome == mutation.MutantOutcome.KILLED)
     lines += ["", "| killed by | mutants |", "| --- | ---: |"]
     lines += [f"| {promise} | {count} |" for promise, count in killers.most_common()]
     spent = sum(row.seconds for row in rows.values())

@@ -32,8 +32,8 @@ from spec.models import SPEC
 ROOT = SPEC.parent
 TESTS = "tests"
 
-TRACED = r'(tell\(\s*|return |yield |\(|else |action = )"{step}"'
-"""Where a step is traced, or where a decision's event is derived from its records (`controller/telling.py`)."""
+TRACED = r'(trace_step\(\s*|return |yield |\(|else |action = )"{step}"'
+"""Where a step is traced, or where a decision's event is derived from its records (`controller/decision_tracing.py`)."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from conformance.cluster import QUICK, Cluster, cluster, in_time
 from conformance.requirement import requirement
 from conformance.wire import Failed
 
-REIGNS = 3
+LEADER_EPOCHS = 3
 TAIL = 4
 """Records that a leader has for itself alone when it is killed."""
 
@@ -83,9 +83,9 @@ def one_record_an_offset(broker: Broker) -> None:
             second = follower if first == leader else leader
             return change_the_leader(nodes, topic, told, first, second)
 
-        for _ in range(REIGNS):
+        for _ in range(LEADER_EPOCHS):
             in_time(broker, once)
             look_everywhere(nodes, topic, told, (leader, follower))
         epochs = {epoch for epoch, _ in told.at.values()}
-        broker.expect(len(epochs) > REIGNS, f"records of {len(epochs)} epochs were read")
+        broker.expect(len(epochs) > LEADER_EPOCHS, f"records of {len(epochs)} epochs were read")
         broker.saw(f"{told.answers} answers tell the same of {len(told.at)} offsets")

@@ -84,16 +84,16 @@ class ReplicationDriver(ReplicationHolds):
         if replica is None or not replica.is_leader or operator is None or not operator.is_ready:
             return False
         followers = [self._replica(broker) for broker in self._script.brokers if broker != leader]
-        known = all(each is not None and each.reign.leader_epoch == replica.reign.leader_epoch for each in followers)
-        return known and {*replica.reign.isr} == {*self._script.brokers} and self._producer.is_prepared
+        known = all(each is not None and each.state.leader_epoch == replica.state.leader_epoch for each in followers)
+        return known and {*replica.state.isr} == {*self._script.brokers} and self._producer.is_prepared
 
     def _begin(self) -> None:
         leader = self._replica(self._script.brokers[0])
         assert leader is not None
-        self._first_epoch = leader.reign.leader_epoch
+        self._first_epoch = leader.state.leader_epoch
         self._min_isr = leader.min_isr
-        replicas = frozenset(leader.reign.replicas)
-        self._decisions = [Decision(0, leader.reign.leader, frozenset(leader.reign.isr), replicas)]
+        replicas = frozenset(leader.state.replicas)
+        self._decisions = [Decision(0, leader.state.leader, frozenset(leader.state.isr), replicas)]
         self._next_step()
 
     # ---- steps

@@ -73,10 +73,10 @@ class ReplicationHolds(Progress):
         """Whether a fetch changes nothing that its leader knows."""
         leader = self._replica(message.asked)
         progress = leader.followers.get(message.asker) if leader is not None and leader.is_leader else None
-        if leader is None or progress is None or message.asker not in leader.reign.isr:
+        if leader is None or progress is None or message.asker not in leader.state.isr:
             return False
         asked = _partition_of(message.body.topics)
-        if asked is not None and asked.current_leader_epoch != leader.reign.leader_epoch:
+        if asked is not None and asked.current_leader_epoch != leader.state.leader_epoch:
             return False
         end = asked.fetch_offset if asked is not None else self._end_of(message.asker)
         if progress.end < 0:
@@ -98,7 +98,7 @@ class ReplicationHolds(Progress):
         data, follower = _partition_of(message.body.responses), self._replica(message.asker)
         if data is None or follower is None or data.error_code != ErrorCode.NONE:
             return False
-        if follower.is_leader or follower.reign.leader != message.asked:
+        if follower.is_leader or follower.state.leader != message.asked:
             return False
         brings = bool(data.records) or data.diverging_epoch.epoch >= 0
         if not brings and min(data.high_watermark, follower.log.log_end_offset) == follower.high_watermark:

@@ -91,7 +91,7 @@ class Progress(Driver[NodeStep]):
         replica = self._replica(step.broker)
         return (
             replica is not None
-            and replica.reign.leader_epoch == self._first_epoch + step.leader_epoch
+            and replica.state.leader_epoch == self._first_epoch + step.leader_epoch
             and step.broker not in self._registered_and_waiting()
             and replica.is_leader == (step.action == "BecomeLeader")
         )
@@ -110,7 +110,7 @@ class Progress(Driver[NodeStep]):
         if replica is None or number is None:
             return False
         isr, pending = self._decisions[number].isr, replica.pending
-        return {*replica.reign.isr} == isr and (pending is None or {*pending.isr} != isr)
+        return {*replica.state.isr} == isr and (pending is None or {*pending.isr} != isr)
 
     def _has_answered(self, step: NodeStep) -> bool:
         replica = self._replica(step.broker)

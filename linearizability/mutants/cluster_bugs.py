@@ -8,7 +8,7 @@ from typing import Any
 from linearizability.mutants.registry import mutant
 from reference.protocol.errors import ErrorCode
 from reference.replication.isr import NEVER_FETCHED
-from reference.replication.proposal import Fate
+from reference.replication.proposal import ProposalOutcome
 from reference.replication.replica import Role
 
 METADATA = "__cluster_metadata"
@@ -89,7 +89,7 @@ def fetch_without_fencing(
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
-    return (progress.end for follower, progress in leader.followers.items() if follower in leader.reign.isr)
+    return (progress.end for follower, progress in leader.followers.items() if follower in leader.state.isr)
 
 
 @mutant(
@@ -99,17 +99,17 @@ def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def leaver_counted_out(original: Any, leader: Any, broker: int) -> bool:
-    return broker in (leader.pending.isr if leader.pending is not None else leader.reign.isr)
+    return broker in (leader.pending.isr if leader.pending is not None else leader.state.isr)
 
 
 @mutant(
     "stale-proposal-rolled-back",
-    "reference.replication.proposal:fate_of",
+    "reference.replication.proposal:outcome_of",
     "INVALID_UPDATE_VERSION undoes a proposal of which an earlier copy was accepted.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
-def stale_proposal_rolled_back(original: Any, error: Any) -> Fate:
-    return Fate.ROLLED_BACK if error == ErrorCode.INVALID_UPDATE_VERSION else original(error)
+def stale_proposal_rolled_back(original: Any, error: Any) -> ProposalOutcome:
+    return ProposalOutcome.ROLLED_BACK if error == ErrorCode.INVALID_UPDATE_VERSION else original(error)
 
 
 @mutant(
@@ -138,7 +138,7 @@ def committed_under_min_isr(original: Any, leader: Any, now: int) -> bool:
 
 @mutant(
     "commit-before-min-isr",
-    "reference.replication.leader:Leading._unheard_after",
+    "reference.replication.leader:Leading._removed_pending_replay_after",
     "A smaller ISR counts as soon as the controller has answered, before the min.insync.replicas that it was written under is "
     "known, as in Apache Kafka 4.3 and 4.4.",
     fuzz=True, nodes=3, in_history=True,
@@ -249,7 +249,7 @@ def _whoever_has_fetched(
     return fetched_epoch != NEVER_FETCHED
 
 
-def _in_whatever_life(original: Any, leader: Any, follower: int, broker_epoch: int) -> None:
+def _in_any_incarnation(original: Any, leader: Any, follower: int, broker_epoch: int) -> None:
     return None
 
 
@@ -270,10 +270,10 @@ def fencing_unnoticed(original: Any, image: Any, member: Any) -> None:
     fuzz=True, nodes=3,
     also={
         "reference.replication.isr:is_admissible": _whoever_has_fetched,
-        "reference.replication.leader:Leading._require_present_life": _in_whatever_life,
+        "reference.replication.leader:Leading._require_present_incarnation": _in_any_incarnation,
     },
 )  # fmt: skip
-def former_life_unnoticed(original: Any, image: Any, member: Any) -> None:
+def former_incarnation_unnoticed(original: Any, image: Any, member: Any) -> None:
     return None
 
 
@@ -356,8 +356,8 @@ def reassigned_with_one_in_sync(original: Any, target: Any) -> None:
     "A new leader knows nothing of idempotent producers.",
     fuzz=True, nodes=3, breaks=("duplicate", "sequence-lost", "logs-differ", "producers-disagree"), in_history=True,
 )  # fmt: skip
-def producers_forgotten_by_new_leaders(original: Any, leader: Any, reign: Any, now: int) -> bool:
-    begins = original(leader, reign, now)
+def producers_forgotten_by_new_leaders(original: Any, leader: Any, state: Any, now: int) -> bool:
+    begins = original(leader, state, now)
     if begins:
         leader.log._producers.producers.clear()
     return begins

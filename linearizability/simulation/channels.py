@@ -45,7 +45,7 @@ class PeerChannels:
 
     def send(self, effect: Send) -> None:
         """Hand a frame to the peer's connection, opening it if there is none."""
-        name = effect.peer, effect.lane
+        name = effect.peer, effect.purpose
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = Channel(self, name)

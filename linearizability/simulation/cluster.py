@@ -464,7 +464,7 @@ class Cluster:
             for (topic, index), epoch in epochs.items()
             if (partition := machine.node.partitions.get((topic, index))) is not None
             and partition.is_leader
-            and partition.reign.leader_epoch < epoch
+            and partition.state.leader_epoch < epoch
         ]
 
     def _drain(self) -> None:
@@ -551,14 +551,14 @@ class Cluster:
                 "sequence-lost", f"{who}: {error_name(code)} for its oldest batch to {partition}, without a reason"
             )
 
-    def on_truncation_told(self, key: tuple[str, int], who: str) -> None:
+    def on_truncation_reported(self, key: tuple[str, int], who: str) -> None:
         """A log is cut below what clients saw only when power was lost. Errors: Violation."""
         if not self._may_have_lost(key):
             self.world.broken(
                 "truncation-told", f"{who}: {key[0]}-{key[1]} is said to have been cut, and nothing was lost"
             )
 
-    def on_replaced_member_heard(self, who: str, by: str) -> None:
+    def on_replaced_member_received(self, who: str, by: str) -> None:
         """Two may not be the same static member at once (GRP-21). Errors: Violation."""
         if not self._may_have_lost((GROUPS_TOPIC, 0)):
             self.world.broken(

@@ -338,7 +338,7 @@ class SimulatedConsumer(SimulatedClient):
     def _diverged(self, key: Key, end_offset: int) -> None:
         """The log was cut below what we read: go back to where the broker's and ours part (KIP-320, KIP-595)."""
         self.world.counts["divergences reported"] += 1
-        self.cluster.on_truncation_told(key, self.name)
+        self.cluster.on_truncation_reported(key, self.name)
         place = self.places[key]
         place.position = min(place.position, end_offset)
         place.last_epoch = -1

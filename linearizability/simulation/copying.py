@@ -200,7 +200,7 @@ class SimulatedCopier(SimulatedMember):
         self.ask(key, version, body, self._answered, answered, patience_ms, line)
         return True
 
-    def _tell_decider(self, key: int, version: int, body: Any, answered: Callable[..., None]) -> bool:
+    def _report_to_decider(self, key: int, version: int, body: Any, answered: Callable[..., None]) -> bool:
         if self._decider >= 0:
             return self._ask_node(self._decider, key, version, body, answered, PRODUCE_TIMEOUT_MS * 2)
         question = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self.id])
@@ -240,7 +240,7 @@ class SimulatedCopier(SimulatedMember):
         body = InitProducerIdRequest(
             transactional_id=self.id, transaction_timeout_ms=TIMEOUT_MS, producer_id=-1, producer_epoch=-1
         )
-        self._tell_decider(INIT_PRODUCER_ID, 4, body, self._session_begun)
+        self._report_to_decider(INIT_PRODUCER_ID, 4, body, self._session_begun)
 
     def _session_begun(self, body: InitProducerIdResponse) -> None:
         if self._went_well("InitProducerId", body.error_code):
@@ -291,7 +291,7 @@ class SimulatedCopier(SimulatedMember):
             v3_and_below_producer_epoch=epoch, v3_and_below_topics=[*topics.values()],
         )  # fmt: skip
         version = TRANSACTIONAL_VERSIONS[1][ADD_PARTITIONS_TO_TXN]
-        self._tell_decider(ADD_PARTITIONS_TO_TXN, version, body, self._partitions_added)
+        self._report_to_decider(ADD_PARTITIONS_TO_TXN, version, body, self._partitions_added)
 
     def _partitions_added(self, body: AddPartitionsToTxnResponse) -> None:
         codes = {
@@ -350,7 +350,7 @@ class SimulatedCopier(SimulatedMember):
         body = AddOffsetsToTxnRequest(
             transactional_id=self.id, producer_id=producer_id, producer_epoch=epoch, group_id=self.member.group
         )
-        self._tell_decider(ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, body, self._offsets_added)
+        self._report_to_decider(ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, body, self._offsets_added)
 
     def _offsets_added(self, body: AddOffsetsToTxnResponse) -> None:
         if self._went_well("AddOffsetsToTxn", body.error_code):
@@ -427,7 +427,7 @@ class SimulatedCopier(SimulatedMember):
             transactional_id=self.id, producer_id=producer_id, producer_epoch=epoch, committed=committed
         )
         version = TRANSACTIONAL_VERSIONS[self.copier.version][END_TXN]
-        return self._tell_decider(END_TXN, version, body, answered)
+        return self._report_to_decider(END_TXN, version, body, answered)
 
     def _ended(self, body: EndTxnResponse) -> None:
         copy = self._copy

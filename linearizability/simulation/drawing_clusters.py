@@ -62,7 +62,7 @@ def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Sche
     clients += [consumer(choices, nodes) for _ in range(choices.integer(1, 2))]
     if choices.integer(0, 4) == 4:
         clients.append(Administrator(topics=choices.integer(1, 3), pause_ms=choices.integer(50, 400)))
-    draw = Misfortunes(choices, duration_ms, nodes, topics)
+    draw = FaultChoices(choices, duration_ms, nodes, topics)
     faults = [fault for _ in range(choices.integer(2, 8)) for fault in draw.some()]
     return Schedule(
         seed=seed,
@@ -136,7 +136,7 @@ def _some_kinds(choices: Choices) -> tuple[str, ...]:
     return KINDS if count == len(KINDS) else tuple(choices.one_of(KINDS) for _ in range(count))
 
 
-class Misfortunes:
+class FaultChoices:
     """Draws faults for one cluster."""
 
     def __init__(self, choices: Choices, duration_ms: int, nodes: int, topics: list[Topic]) -> None:

@@ -100,7 +100,7 @@ class SimulatedMember(SimulatedConsumer):
         self._processed: dict[Key, Position] = {}
         self._committed: dict[Key, Position] = {}
         self._coordinator = -1
-        self._heard_us = self._asked_us = 0
+        self._received_us = self._asked_us = 0
         self._is_pausing = False
         self._is_unaware = False
         """It stalled while it processed, and commits before it learns whether it is still a member."""
@@ -154,7 +154,7 @@ class SimulatedMember(SimulatedConsumer):
             (not self._is_synced, self._sync),
             (not self.is_settled, self._ask_committed),
             (self._is_unaware and self._processed != self._committed, self._commit),
-            (self.world.now_us - self._heard_us >= self._beat_ms * MICROSECONDS_A_MS, self._beat),
+            (self.world.now_us - self._received_us >= self._beat_ms * MICROSECONDS_A_MS, self._beat),
             (self._positions() != self._processed, self._process),
             (self._processed != self._committed, self._commit),
             (not self.places, self._idle),
@@ -177,7 +177,7 @@ class SimulatedMember(SimulatedConsumer):
 
     # ---- the coordinator
 
-    def _tell_coordinator(self, key: int, body: Any, answered: Callable[..., None], patience_ms: int = 0) -> None:
+    def _ask_coordinator(self, key: int, body: Any, answered: Callable[..., None], patience_ms: int = 0) -> None:
         line = self.line_to(self._coordinator)
         if line is None:
             self._pause()
@@ -244,7 +244,7 @@ class SimulatedMember(SimulatedConsumer):
             rebalance_timeout_ms=self.member.rebalance_timeout_ms, member_id=self._member_id,
             group_instance_id=self._instance_id, protocol_type=PROTOCOL_TYPE, protocols=protocols,
         )  # fmt: skip
-        self._tell_coordinator(JOIN_GROUP, body, self._joined, self.member.rebalance_timeout_ms)
+        self._ask_coordinator(JOIN_GROUP, body, self._joined, self.member.rebalance_timeout_ms)
 
     def _joined(self, body: JoinGroupResponse) -> None:
         if body.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -252,7 +252,7 @@ class SimulatedMember(SimulatedConsumer):
         if self._judge("JoinGroup", body.error_code):
             self._member_id, self.generation = body.member_id, body.generation_id
             self._protocol = body.protocol_name
-            self._heard_us = self.joined_us = self.world.now_us
+            self._received_us = self.joined_us = self.world.now_us
             self._replacement = None
             is_to_assign = body.leader == body.member_id and not body.skip_assignment
             counts = self.cluster.input_counts()
@@ -267,12 +267,12 @@ class SimulatedMember(SimulatedConsumer):
                 for member, keys in self._shares.items()
             ],
         )  # fmt: skip
-        self._tell_coordinator(SYNC_GROUP, body, self._synced, self.member.rebalance_timeout_ms)
+        self._ask_coordinator(SYNC_GROUP, body, self._synced, self.member.rebalance_timeout_ms)
 
     def _synced(self, body: SyncGroupResponse) -> None:
         if self._judge("SyncGroup", body.error_code):
             self._is_synced = True
-            self._heard_us = self.world.now_us
+            self._received_us = self.world.now_us
             generation = self.generation
             self._take_over(decode_assignment(bytes(body.assignment)))
             self._owned = generation, [*self.places]
@@ -302,11 +302,11 @@ class SimulatedMember(SimulatedConsumer):
             group_id=self.member.group, generation_id=self.generation, member_id=self._member_id,
             group_instance_id=self._instance_id,
         )  # fmt: skip
-        self._tell_coordinator(HEARTBEAT, body, self._beaten)
+        self._ask_coordinator(HEARTBEAT, body, self._beaten)
 
     def _beaten(self, body: HeartbeatResponse) -> None:
         if self._judge("Heartbeat", body.error_code):
-            self._heard_us = self.world.now_us
+            self._received_us = self.world.now_us
             self._is_unaware = False
 
     def _begin_to_leave(self) -> None:
@@ -317,7 +317,7 @@ class SimulatedMember(SimulatedConsumer):
     def _leave(self) -> None:
         identity = LeaveGroupRequest.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)
         body = LeaveGroupRequest(group_id=self.member.group, members=[identity])
-        self._tell_coordinator(LEAVE_GROUP, body, self._left)
+        self._ask_coordinator(LEAVE_GROUP, body, self._left)
 
     def _left(self, body: LeaveGroupResponse) -> None:
         code = body.error_code or next((each.error_code for each in body.members), ErrorCode.NONE)
@@ -347,11 +347,13 @@ class SimulatedMember(SimulatedConsumer):
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.member.group, topics=topics)
         if self.line_to(self._coordinator) is not None:
             self._operation = self.recorder.invoke("committed", [committed(self.member.group)])
-        self._tell_coordinator(
-            OFFSET_FETCH, OffsetFetchRequest(groups=[group], require_stable=self.requires_stable), self._told_committed
+        self._ask_coordinator(
+            OFFSET_FETCH,
+            OffsetFetchRequest(groups=[group], require_stable=self.requires_stable),
+            self._reported_committed,
         )
 
-    def _told_committed(self, body: OffsetFetchResponse) -> None:
+    def _reported_committed(self, body: OffsetFetchResponse) -> None:
         operation, self._operation = self._operation, None
         assert operation is not None
         answer = body.groups[0]
@@ -446,7 +448,7 @@ class SimulatedMember(SimulatedConsumer):
             mop = commit(group, named(new), self.generation, self._known_as)
             self._operation = self.recorder.invoke("commit", [mop])
             self._asked_us = self.world.now_us
-        self._tell_coordinator(OFFSET_COMMIT, body, self._on_committed)
+        self._ask_coordinator(OFFSET_COMMIT, body, self._on_committed)
 
     def _on_committed(self, body: OffsetCommitResponse) -> None:
         operation, self._operation = self._operation, None
@@ -458,7 +460,7 @@ class SimulatedMember(SimulatedConsumer):
             self._committed = dict(self._processed)
             # An answer that names no partition could have refused nothing.
             if codes and self._replacement is not None and 0 < self._replacement.joined_us < self._asked_us:
-                self.cluster.on_replaced_member_heard(self.name, self._replacement.name)
+                self.cluster.on_replaced_member_received(self.name, self._replacement.name)
         elif codes <= NOTHING_WAS_WRITTEN:
             self.recorder.fail(operation, error_name(code))
         else:

@@ -69,10 +69,10 @@ class Watch:
                 break
             raise Violation("replica-offline", f"{self._name} cannot open it: {node.logs.offline.get(key)}")
         for key, partition in node.partitions.items():
-            log, reign = partition.log, partition.reign
+            log, state = partition.log, partition.state
             now = (
-                log.log_start_offset, partition.high_watermark, log.log_end_offset, reign.leader_epoch,
-                reign.partition_epoch, reign.leader,
+                log.log_start_offset, partition.high_watermark, log.log_end_offset, state.leader_epoch,
+                state.partition_epoch, state.leader,
             )  # fmt: skip
             known = seen.get(key)
             if known is None or known[1] != now or known[0] is not partition:

@@ -162,11 +162,11 @@ class PartitionOracle:
     # ---- leaders
 
     def _observe_leader(self, number: int, partition: Partition) -> None:
-        reign = partition.reign
-        self._lead(number, reign.leader_epoch)
-        if reign.partition_epoch > self.decided.partition_epoch:
+        state = partition.state
+        self._lead(number, state.leader_epoch)
+        if state.partition_epoch > self.decided.partition_epoch:
             # The leader has its answer before the record: of the ELR nothing is known then.
-            self.decide(Decided(reign.partition_epoch, number, reign.leader_epoch, reign.replicas, reign.isr))
+            self.decide(Decided(state.partition_epoch, number, state.leader_epoch, state.replicas, state.isr))
 
     def _lead(self, number: int, epoch: int) -> None:
         """One leader an epoch, and the newest has all that is committed."""
@@ -195,21 +195,21 @@ class PartitionOracle:
 
     def require_known_members(self, number: int, partition: Partition) -> None:
         """A leader of the present epoch counts all members of the controller's ISR. Errors: Violation."""
-        reign, pending = partition.reign, partition.pending
-        known = {*reign.isr, *(pending.isr if pending is not None else ())}
-        if reign.leader_epoch == self.decided.leader_epoch and not {*self.decided.isr} <= known:
+        state, pending = partition.state, partition.pending
+        known = {*state.isr, *(pending.isr if pending is not None else ())}
+        if state.leader_epoch == self.decided.leader_epoch and not {*self.decided.isr} <= known:
             text = f"the ISR is {list(self.decided.isr)}, and node {number}, which leads, counts {sorted(known)} only"
             self._broken("isr-unknown-to-leader", text)
 
     def advance(self, number: int, partition: Partition, high_watermark: int) -> None:
         """A leader moves its high watermark, right now. Errors: Violation."""
-        reign = partition.reign
-        required = min(self.min_isr, len(reign.replicas))
-        if len(reign.isr) < required:
-            text = f"node {number} moves its high watermark to {high_watermark} with the ISR {list(reign.isr)}"
+        state = partition.state
+        required = min(self.min_isr, len(state.replicas))
+        if len(state.isr) < required:
+            text = f"node {number} moves its high watermark to {high_watermark} with the ISR {list(state.isr)}"
             self._broken("high-watermark-under-min-isr", f"{text}, where {required} are needed")
         pending = partition.pending.isr if partition.pending is not None else ()
-        for member in {*reign.isr, *pending} - {number, *self.lost_tails} - self._given_up_since(reign.leader_epoch):
+        for member in {*state.isr, *pending} - {number, *self.lost_tails} - self._given_up_since(state.leader_epoch):
             view = self.views.get(member)
             end = view.end if view is not None else 0
             if end < high_watermark:
@@ -230,7 +230,7 @@ class PartitionOracle:
         is older than the leader's epochs is cut to the leader's log start, and begins again there. Errors: Violation.
         """
         view, own = self.views.get(follower), self.views.get(number)
-        if view is None or own is None or partition.reign.leader_epoch < self.decided.leader_epoch:
+        if view is None or own is None or partition.state.leader_epoch < self.decided.leader_epoch:
             return
         if end <= partition.log.log_start_offset:
             return
@@ -244,10 +244,10 @@ class PartitionOracle:
 
     def acknowledge(self, number: int, partition: Partition) -> None:
         """A leader answers acks=all, right now: its maximal ISR must be large enough (ACK-06). Errors: Violation."""
-        reign = partition.reign
+        state = partition.state
         pending = partition.pending.isr if partition.pending is not None else ()
-        members = {*reign.isr, *pending}
-        required = min(self.min_isr, len(reign.replicas))
+        members = {*state.isr, *pending}
+        required = min(self.min_isr, len(state.replicas))
         if len(members) < required:
             text = f"node {number} acknowledges with the ISR {sorted(members)}, where {required} are needed"
             self._broken("acknowledged-under-min-isr", text)

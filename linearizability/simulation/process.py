@@ -184,7 +184,7 @@ class Process:
         elif isinstance(effect, Send):
             self._channels.send(effect)
         elif isinstance(effect, HangUp):
-            self._channels.hang_up((effect.peer, effect.lane))
+            self._channels.hang_up((effect.peer, effect.purpose))
         else:
             self._close(effect)
 

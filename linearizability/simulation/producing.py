@@ -127,7 +127,7 @@ class SimulatedProducer(SimulatedClient):
         self._values += len(values)
         if self._outbox is None:
             self._begin(key, values)
-            self._pump()
+            self._drain()
         else:
             for value in values:
                 self._outbox.put(value, self.world.now_ms)
@@ -149,7 +149,7 @@ class SimulatedProducer(SimulatedClient):
             outbox.flush(now_ms)
         for key, values in outbox.take(now_ms):
             self._begin(key, values)
-        self._pump()
+        self._drain()
         due_ms = outbox.next_deadline_ms()
         if due_ms is not None:
             self.world.after(max(1, due_ms - now_ms) * MICROSECONDS_A_MS, self._release)
@@ -196,10 +196,10 @@ class SimulatedProducer(SimulatedClient):
         self._sequences[batch.key] += len(batch.values)
 
     def on_metadata(self) -> None:
-        self._pump()
+        self._drain()
 
     def on_leader_ready(self, line: Line) -> None:
-        self._pump()
+        self._drain()
 
     def on_lost(self, line: Line) -> None:
         for batches in self._pending.values():
@@ -209,7 +209,7 @@ class SimulatedProducer(SimulatedClient):
 
     # ---- sending
 
-    def _pump(self) -> None:
+    def _drain(self) -> None:
         """Send what may be sent, the partitions in turn, each to its leader."""
         if self.finished or (self.idempotent and self._producer_id < 0):
             return
@@ -320,7 +320,7 @@ class SimulatedProducer(SimulatedClient):
             return
         else:
             raise Violation("groundless-refusal", f"{self.name}: a sound batch was refused with {error_name(code)}")
-        self._pump()
+        self._drain()
 
     def _acknowledged(self, batch: Batch, base_offset: int) -> None:
         batches = self._pending[batch.key]
@@ -341,7 +341,7 @@ class SimulatedProducer(SimulatedClient):
 
     def _wake(self) -> None:
         self._woken = False
-        self._pump()
+        self._drain()
 
     def _give_up_session(self, refused: Batch, code: int) -> None:
         """The broker has lost our sequence: what is in doubt stays unknown, the rest goes out under a new producer id."""

@@ -82,7 +82,7 @@ class ReconcilingMember(SimulatedMember):
         )  # fmt: skip
         if self.line_to(self._coordinator) is not None:
             self._said = owned
-        self._tell_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._beaten)
+        self._ask_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._beaten)
 
     def _as_ids(self, keys: frozenset[Key]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         return [
@@ -94,7 +94,7 @@ class ReconcilingMember(SimulatedMember):
         if not self._judge("ConsumerGroupHeartbeat", body.error_code):
             self._said = None
             return
-        self._heard_us = self.world.now_us
+        self._received_us = self.world.now_us
         has_moved, self.generation, self._is_synced = body.member_epoch != self.generation, body.member_epoch, True
         if body.assignment is not None:
             self._wanted = self._keys(body.assignment)
@@ -138,7 +138,7 @@ class ReconcilingMember(SimulatedMember):
     def _judge(self, api: str, code: int) -> bool:
         if code == ErrorCode.STALE_MEMBER_EPOCH:
             self.count(api, code)
-            self._said, self._heard_us = None, 0
+            self._said, self._received_us = None, 0
             return False
         if code in BEGIN_AGAIN:
             self.count(api, code)
@@ -156,7 +156,7 @@ class ReconcilingMember(SimulatedMember):
         body = ConsumerGroupHeartbeatRequest(
             group_id=self.member.group, member_id=self._member_id, member_epoch=LEAVING
         )
-        self._tell_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._gone)
+        self._ask_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._gone)
 
     def _gone(self, body: ConsumerGroupHeartbeatResponse) -> None:
         code = body.error_code

@@ -280,7 +280,7 @@ def _show(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
         held = _held(partition)
         before = " ".join(text for offset, text in held if offset < partition.high_watermark)
         behind = " ".join(text for offset, text in held if offset >= partition.high_watermark)
-        isr = f"  isr {' '.join(map(str, partition.reign.isr))}" if partition.is_leader else ""
+        isr = f"  isr {' '.join(map(str, partition.state.isr))}" if partition.is_leader else ""
         run.lines.append(f"node {node}  {role:<8} epoch {partition.leader_epoch}  [{before} | {behind}]{isr}")
 
 

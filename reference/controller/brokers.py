@@ -67,24 +67,26 @@ def register_broker(
     comes from ZooKeeper, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
     """
     existing = image.brokers.get(request.broker_id)
-    is_same_life = existing is not None and existing.registration.incarnation_id == request.incarnation_id
-    _check_identity(request, cluster_id, is_taken=has_session and not is_same_life)
+    is_same_incarnation = existing is not None and existing.registration.incarnation_id == request.incarnation_id
+    _check_identity(request, cluster_id, is_taken=has_session and not is_same_incarnation)
     _check_directories(image, request)
     _check_features(image.features, request)
     record = _registration(request, offset)
     records: list[Message] = []
-    if existing is not None and is_same_life:
+    if existing is not None and is_same_incarnation:
         record.broker_epoch = existing.epoch
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     else:
         previous = existing.epoch if existing is not None else NO_PREVIOUS_EPOCH
         was_clean = knows_previous_epoch and request.previous_broker_epoch == previous
-        records = _end_life(image, configuration, request.broker_id, was_clean)
+        records = _end_incarnation(image, configuration, request.broker_id, was_clean)
     return Decision([*records, record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
 
 
-def _end_life(image: MetadataImage, configuration: Configuration, broker: NodeId, was_clean: bool) -> list[Message]:
+def _end_incarnation(
+    image: MetadataImage, configuration: Configuration, broker: NodeId, was_clean: bool
+) -> list[Message]:
     if was_clean or not image.has_elr:
         return _leave_isrs(image, configuration, broker)
     concerned = places(image, lambda each: broker in each.isr or broker in each.eligible_leader_replicas)

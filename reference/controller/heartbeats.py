@@ -27,7 +27,7 @@ from reference.protocol.primitives import NodeId, Offset, TimestampMs
 NOTHING_REPLAYED: Offset = -1
 """How far a broker is that has not said so since its registration has changed: as Kafka, its next heartbeat is waited for."""
 
-Life = tuple[NodeId, int]
+Incarnation = tuple[NodeId, int]
 """A broker and its epoch: a broker that comes back is heard from anew."""
 
 
@@ -75,17 +75,17 @@ class Heartbeats:
     def __init__(self, session_timeout_ms: int, image: MetadataImage, now: TimestampMs) -> None:
         """Begin a reign: a broker that the image has unfenced gets a whole session from now on."""
         self.session_timeout_ms = session_timeout_ms
-        self._heard: dict[Life, TimestampMs] = {
+        self._received: dict[Incarnation, TimestampMs] = {
             (each.id, each.epoch): now for each in image.brokers.values() if not each.fenced
         }
-        self._replayed: dict[Life, Offset] = {}
-        self._shutdown_offsets: dict[Life, Offset] = {}
+        self._replayed: dict[Incarnation, Offset] = {}
+        self._shutdown_offsets: dict[Incarnation, Offset] = {}
 
-    def hear(self, image: MetadataImage, broker: NodeId, epoch: int, now: TimestampMs) -> None:
+    def receive(self, image: MetadataImage, broker: NodeId, epoch: int, now: TimestampMs) -> None:
         """A heartbeat has come, whatever it says; to be called before it waits for anything. Strangers are not noted."""
         found = image.brokers.get(broker)
         if found is not None and found.epoch == epoch:
-            self._heard[broker, epoch] = now
+            self._received[broker, epoch] = now
 
     def has_session(self, image: MetadataImage, broker: NodeId, now: TimestampMs) -> bool:
         """Whether the life that is registered was heard from within its session's time."""
@@ -94,10 +94,10 @@ class Heartbeats:
 
     def next_deadline(self) -> TimestampMs | None:
         """When to look for overdue sessions; None where none is kept."""
-        return min(self._heard.values()) + self.session_timeout_ms + 1 if self._heard else None
+        return min(self._received.values()) + self.session_timeout_ms + 1 if self._received else None
 
-    def _is_overdue(self, life: Life, now: TimestampMs) -> bool:
-        heard = self._heard.get(life)
+    def _is_overdue(self, incarnation: Incarnation, now: TimestampMs) -> bool:
+        heard = self._received.get(incarnation)
         return heard is None or heard + self.session_timeout_ms < now
 
     def overdue(self, image: MetadataImage, now: TimestampMs) -> NodeId | None:
@@ -106,16 +106,16 @@ class Heartbeats:
         One at a time, so that each is judged by an image in which those before it are fenced. It may be fenced already:
         then there is mostly nothing to write.
         """
-        for life in [each for each in self._heard if self._is_overdue(each, now)]:
-            self._forget(life)
-            found = image.brokers.get(life[0])
-            if found is not None and found.epoch == life[1]:
+        for incarnation in [each for each in self._received if self._is_overdue(each, now)]:
+            self._forget(incarnation)
+            found = image.brokers.get(incarnation[0])
+            if found is not None and found.epoch == incarnation[1]:
                 return found.id
         return None
 
-    def _forget(self, life: Life) -> None:
-        for each in (self._heard, self._replayed, self._shutdown_offsets):
-            each.pop(life, None)
+    def _forget(self, incarnation: Incarnation) -> None:
+        for each in (self._received, self._replayed, self._shutdown_offsets):
+            each.pop(incarnation, None)
 
     # ---- a heartbeat
 
@@ -173,12 +173,12 @@ class Heartbeats:
         )
 
     def _note(self, broker: BrokerImage, after: BrokerState, replayed: Offset, last_offset: Offset) -> None:
-        life = (broker.id, broker.epoch)
-        self._replayed[life] = replayed
+        incarnation = (broker.id, broker.epoch)
+        self._replayed[incarnation] = replayed
         if after is BrokerState.CONTROLLED_SHUTDOWN:
-            self._shutdown_offsets.setdefault(life, last_offset)
+            self._shutdown_offsets.setdefault(incarnation, last_offset)
         else:
-            self._shutdown_offsets.pop(life, None)
+            self._shutdown_offsets.pop(incarnation, None)
 
 
 _STEPS = {

@@ -44,7 +44,7 @@ def stays_eligible(
     return has_all and has_replica and not is_in_isr
 
 
-def begins_reign(names_leader: bool, drops_replica: bool) -> bool:
+def begins_leader_epoch(names_leader: bool, drops_replica: bool) -> bool:
     """Whether a change is a new leader epoch: a leader was elected, or a replica is taken away from the partition.
 
     A smaller ISR alone is none: only before metadata.version 3.6 it was.

@@ -20,7 +20,7 @@ from reference.controller.image import (
     RECOVERING,
     PartitionImage,
 )
-from reference.controller.leadership_rules import begins_reign, may_be_elected, stays_eligible
+from reference.controller.leadership_rules import begins_leader_epoch, may_be_elected, stays_eligible
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.primitives import NodeId, TopicId
 
@@ -90,7 +90,7 @@ def change_partition(
     if terms.has_elr:
         target.eligible_leader_replicas = _eligible_after(partition, target, terms)
     _elect(record, partition, target, terms)
-    _begin_reign(record, partition, target)
+    _begin_leader_epoch(record, partition, target)
     _write_eligible(record, partition, target, terms)
     _write_isr(record, partition, target, terms)
     if terms.has_elr:
@@ -167,11 +167,11 @@ def _elect(record: PartitionChangeRecord, partition: PartitionImage, target: Tar
             record.leader_recovery_state = RECOVERING
 
 
-def _begin_reign(record: PartitionChangeRecord, partition: PartitionImage, target: Target) -> None:
+def _begin_leader_epoch(record: PartitionChangeRecord, partition: PartitionImage, target: Target) -> None:
     """A leader that stays is named again where a replica goes, so that its followers' epoch is fenced."""
     names_leader = record.leader != NO_LEADER_CHANGE
     drops_replica = not set(partition.replicas) <= set(target.replicas)
-    if begins_reign(names_leader, drops_replica) and not names_leader:
+    if begins_leader_epoch(names_leader, drops_replica) and not names_leader:
         record.leader = partition.leader
 
 

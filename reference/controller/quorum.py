@@ -153,7 +153,7 @@ class Quorum(Electing, Following):
             case Resigned() if overdue:
                 self.leave_epoch(now)
             case Resigned():
-                self._tell_of_resignation(state, now)
+                self._announce_resignation(state, now)
 
     # ---- answers
 

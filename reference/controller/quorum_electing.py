@@ -29,7 +29,7 @@ class Electing(Leading):
             self._change(Unattached(NEVER), self._stored)
             return
         self._change(Nominee(Role.PROSPECTIVE, self._election_deadline(now), {self.node}), self._stored)
-        self._tell("BecomeProspective")
+        self._trace_step("BecomeProspective")
         self._count_votes(now)
 
     def _become_candidate(self, now: TimestampMs) -> None:
@@ -38,7 +38,7 @@ class Electing(Leading):
             Nominee(Role.CANDIDATE, self._election_deadline(now), {self.node}),
             QuorumState(NOBODY, self.epoch + 1, self.node),
         )
-        self._tell("BecomeCandidate")
+        self._trace_step("BecomeCandidate")
         self._count_votes(now)
 
     def _count_votes(self, now: TimestampMs) -> None:
@@ -107,7 +107,7 @@ class Electing(Leading):
         candidate, epoch = asked.replica_id, asked.replica_epoch
         if epoch > self.epoch:
             self._become_unattached(epoch, NOBODY, now)
-            self._tell("HearOfEpoch", {"from": candidate, "to": self.node})
+            self._trace_step("HearOfEpoch", {"from": candidate, "to": self.node})
         if not self._is_meant(request.voter_id, asked.voter_directory_id):
             return ErrorCode.INVALID_VOTER_KEY, False
         up_to_date = is_up_to_date(
@@ -133,7 +133,7 @@ class Electing(Leading):
         prospective = self.role is Role.PROSPECTIVE
         state = Nominee(Role.PROSPECTIVE, deadline, {self.node}) if prospective else Unattached(deadline)
         self._change(state, QuorumState(self._stored.leader, self.epoch, candidate))
-        self._tell("GrantVote", {"from": self.node, "to": candidate})
+        self._trace_step("GrantVote", {"from": self.node, "to": candidate})
 
     # ---- getting votes
 
@@ -155,7 +155,7 @@ class Electing(Leading):
             return
         state.granted.add(peer)
         if pre_vote:
-            self._tell("GrantPreVote", {"from": peer, "to": self.node})
+            self._trace_step("GrantPreVote", {"from": peer, "to": self.node})
         self._count_votes(now)
 
     # ---- leaders that come and go

@@ -84,7 +84,7 @@ class Following(Member):
         else:
             done = self._append_fetched(answer, now)
         if done:
-            self._tell("ApplyFetch", {"from": self._stored.leader, "to": self.node})
+            self._trace_step("ApplyFetch", {"from": self._stored.leader, "to": self.node})
         return done
 
     def _cut(self, diverging: FetchResponse.EpochEndOffset, now: TimestampMs) -> bool:
@@ -173,5 +173,5 @@ class Following(Member):
         state.receipt = None
         self._high_watermark = max(self._high_watermark, receipt.id.end_offset)
         self._snapshot_notice = True
-        self._tell("ApplyFetch", {"from": self._stored.leader, "to": self.node, "snapshot": True})
+        self._trace_step("ApplyFetch", {"from": self._stored.leader, "to": self.node, "snapshot": True})
         return True

@@ -48,13 +48,13 @@ class Leading(Member):
             voters={voter: Progress() for voter in self._others},
         )
         self._change(state, QuorumState(self.node, self.epoch, self._stored.voted))
-        self._tell("BecomeLeader")
+        self._trace_step("BecomeLeader")
         try:
             self._log.begin_epoch(self.epoch, self.node, settings.voters, sorted(granting), now)
         except StorageError:
             self._become_resigned(state, now)
             raise
-        self._tell("AppendRecord")
+        self._trace_step("AppendRecord")
         self._advance_high_watermark(state, now)
 
     def _lead(self, state: Leader, now: TimestampMs) -> None:
@@ -97,7 +97,7 @@ class Leading(Member):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
         except (RecordsError, LogError) as error:
             raise KafkaError(error.code, error.message) from error
-        self._tell("AppendRecord")
+        self._trace_step("AppendRecord")
         self._advance_high_watermark(state, now)
         self._answer_waiting()
         return first
@@ -108,7 +108,7 @@ class Leading(Member):
         moved = next_commit(self._high_watermark, majority_end(ends), state.epoch_start)
         if moved != self._high_watermark:
             self._high_watermark = moved
-            self._tell("AdvanceHighWatermark")
+            self._trace_step("AdvanceHighWatermark")
             self._answer_waiting()
 
     # ---- fetches of others
@@ -183,7 +183,7 @@ class Leading(Member):
         """A member has everything below `end`, durably: remember it, and commit what a majority has now."""
         if replica in state.voters:
             state.voters[replica].fetched(end, self._log.end, now)
-            self._tell("AnswerFetch", {"from": replica, "to": self.node, "end": end})
+            self._trace_step("AnswerFetch", {"from": replica, "to": self.node, "end": end})
             self._note_following(state, replica, now)
             self._advance_high_watermark(state, now)
         elif replica >= 0:
@@ -271,9 +271,9 @@ class Leading(Member):
     def leave_epoch(self, now: TimestampMs) -> None:
         """Nobody else was elected: who led this epoch waits for the next one's leader, or stands for it."""
         self._become_unattached(self.epoch + 1, NOBODY, now)
-        self._tell("LeaveEpoch")
+        self._trace_step("LeaveEpoch")
 
-    def _tell_of_resignation(self, state: Resigned, now: TimestampMs) -> None:
+    def _announce_resignation(self, state: Resigned, now: TimestampMs) -> None:
         for voter in sorted(state.unaware):
             if self._requests.may_ask(voter):
                 request = messages.end_request(self.cluster_id, self.node, self.epoch, state.successors)

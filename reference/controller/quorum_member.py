@@ -109,7 +109,7 @@ class Member(ABC):
         self._paused_until: TimestampMs | None = None
         self._stored = self._read_state()
         self._state: RoleState = self._first_role(now)
-        self._tell("Restart", {"voters": list(settings.voters)})
+        self._trace_step("Restart", {"voters": list(settings.voters)})
 
     def _read_state(self) -> QuorumState:
         """The stored state; the log's last epoch where that is newer, for no file was written then."""
@@ -331,7 +331,7 @@ class Member(ABC):
                 self._become_unattached(epoch, NOBODY, now)
             else:
                 self._become_follower(epoch, leader, now)
-            self._tell("HearOfEpoch", {"from": source, "to": self.node})
+            self._trace_step("HearOfEpoch", {"from": source, "to": self.node})
             return True
         known = self._stored.leader
         if leader == NOBODY or (known != NOBODY and (known != leader or self.role is not Role.UNATTACHED)):
@@ -396,7 +396,7 @@ class Member(ABC):
 
     # ---- trace
 
-    def _tell(self, action: str, arguments: Mapping[str, Any] | None = None) -> None:
+    def _trace_step(self, action: str, arguments: Mapping[str, Any] | None = None) -> None:
         """One line of the trace: the step, its arguments as the specification names them, and the state after it."""
         if self.trace is not None:
             state: dict[str, Any] = {

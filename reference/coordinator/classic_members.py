@@ -129,7 +129,7 @@ class ClassicMembers:
             self._timers.called(group.id, member, now)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.synced(group.id, member)
-        self._timers.heard(group.id, member, now)
+        self._timers.received(group.id, member, now)
         assignment = encode_assignment(frozenset(member.assigned), self._consumer.topics, version_of(metadata))
         return SyncGroupResponse(
             protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment
@@ -142,7 +142,7 @@ class ClassicMembers:
             _check_generation(member, request.generation_id)
         except KafkaError as error:
             return HeartbeatResponse(error_code=error.code)
-        self._timers.heard(group.id, member, now)
+        self._timers.received(group.id, member, now)
         if not _is_to_join(group, member):
             return HeartbeatResponse()
         self._timers.called(group.id, member, now)

@@ -24,7 +24,7 @@ from reference.coordinator.consumer_member import JOINING, LEAVING, LEAVING_STAT
 from reference.coordinator.consumer_timers import ConsumerTimers, Due, Wait
 from reference.coordinator.group import Group, KeyValue, Write
 from reference.coordinator.group_conversions import downgrade, upgrade
-from reference.coordinator.group_telling import BEYOND, GroupTelling, Steps
+from reference.coordinator.group_tracing import BEYOND, GroupTracing, Steps
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.subscription_patterns import must_resolve, resolve
 from reference.coordinator.topics import Topics
@@ -65,7 +65,7 @@ class ConsumerGroups:
         self._groups = groups
         self._conversions = conversions
         self._write = write
-        self._telling = GroupTelling(trace) if trace is not None else None
+        self._tracing = GroupTracing(trace) if trace is not None else None
         self._newest_topics_version = topics.version
         self.topics = topics
         self.settings_of = settings_of
@@ -87,7 +87,7 @@ class ConsumerGroups:
         group, written = self._group(request)
         self.check_room(group, request.member_id)
         settings = self.settings_of(group.id)
-        steps: Steps | None = [] if self._telling is not None else None
+        steps: Steps | None = [] if self._tracing is not None else None
         beat = Heartbeat(group, self.topics, self.hashes, settings, now, written, steps=steps)
         member = beat.decide(request, request.member_id or self.new_member_id(), client_id, client_host)
         self.carry_out(beat, member)
@@ -100,15 +100,15 @@ class ConsumerGroups:
         if isinstance(former, ClassicGroup):
             self._conversions.upgraded(former)
         self._write(beat.records, now)
-        if self._telling is not None:
+        if self._tracing is not None:
             if beat.steps is None or isinstance(former, ClassicGroup):
-                self._telling.tell(BEYOND, group.id)
+                self._tracing.trace_step(BEYOND, group.id)
             else:
-                self._telling.tell_all(group, beat.steps)
+                self._tracing.trace_steps(group, beat.steps)
         if isinstance(former, ClassicGroup):
             for each in group.members.values():
-                self.timers.heard(group.id, each, now)
-        self.timers.heard(group.id, member, now)
+                self.timers.received(group.id, each, now)
+        self.timers.received(group.id, member, now)
         if beat.has_moved:
             self.timers.moved(group.id, member, now)
         newest, interval_ms = self._newest_topics_version, beat.settings.regex_refresh_interval_ms
@@ -165,12 +165,12 @@ class ConsumerGroups:
                 member, epoch=LEAVING_STATIC, assigned=with_epoch(member.assigned, JOINING), pending_revocation={}
             )
             self._write([records.current_record(group.id, away)], now)
-            if self._telling is not None:
-                self._telling.tell(BEYOND, group.id)
+            if self._tracing is not None:
+                self._tracing.trace_step(BEYOND, group.id)
         else:
             self.fence(group, [member], now)
-            if self._telling is not None:
-                self._telling.tell("LeaveGroup", group.id, member=member.id, groupEpoch=group.epoch)
+            if self._tracing is not None:
+                self._tracing.trace_step("LeaveGroup", group.id, member=member.id, groupEpoch=group.epoch)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: TimestampMs) -> None:
@@ -223,8 +223,8 @@ class ConsumerGroups:
     ) -> None:
         """The group becomes a classic one of these members. Errors: KafkaError."""
         former = [*group.members]
-        if self._telling is not None:
-            self._telling.tell(BEYOND, group.id)
+        if self._tracing is not None:
+            self._tracing.trace_step(BEYOND, group.id)
         self._write([*before, *downgrade(group, members, self.topics, now)], now)
         for id in former:
             self.timers.forget(group.id, id)
@@ -263,8 +263,8 @@ class ConsumerGroups:
     def lose_member(self, group: ConsumerGroup, member: ConsumerMember, now: TimestampMs) -> None:
         """A member let a wait pass (CGH-13). Errors: KafkaError."""
         self.fence(group, [member], now)
-        if self._telling is not None:
-            self._telling.tell("LoseMember", group.id, member=member.id, groupEpoch=group.epoch)
+        if self._tracing is not None:
+            self._tracing.trace_step("LoseMember", group.id, member=member.id, groupEpoch=group.epoch)
 
     # ---- the log and the metadata
 
@@ -289,7 +289,7 @@ class ConsumerGroups:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
-                    self.timers.heard(group.id, member, now)
+                    self.timers.received(group.id, member, now)
                     self.timers.moved(group.id, member, now)
 
     def topics_changed(self, names: Iterable[TopicName]) -> None:

@@ -19,7 +19,7 @@ from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import NO_TIMEOUT, check_epoch, check_instance, check_released
 from reference.coordinator.consumer_member import JOINING, ConsumerMember
 from reference.coordinator.group import KeyValue
-from reference.coordinator.group_telling import BEYOND, Steps, heard, targets_of
+from reference.coordinator.group_tracing import BEYOND, Steps, heartbeat_arguments, targets_of
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.reconciliation import Target, reconcile
 from reference.coordinator.subscription_patterns import PatternChange, change_pattern
@@ -64,10 +64,10 @@ class Heartbeat:
         before = self._member(request, member_id, owned)
         after = self.advance(before, _as_said(before, request, client_id, client_host), owned)
         if self.steps is not None:
-            self.tell("Heartbeat", **heard(after, request.member_epoch, owned))
+            self.trace_step("Heartbeat", **heartbeat_arguments(after, request.member_epoch, owned))
         return after
 
-    def tell(self, action: str, **arguments: Any) -> None:
+    def trace_step(self, action: str, **arguments: Any) -> None:
         """A step of the specification; it counts when the records are written. Ask for `steps` first: telling costs."""
         assert self.steps is not None
         self.steps.append((action, arguments))
@@ -78,7 +78,7 @@ class Heartbeat:
         self.members[said.id] = said
         names_changed = said.topics != before.topics
         if self.steps is not None and (said.regex or (names_changed and said.id in self.group.members)):
-            self.tell(BEYOND)
+            self.trace_step(BEYOND)
         if said != before:
             self.records.append(records.member_record(self.group.id, said))
         self.pattern = change_pattern(self.group, before, said)
@@ -119,7 +119,7 @@ class Heartbeat:
         member = replace(existing, id=member_id, epoch=JOINING, previous_epoch=JOINING)
         self.members.pop(existing.id, None)
         if self.steps is not None:
-            self.tell(BEYOND)
+            self.trace_step(BEYOND)
         self.records += [
             *records.member_tombstones(self.group.id, existing.id),
             records.member_record(self.group.id, member),
@@ -142,18 +142,18 @@ class Heartbeat:
             epoch += 1
             self.records.append(records.group_epoch_record(group.id, epoch, metadata_hash))
             if self.steps is not None:
-                self._tell_raised(epoch)
+                self._trace_raised(epoch)
         group.checked_at_epoch = epoch
         if group.has_partition_metadata:
             self.records.append(records.partition_metadata_tombstone(group.id))
         return epoch
 
-    def _tell_raised(self, epoch: int) -> None:
+    def _trace_raised(self, epoch: int) -> None:
         assert self.before is not None
         if self.before.id in self.group.members:
-            self.tell("RaiseGroupEpoch", groupEpoch=epoch)
+            self.trace_step("RaiseGroupEpoch", groupEpoch=epoch)
         else:
-            self.tell("JoinGroup", member=self.before.id, groupEpoch=epoch)
+            self.trace_step("JoinGroup", member=self.before.id, groupEpoch=epoch)
 
     def update_target(self, member: ConsumerMember, epoch: int) -> tuple[int, Assignment]:
         """For which group epoch the member has a target, and the target; made anew where that is due."""
@@ -166,7 +166,7 @@ class Heartbeat:
         targets = make_targets(group, self.members, self.topics, ASSIGNORS[assignor])
         self.records += target_records(group, targets, epoch, self.now)
         if self.steps is not None:
-            self.tell("UpdateTarget", groupEpoch=epoch, target=targets_of(targets))
+            self.trace_step("UpdateTarget", groupEpoch=epoch, target=targets_of(targets))
         return epoch, targets[member.id]
 
     def _reconcile(

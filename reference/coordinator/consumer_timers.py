@@ -48,7 +48,7 @@ class ConsumerTimers:
         self._revoking: dict[tuple[GroupId, str], int] = {}
         """The epoch in which a member is to give up partitions."""
 
-    def heard(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
+    def received(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
         """A sign of life."""
         classic = member.classic
         timeout_ms = self._session_timeout_ms(group) if classic is None else classic.session_timeout_ms

@@ -120,7 +120,7 @@ class TransactionCoordinator:
             decided = aborted_and_fenced(known, self._version(), self._new_producer_id, now)
         else:
             decided = next_session(known, timeout_ms, expected, self._new_producer_id, now)
-        return self._decide(decided, lambda: self.tell("NewSession", id))
+        return self._decide(decided, lambda: self.trace_step("NewSession", id))
 
     def add_partitions(
         self,
@@ -143,7 +143,7 @@ class TransactionCoordinator:
             return None
         names = [f"{each.topic}-{each.partition}" for each in sorted(added)]
         decided = known.with_partitions(added, version, now)
-        return self._decide(decided, lambda: self.tell("AddPartitions", id, partitions=names))
+        return self._decide(decided, lambda: self.trace_step("AddPartitions", id, partitions=names))
 
     def verify_partitions(
         self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition]
@@ -181,7 +181,9 @@ class TransactionCoordinator:
         next_producer_id = self._new_producer_id(now) if bumps and known.is_exhausted else -1
         prepared = known.prepared(committed, version, now, next_producer_id)
         then = prepared.completed(now)
-        decided = self._decide(prepared, lambda: self.tell("EndTransaction", id, committed=committed, bumps=bumps))
+        decided = self._decide(
+            prepared, lambda: self.trace_step("EndTransaction", id, committed=committed, bumps=bumps)
+        )
         return decided, Identity(then.producer_id, then.epoch)
 
     # ---- carrying out
@@ -198,14 +200,14 @@ class TransactionCoordinator:
             return False
         self.transactions[id] = known.without(partition)
         if self._trace is not None:
-            self.tell("WriteMarker", id, partition=f"{partition.topic}-{partition.partition}")
+            self.trace_step("WriteMarker", id, partition=f"{partition.topic}-{partition.partition}")
         return not self.transactions[id].partitions
 
     def complete_transaction(self, id: TransactionalId, now: TimestampMs) -> Decided:
         """All markers are written."""
         known = self.transactions[id]
         assert not known.partitions
-        return self._decide(known.completed(now), lambda: self.tell("CompleteTransaction", id))
+        return self._decide(known.completed(now), lambda: self.trace_step("CompleteTransaction", id))
 
     # ---- by itself
 
@@ -216,7 +218,7 @@ class TransactionCoordinator:
     def time_out(self, id: TransactionalId, now: TimestampMs) -> Decided:
         """Abort a transaction and fence its producer. Errors: as `new_producer_id`."""
         decided = aborted_and_fenced(self.transactions[id], self._version(), self._new_producer_id, now)
-        return self._decide(decided, lambda: self.tell("TimeOut", id))
+        return self._decide(decided, lambda: self.trace_step("TimeOut", id))
 
     def expire(self, now: TimestampMs) -> list[KeyValue]:
         """What forgets the ids that nobody used for transactional.id.expiration.ms."""
@@ -252,14 +254,14 @@ class TransactionCoordinator:
         """What was prepared is found by `take_prepared`: all of it is carried out again."""
         if self._trace is not None:
             for id in self.transactions:
-                self.tell("TakeOver", id)
+                self.trace_step("TakeOver", id)
 
     def unload(self, now: TimestampMs) -> None:
         """Nobody waits here."""
 
     # ---- the trace
 
-    def tell(self, action: str, id: TransactionalId, **arguments: Any) -> None:
+    def trace_step(self, action: str, id: TransactionalId, **arguments: Any) -> None:
         """One row of the trace: the step, and the transaction's state after it."""
         assert self._trace is not None
         after = self.transactions[id]

@@ -81,16 +81,16 @@ def _long(data: bytes) -> int:
 def _accumulate(sums: list[int], data: bytes, at: int, secret: int) -> None:
     words = struct.unpack_from("<8Q", data, at)
     keys = struct.unpack_from("<8Q", _SECRET, secret)
-    for lane, (word, key) in enumerate(zip(words, keys, strict=True)):
+    for purpose, (word, key) in enumerate(zip(words, keys, strict=True)):
         keyed = word ^ key
-        sums[lane ^ 1] = (sums[lane ^ 1] + word) & _MASK
-        sums[lane] = (sums[lane] + (keyed & 0xFFFFFFFF) * (keyed >> 32)) & _MASK
+        sums[purpose ^ 1] = (sums[purpose ^ 1] + word) & _MASK
+        sums[purpose] = (sums[purpose] + (keyed & 0xFFFFFFFF) * (keyed >> 32)) & _MASK
 
 
 def _scramble(sums: list[int]) -> None:
     keys = struct.unpack_from("<8Q", _SECRET, _LAST_SECRET)
-    for lane, key in enumerate(keys):
-        sums[lane] = ((sums[lane] ^ sums[lane] >> 47 ^ key) * _PRIME32[0]) & _MASK
+    for purpose, key in enumerate(keys):
+        sums[purpose] = ((sums[purpose] ^ sums[purpose] >> 47 ^ key) * _PRIME32[0]) & _MASK
 
 
 def _mixed(data: bytes, at: int, secret: int) -> int:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
 from reference.controller.configs import Configuration, unify_min_isr
 from reference.controller.decision import Decision
+from reference.controller.decision_tracing import DecisionTracing
 from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from reference.controller.features import update_features
@@ -27,7 +28,6 @@ from reference.controller.isr_proposals import alter_partition
 from reference.controller.producer_ids import allocate_producer_ids
 from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
-from reference.controller.telling import Telling
 from reference.node.identity import Identity
 from reference.node.properties import Voters
 from reference.node.refusals import refusal
@@ -177,7 +177,7 @@ class ActiveController:
         self.chance = chance
         self._handlers = handlers
         self._appended = appended
-        self._tracing = Telling(quorum.node, image, configuration, trace) if trace is not None else None
+        self._tracing = DecisionTracing(quorum.node, image, configuration, trace) if trace is not None else None
         self._decisions = Decisions(quorum, lambda: image.end_offset)
         self._epoch: Epoch | None = None
         self._heartbeats: Heartbeats | None = None
@@ -236,7 +236,7 @@ class ActiveController:
         """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too."""
         if isinstance(body, BrokerHeartbeatRequest) and self._heartbeats is not None:
             # it counts from its arrival, however long its response takes
-            self._heartbeats.hear(self.image, body.broker_id, body.broker_epoch, now)
+            self._heartbeats.receive(self.image, body.broker_id, body.broker_epoch, now)
         self._decisions.submit(lambda then: self._respond(key, version, body, then), answer, abandon, now)
 
     def _respond(self, key: int, version: int, body: Message, now: TimestampMs) -> Message:
@@ -256,7 +256,7 @@ class ActiveController:
         if records:
             offset = self._quorum.append(records, now)
             if self._tracing is not None:
-                self._tracing.tell(records, self._quorum.epoch, offset + len(records))
+                self._tracing.trace_step(records, self._quorum.epoch, offset + len(records))
             self._appended(now)
 
     def _made(self, decision: Decision[Any], now: TimestampMs) -> Any:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from reference.controller.quorum import Quorum
 from reference.node.active_controller import ActiveController
-from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_LANES, Answered, Peers
+from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_PURPOSES, Answered, Peers
 from reference.node.properties import Voters
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
-from reference.node.replication import FETCH_LANE
+from reference.node.replication import FETCH_PURPOSE
 from reference.node.requests import Request, Responder
 from reference.protocol.codec import CodecError, decode_from, encode
 from reference.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeRespon
 from reference.protocol.primitives import Epoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 
-HEARTBEAT_LANE, FORWARD_LANE = "heartbeat", "forward"
+HEARTBEAT_PURPOSE, FORWARD_PURPOSE = "heartbeat", "forward"
 RETRY_MS = 50
 """A request that no controller took is tried again after this time."""
 
@@ -67,15 +67,15 @@ class ControllerChannel:
 
     # ---- for this node itself
 
-    def ask(self, lane: str, body: Message, answered: Answered, now: TimestampMs) -> None:
+    def ask(self, purpose: str, body: Message, answered: Answered, now: TimestampMs) -> None:
         """Ask the active controller; None is the answer where there is none."""
         leader = self._quorum.leader
         if self.controller.is_active:
             version = versions_of(body.KEY)[1]
             self.controller.decide(body.KEY, version, body, answered, lambda then: answered(None, then), now)
         elif leader >= 0 and leader != self._quorum.node:
-            timeout_ms = self._session_timeout_ms // 2 if lane == HEARTBEAT_LANE else CONTROLLER_TIMEOUT_MS
-            self._peers.ask(leader, self._voters[leader], lane, body, now, timeout_ms, answered)
+            timeout_ms = self._session_timeout_ms // 2 if purpose == HEARTBEAT_PURPOSE else CONTROLLER_TIMEOUT_MS
+            self._peers.ask(leader, self._voters[leader], purpose, body, now, timeout_ms, answered)
         else:
             answered(None, now)
 
@@ -86,9 +86,9 @@ class ControllerChannel:
             return
         (_, former), self._followed = self._followed, followed
         if former >= 0:
-            for lane in self._peers.lanes_to(former):
-                if lane not in QUORUM_LANES and lane != FETCH_LANE:
-                    self._peers.hang_up(former, lane, now)
+            for purpose in self._peers.purposes_to(former):
+                if purpose not in QUORUM_PURPOSES and purpose != FETCH_PURPOSE:
+                    self._peers.hang_up(former, purpose, now)
 
     # ---- for clients
 
@@ -125,7 +125,7 @@ class ControllerChannel:
             envelope = EnvelopeRequest(
                 request_data=carried.frame, request_principal=_anonymous(), client_host_address=host
             )
-            self.ask(FORWARD_LANE, envelope, lambda answer, then: self._answered(carried, answer, then), now)
+            self.ask(FORWARD_PURPOSE, envelope, lambda answer, then: self._answered(carried, answer, then), now)
 
     def _abandoned(self, carried: _Carried, now: TimestampMs) -> None:
         """This node was deposed, and its successor is asked at once; or too many decisions wait here."""

@@ -146,7 +146,7 @@ class Coordination(Generic[S]):
         self.touched: set[int] = set()
         """Shards that may have other deadlines than before: whoever keeps these looks again, and takes them out."""
 
-    def telling(self, index: int, epoch: Epoch, trace: Trace | None) -> Trace | None:
+    def tracing(self, index: int, epoch: Epoch, trace: Trace | None) -> Trace | None:
         """How a shard tells its steps: with its node, its partition and its reign, and how long the log is then.
 
         A step whose record ends beyond where a later reign begins never happened.
@@ -155,11 +155,11 @@ class Coordination(Generic[S]):
             return None
         partition = self._context.replicas.partitions[self.topic, index]
 
-        def tell(action: str, row: Mapping[str, Any]) -> None:
+        def trace_step(action: str, row: Mapping[str, Any]) -> None:
             place = {"node": self._context.node, "shard": partition.name, "coordinatorEpoch": epoch}
             trace(action, place | {"offset": partition.log.log_end_offset} | {**row})
 
-        return tell
+        return trace_step
 
     # ---- questions
 

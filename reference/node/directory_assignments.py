@@ -19,7 +19,7 @@ from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasTo
 from reference.protocol.primitives import TimestampMs, TopicName
 from reference.protocol.schema import Message
 
-LANE = "directories"
+PURPOSE = "directories"
 RETRY_MS = 1_000
 MOST_PARTITIONS = 2_250
 """In one request (AssignReplicasToDirsRequest.MAX_ASSIGNMENTS_PER_REQUEST)."""
@@ -63,7 +63,7 @@ class DirectoryAssignments:
                     for directory, topics in misplaced.items()
                 ],
             )
-            self._ask_controller(LANE, body, self._answered, now)
+            self._ask_controller(PURPOSE, body, self._answered, now)
 
     def next_deadline(self) -> TimestampMs | None:
         return self._retry_at

@@ -42,7 +42,7 @@ class Send:
     peer: NodeId
     host: str
     port: int
-    lane: str
+    purpose: str
     frame: bytes
 
 
@@ -51,7 +51,7 @@ class HangUp:
     """Close the connection named by peer and lane, if there is one; `Node.unreachable` is not called for it."""
 
     peer: NodeId
-    lane: str
+    purpose: str
 
 
 Effect = Respond | Close | Send | HangUp

@@ -76,7 +76,7 @@ class Groups:
             write=lambda records, now: self.coordination.write(index, records, now),
             say=lambda token, response: self._said.append((index, token, response)),
             consumer_settings=self.consumer_settings_of,
-            trace=self.coordination.telling(index, epoch, self._trace),
+            trace=self.coordination.tracing(index, epoch, self._trace),
         )
 
     def consumer_settings_of(self, group: GroupId) -> ConsumerGroupSettings:

@@ -26,7 +26,7 @@ from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
 
-LANE = "markers"
+PURPOSE = "markers"
 RETRY_MS = 50
 """How long a marker waits that could not be written."""
 
@@ -150,7 +150,7 @@ class Markers:
         if broker == self._context.node:
             self._write_here(body, now, answered)
         else:
-            self._brokers.ask(broker, LANE, body, self._timeout_ms, answered, now)
+            self._brokers.ask(broker, PURPOSE, body, self._timeout_ms, answered, now)
 
     def _take_results(
         self,

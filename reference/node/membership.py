@@ -29,7 +29,7 @@ FIRST_HEARTBEAT_MS = 10
 """While the broker waits to be unfenced it asks more often than broker.heartbeat.interval.ms."""
 
 
-NOBODY_TO_ASK_MS = 5_000
+NO_CONTROLLER_MS = 5_000
 """A broker that wants to stop and finds no controller for so long stops without leave: an election takes less."""
 
 
@@ -87,7 +87,7 @@ class Membership:
         """Why the broker must end."""
         self._refusal: int = ErrorCode.NONE
         """Why the controller did not register this broker when it was asked last."""
-        self._heard_at: TimestampMs = now
+        self._answered_at: TimestampMs = now
         """When a controller answered last."""
 
     def tick(self, now: TimestampMs) -> None:
@@ -103,7 +103,7 @@ class Membership:
         if self.state is State.STARTING:
             self._ask(self._registration, self._registered, now)
         else:
-            self._ask(self._heartbeat(), self._heard, now)
+            self._ask(self._heartbeat(), self._answered, now)
 
     def next_deadline(self) -> TimestampMs | None:
         if self.state is State.GONE:
@@ -130,10 +130,10 @@ class Membership:
         """Ask leave to stop (controlled shutdown): leaderships are moved away first."""
         if self.state in (State.RUNNING, State.RECOVERING):
             self.state = State.LEAVING
-            self._next = self._heard_at = now
+            self._next = self._answered_at = now
             self._leave_by = now + timeout_ms
         elif self.state is State.STARTING and self._asking:
-            self._leave_by = now + min(timeout_ms, NOBODY_TO_ASK_MS)
+            self._leave_by = now + min(timeout_ms, NO_CONTROLLER_MS)
         elif self.state is State.STARTING:
             self.state = State.GONE
 
@@ -182,15 +182,15 @@ class Membership:
             offline_log_dirs=[*self._offline_directories],
         )
 
-    def _heard(self, answer: Message | None, now: TimestampMs) -> None:
+    def _answered(self, answer: Message | None, now: TimestampMs) -> None:
         self._asking = False
         self._next = now + RETRY_MS
         if not isinstance(answer, BrokerHeartbeatResponse):
             if self.state is State.LEAVING and self._leave_by is not None:
                 # Of a cluster that stops as a whole the last nodes have nobody left to ask.
-                self._leave_by = min(self._leave_by, self._heard_at + NOBODY_TO_ASK_MS)
+                self._leave_by = min(self._leave_by, self._answered_at + NO_CONTROLLER_MS)
             return
-        self._heard_at = now
+        self._answered_at = now
         if answer.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             # The controller knows another life of this broker: what it granted to ours is void.
             if self.state is not State.LEAVING:

@@ -27,7 +27,7 @@ from reference.node.active_controller import ActiveController
 from reference.node.apis import DECIDED_HANDLERS, apis_of
 from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
-from reference.node.controller_channel import HEARTBEAT_LANE, ControllerChannel
+from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChannel
 from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import ConnectionId, Effect
 from reference.node.fetch import Fetching
@@ -39,7 +39,7 @@ from reference.node.known_topics import TopicChanges
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.moves import Moves
-from reference.node.peers import QUORUM_FETCH_LANE, QUORUM_LANE, Brokers, PeerRefusals, Peers
+from reference.node.peers import QUORUM_FETCH_PURPOSE, QUORUM_PURPOSE, Brokers, PeerRefusals, Peers
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
 from reference.node.reception import Reception
@@ -55,7 +55,7 @@ from reference.protocol.primitives import Buffer, Chance, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
-from reference.replication.reign import Peer
+from reference.replication.partition_state import Peer
 from reference.storage.log_directory import Logger
 from reference.storage.log_manager import LogManager
 
@@ -152,7 +152,7 @@ class Node:
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
             applied=lambda: self.image.end_offset,
-            ask=lambda body, answered, then: self.channel.ask(HEARTBEAT_LANE, body, answered, then),
+            ask=lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
             log=self.log,
             now=now,
         )
@@ -186,18 +186,18 @@ class Node:
         if not self.is_broken and (api := self._reception.receive(connection, frame, now)) is not None:
             self._drain(now, api.is_quiet)
 
-    def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
+    def answered(self, peer: NodeId, purpose: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
         if self.is_broken:
             return
-        self.peers.answered(peer, lane, frame, now)
+        self.peers.answered(peer, purpose, frame, now)
         self._drain(now)
 
-    def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+    def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
         """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
         if self.is_broken:
             return
-        self.peers.unreachable(peer, lane, now)
+        self.peers.unreachable(peer, purpose, now)
         self._drain(now)
 
     def tick(self, now: TimestampMs) -> None:
@@ -373,8 +373,8 @@ class Node:
                 self._refusals.take(peer, answer)
                 self.quorum.receive(peer, body, answer, then)
 
-        lane = QUORUM_FETCH_LANE if body.KEY in METADATA_FETCHES else QUORUM_LANE
-        self.peers.ask(peer, self.voters[peer], lane, body, now, self.quorum.settings.request_timeout_ms, answered)
+        purpose = QUORUM_FETCH_PURPOSE if body.KEY in METADATA_FETCHES else QUORUM_PURPOSE
+        self.peers.ask(peer, self.voters[peer], purpose, body, now, self.quorum.settings.request_timeout_ms, answered)
 
     @property
     def is_serving(self) -> bool:
@@ -395,12 +395,12 @@ class Node:
         epoch = self.membership.broker_epoch if broker == self.id else found.epoch
         return Peer(epoch, found.fenced, found.in_controlled_shutdown)
 
-    def on_role(self, partition: Partition, is_new_reign: bool, now: TimestampMs) -> None:
+    def on_role(self, partition: Partition, is_new_epoch: bool, now: TimestampMs) -> None:
         """A replica leads or follows anew: its fetcher, its coordinator and who waits for it are told."""
         self.replication.on_role(partition)
-        if is_new_reign and partition.topic == OFFSETS_TOPIC:
+        if is_new_epoch and partition.topic == OFFSETS_TOPIC:
             self.groups.on_role(partition, now)
-        if is_new_reign and partition.topic == TRANSACTIONS_TOPIC:
+        if is_new_epoch and partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.on_role(partition, now)
         self.purgatories.wake(partition, now)
 

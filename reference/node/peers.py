@@ -31,8 +31,8 @@ Answered = Callable[[Message | None, TimestampMs], None]
 AskController = Callable[[str, Message, Answered, TimestampMs], None]
 """Asks the active controller, which may be this node, on a lane; None is the answer where there is none."""
 
-QUORUM_LANE, QUORUM_FETCH_LANE = "quorum", "quorum-fetch"
-QUORUM_LANES = frozenset({QUORUM_LANE, QUORUM_FETCH_LANE})
+QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE = "quorum", "quorum-fetch"
+QUORUM_PURPOSES = frozenset({QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE})
 """On these the voters ask each other."""
 
 CONTROLLER_TIMEOUT_MS = 30_000
@@ -57,39 +57,39 @@ class Peers:
     def __init__(self, node: NodeId, effects: Callable[[Effect], None]) -> None:
         self._client_id = f"node-{node}"
         self._emit = effects
-        self._lanes: dict[tuple[NodeId, str], deque[_Question]] = {}
+        self._channels: dict[tuple[NodeId, str], deque[_Question]] = {}
         self._next_correlation_id = 0
 
     def ask(
         self,
         peer: NodeId,
         address: tuple[str, int],
-        lane: str,
+        purpose: str,
         body: Message,
         now: TimestampMs,
         timeout_ms: int,
         answered: Answered,
     ) -> None:
         """Put a question, in our release's newest version; `answered` is called once, and never before this returns."""
-        questions = self._lanes.setdefault((peer, lane), deque())
-        assert len(questions) < MAX_UNANSWERED, f"lane {lane} to node {peer} has too many open questions"
+        questions = self._channels.setdefault((peer, purpose), deque())
+        assert len(questions) < MAX_UNANSWERED, f"lane {purpose} to node {peer} has too many open questions"
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         key = body.KEY
         version = versions_of(key)[1]
         questions.append(_Question(key, version, correlation_id, now + timeout_ms, answered))
         host, port = address
-        self._emit(Send(peer, host, port, lane, encode_request(key, version, correlation_id, self._client_id, body)))
+        self._emit(Send(peer, host, port, purpose, encode_request(key, version, correlation_id, self._client_id, body)))
 
-    def lanes_to(self, peer: NodeId) -> list[str]:
+    def purposes_to(self, peer: NodeId) -> list[str]:
         """The channels on which a peer owes answers."""
-        return [lane for (each, lane), questions in self._lanes.items() if each == peer and questions]
+        return [purpose for (each, purpose), questions in self._channels.items() if each == peer and questions]
 
-    def answered(self, peer: NodeId, lane: str, frame: Buffer, now: TimestampMs) -> None:
+    def answered(self, peer: NodeId, purpose: str, frame: Buffer, now: TimestampMs) -> None:
         """An answer has come."""
-        questions = self._lanes.get((peer, lane))
+        questions = self._channels.get((peer, purpose))
         if not questions:
-            self._emit(HangUp(peer, lane))
+            self._emit(HangUp(peer, purpose))
             return
         question = questions[0]
         try:
@@ -97,32 +97,32 @@ class Peers:
             if correlation_id != question.correlation_id:
                 raise CodecError(f"answer {correlation_id} to question {question.correlation_id}")
         except CodecError:
-            self.hang_up(peer, lane, now)
+            self.hang_up(peer, purpose, now)
             return
         questions.popleft()
         question.answered(body, now)
 
-    def hang_up(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+    def hang_up(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
         """Close a lane's connection, if there is one: nothing that was asked on it will be answered."""
-        self._emit(HangUp(peer, lane))
-        self.unreachable(peer, lane, now)
+        self._emit(HangUp(peer, purpose))
+        self.unreachable(peer, purpose, now)
 
-    def unreachable(self, peer: NodeId, lane: str, now: TimestampMs) -> None:
+    def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
         """The connection is gone: nothing that was asked on it will be answered."""
-        for question in self._lanes.pop((peer, lane), ()):
+        for question in self._channels.pop((peer, purpose), ()):
             question.answered(None, now)
 
     def tick(self, now: TimestampMs) -> None:
         """Give up what has waited too long."""
-        overdue = [name for name, questions in self._lanes.items() if questions and questions[0].deadline <= now]
-        for peer, lane in overdue:
-            self.hang_up(peer, lane, now)
+        overdue = [name for name, questions in self._channels.items() if questions and questions[0].deadline <= now]
+        for peer, purpose in overdue:
+            self.hang_up(peer, purpose, now)
 
     def next_deadline(self) -> TimestampMs | None:
         """When the first question has waited too long."""
-        if not self._lanes:
+        if not self._channels:
             return None
-        return min((questions[0].deadline for questions in self._lanes.values() if questions), default=None)
+        return min((questions[0].deadline for questions in self._channels.values() if questions), default=None)
 
 
 class Brokers:
@@ -135,9 +135,9 @@ class Brokers:
         self._listener = listener.upper()
 
     def ask(
-        self, broker: NodeId, lane: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
+        self, broker: NodeId, purpose: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
     ) -> None:
-        self._peers.ask(broker, self._address_of(broker), lane, body, now, timeout_ms, answered)
+        self._peers.ask(broker, self._address_of(broker), purpose, body, now, timeout_ms, answered)
 
     def _address_of(self, broker: NodeId) -> Address:
         found = self._image.brokers.get(broker)

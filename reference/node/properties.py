@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from reference.protocol.primitives import NodeId
-from reference.replication.reign import TruncationRule
+from reference.replication.partition_state import TruncationRule
 
 
 def controller_listeners_of(properties: Mapping[str, str]) -> frozenset[str]:

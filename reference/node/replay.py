@@ -15,8 +15,8 @@ from reference.controller.metadata_transactions import SettledRecords
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.node.known_topics import TopicChanges
-from reference.node.peers import QUORUM_LANES, Peers
-from reference.node.replication import FETCH_LANE
+from reference.node.peers import QUORUM_PURPOSES, Peers
+from reference.node.replication import FETCH_PURPOSE
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.storage.errors import StorageError
 from reference.storage.log import Log
@@ -111,6 +111,6 @@ class Replay:
         """
         for broker in self._image.brokers.values():
             if broker.id != self._quorum.node and incarnations.get(broker.id, broker.epoch) != broker.epoch:
-                for lane in {FETCH_LANE: None, **dict.fromkeys(self._peers.lanes_to(broker.id))}:
-                    if lane not in QUORUM_LANES:
-                        self._peers.hang_up(broker.id, lane, now)
+                for purpose in {FETCH_PURPOSE: None, **dict.fromkeys(self._peers.purposes_to(broker.id))}:
+                    if purpose not in QUORUM_PURPOSES:
+                        self._peers.hang_up(broker.id, purpose, now)

@@ -16,8 +16,8 @@ from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicId, TopicName
-from reference.replication.partition import Partition, Reign, Trace
-from reference.replication.reign import Brokers, TruncationRule
+from reference.replication.partition import Partition, PartitionState, Trace
+from reference.replication.partition_state import Brokers, TruncationRule
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory, Logger
@@ -33,7 +33,7 @@ TAKE_UPS_A_STEP = 50
 class Listener(Protocol):
     """Who hears of what became of replicas."""
 
-    def on_role(self, partition: Partition, is_new_reign: bool, now: TimestampMs) -> None:
+    def on_role(self, partition: Partition, is_new_epoch: bool, now: TimestampMs) -> None:
         """Its role or its reign is another, or only its ISR and assignment."""
         ...
 
@@ -188,7 +188,7 @@ class Replicas:
         partition.learn_min_isr(min_isr)
         before = partition.role, partition.leader_epoch
         returns = self._set_aside.get(key) is partition
-        if not partition.take_up(_reign(image), now) and not returns:
+        if not partition.take_up(_state(image), now) and not returns:
             return False
         self.partitions[key] = partition
         self._set_aside.pop(key, None)
@@ -287,8 +287,8 @@ class Replicas:
                 self._log("error", f"high watermarks: {error}")
 
 
-def _reign(image: PartitionImage) -> Reign:
-    return Reign(
+def _state(image: PartitionImage) -> PartitionState:
+    return PartitionState(
         image.leader, image.leader_epoch, image.partition_epoch, tuple(image.replicas), tuple(image.isr),
         tuple(image.adding_replicas), tuple(image.removing_replicas),
     )  # fmt: skip

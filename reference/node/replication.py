@@ -23,7 +23,7 @@ from reference.replication.partition import Partition, Role
 from reference.replication.proposal import Proposal
 from reference.storage.errors import StorageError
 
-FETCH_LANE, PROPOSAL_LANE = "fetch", "isr"
+FETCH_PURPOSE, PROPOSAL_PURPOSE = "fetch", "isr"
 PROPOSE_AGAIN_MS = 50
 """An AlterPartition that no controller took is sent again after this time (Kafka's AlterPartitionManager)."""
 
@@ -57,7 +57,7 @@ class Replication:
 
     def on_role(self, partition: Partition) -> None:
         """A replica has a new role or reign: ask its leader for it, and nobody else."""
-        leader = partition.reign.leader if partition.role is Role.FOLLOWER else None
+        leader = partition.state.leader if partition.role is Role.FOLLOWER else None
         for broker, fetcher in self._fetchers.items():
             if broker != leader:
                 fetcher.leave(partition)
@@ -95,7 +95,7 @@ class Replication:
             self.fetch(then)
 
         timeout_ms = FETCH_TIMEOUT_MS + self._settings.max_wait_ms
-        self._brokers.ask(leader, FETCH_LANE, request, timeout_ms, answered, now)
+        self._brokers.ask(leader, FETCH_PURPOSE, request, timeout_ms, answered, now)
 
     def _take(self, fetched: Fetched, now: TimestampMs) -> None:
         for note in fetched.notes:
@@ -132,7 +132,7 @@ class Replication:
                 self._proposed.append((partition, proposal))
         if self._proposed:
             body = _alter_partition(self._context.node, self._broker_epoch(), self._proposed)
-            self._ask_controller(PROPOSAL_LANE, body, self._answered, now)
+            self._ask_controller(PROPOSAL_PURPOSE, body, self._answered, now)
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:
         proposed, self._proposed = self._proposed, []

@@ -62,7 +62,7 @@ class Transactions:
             self.settings,
             self.version,
             self._next_producer_id,
-            self.coordination.telling(index, epoch, self._trace),
+            self.coordination.tracing(index, epoch, self._trace),
         )
 
     def version(self) -> int:

@@ -25,7 +25,7 @@ from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
 
-LANE = "verification"
+PURPOSE = "verification"
 
 AskedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -135,7 +135,7 @@ class Verification:
             self._send(broker, then)
 
         body = AddPartitionsToTxnRequest(transactions=[_asked(each) for each in questions])
-        self._brokers.ask(broker, LANE, body, self._timeout_ms, answered, now)
+        self._brokers.ask(broker, PURPOSE, body, self._timeout_ms, answered, now)
 
     def _take(self, question: _Question, verdicts: Verdicts, now: TimestampMs) -> None:
         """An answer, or one that is to be waited out."""

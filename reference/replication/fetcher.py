@@ -34,7 +34,7 @@ from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset, Timesta
 from reference.protocol.records.errors import RecordsError
 from reference.replication.fetch_session import FetchSession, Key, Wanted
 from reference.replication.partition import EARLIEST, LATEST, Partition, Role
-from reference.replication.reign import BrokerEpoch
+from reference.replication.partition_state import BrokerEpoch
 from reference.storage.errors import LogError, StorageError
 
 
@@ -100,8 +100,8 @@ class Followed:
         partition = self.partition
         return (
             partition.role is Role.FOLLOWER
-            and partition.reign.leader == leader
-            and partition.reign.leader_epoch == self.leader_epoch
+            and partition.state.leader == leader
+            and partition.state.leader_epoch == self.leader_epoch
         )
 
 
@@ -145,11 +145,11 @@ class Fetcher:
     def follow(self, partition: Partition) -> bool:
         """Ask for a partition from now on; False where it is already asked for in this reign (or has failed in it)."""
         known = self._followed.get((partition.topic_id, partition.index))
-        if known is not None and known.partition is partition and known.leader_epoch == partition.reign.leader_epoch:
+        if known is not None and known.partition is partition and known.leader_epoch == partition.state.leader_epoch:
             return False
         if known is not None and known.partition is not partition:
             self._begins_anew = True
-        found = Followed(partition, partition.reign.leader_epoch)
+        found = Followed(partition, partition.state.leader_epoch)
         self._followed[found.key] = found
         return True
 
@@ -178,10 +178,10 @@ class Fetcher:
         """The next request, which is out from then on; None while one is, or while there is nothing to ask."""
         if self._out is not None:
             return None
-        self._pass_over_ended_reigns()
+        self._pass_over_ended_epochs()
         return self._bounds_request(now) or self._fetch_request(now)
 
-    def _pass_over_ended_reigns(self) -> None:
+    def _pass_over_ended_epochs(self) -> None:
         self._followed = {key: each for key, each in self._followed.items() if each.is_followed_from(self.leader)}
 
     def _due(self, now: TimestampMs) -> Iterator[Followed]:

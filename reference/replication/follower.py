@@ -17,7 +17,7 @@ from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset, Timesta
 from reference.protocol.records.batch import read_batches
 from reference.replication.fencing import NO_EPOCH
 from reference.replication.high_watermark import follower_high_watermark
-from reference.replication.reign import Reign
+from reference.replication.partition_state import PartitionState
 from reference.replication.replica import Replica, Role
 from reference.storage.errors import LogError
 from reference.storage.truncation_point import truncation_point
@@ -28,28 +28,28 @@ class Following(Replica):
 
     __slots__ = ()
 
-    def become_follower(self, reign: Reign) -> bool:
+    def become_follower(self, state: PartitionState) -> bool:
         """Another broker leads from now on, or nobody; False, and nothing, for a reign that is not newer.
 
         Errors: StorageError when the log cannot be cut; the replica then acts as before.
         """
-        if self.role is not Role.NONE and reign.leader_epoch <= self.reign.leader_epoch:
+        if self.role is not Role.NONE and state.leader_epoch <= self.state.leader_epoch:
             return False
         log = self.log
         # Cutting nothing off still forgets the epoch of a reign in which this replica wrote nothing: it must not be
         # taken for the epoch of the records that now come.
         kept = self.high_watermark if self.truncation == "high-watermark" else log.log_end_offset
         log.truncate_to(min(kept, log.log_end_offset))
-        self.role, self.reign = Role.FOLLOWER, reign
+        self.role, self.state = Role.FOLLOWER, state
         self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
-        self.unheard = frozenset()
+        self.removed_pending_replay = frozenset()
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         if self.trace is not None:
-            self.tell(
+            self.trace_step(
                 "BecomeFollower",
                 broker=self.node,
-                leaderEpoch=reign.leader_epoch,
-                partitionEpoch=reign.partition_epoch,
+                leaderEpoch=state.leader_epoch,
+                partitionEpoch=state.partition_epoch,
             )
         return True
 
@@ -86,7 +86,7 @@ class Following(Replica):
         return grew or moved or cut
 
     def _require_following(self, leader: NodeId) -> None:
-        if self.role is not Role.FOLLOWER or self.reign.leader != leader:
+        if self.role is not Role.FOLLOWER or self.state.leader != leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} does not follow broker {leader}")
 
     def _append(self, leader: NodeId, records: Buffer, now: TimestampMs) -> bool:
@@ -97,7 +97,7 @@ class Following(Replica):
         finally:
             # Of several batches those before one that the disk refused are there, and must be told.
             if self.log.log_end_offset > before and self.trace is not None:
-                self.tell("AppendFetched", follower=self.node, leader=leader, end=self.log.log_end_offset)
+                self.trace_step("AppendFetched", follower=self.node, leader=leader, end=self.log.log_end_offset)
         return self.log.log_end_offset > before
 
     def _begin_with_whole_batch(self, records: Buffer, now: TimestampMs) -> None:
@@ -118,7 +118,7 @@ class Following(Replica):
             return False
         self.high_watermark = adopted
         if self.trace is not None:
-            self.tell("AdoptHighWatermark", follower=self.node, leader=leader, highWatermark=adopted)
+            self.trace_step("AdoptHighWatermark", follower=self.node, leader=leader, highWatermark=adopted)
         return True
 
     # ---- where the logs part
@@ -154,7 +154,7 @@ class Following(Replica):
         log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         if self.trace is not None:
-            self.tell("Truncate", follower=self.node, leader=leader, end=log.log_end_offset)
+            self.trace_step("Truncate", follower=self.node, leader=leader, end=log.log_end_offset)
 
     def start_over_at(self, leader: NodeId, offset: Offset, now: TimestampMs) -> bool:
         """The leader's log begins after the end of ours: all that is here is stale. False where it does not.
@@ -167,5 +167,5 @@ class Following(Replica):
         self.log.truncate_fully_and_start_at(offset, now)
         self.high_watermark = offset
         if self.trace is not None:
-            self.tell("StartOver", follower=self.node, leader=leader, end=offset)
+            self.trace_step("StartOver", follower=self.node, leader=leader, end=offset)
         return True

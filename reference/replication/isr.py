@@ -7,7 +7,7 @@ Source: Kafka's `Partition` and `Replica` (maybeExpandIsr, getOutOfSyncReplicas,
 from __future__ import annotations
 
 from reference.protocol.primitives import Offset, TimestampMs
-from reference.replication.reign import BrokerEpoch
+from reference.replication.partition_state import BrokerEpoch
 
 NEVER_FETCHED: BrokerEpoch = -2
 """Stands for the broker epoch of a follower that has not fetched in this reign."""

@@ -12,7 +12,8 @@ min.insync.replicas, so that whoever then leaves the ISR has every committed rec
 
 The answer to a proposal comes before the record that it brought about, and does not say by which min.insync.replicas the
 controller judged who stays eligible to lead. So whoever has left by an answer counts until the record is replayed
-(`unheard`). Kafka 4.3.1 and 4.4.0 do without, and lose acknowledged records where min.insync.replicas is raised meanwhile.
+(`removed_pending_replay`). Kafka 4.3.1 and 4.4.0 do without, and lose acknowledged records where min.insync.replicas is raised
+meanwhile.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from reference.protocol.primitives import Epoch, NodeId, Offset, TimestampMs
 from reference.replication.fencing import NO_EPOCH
 from reference.replication.high_watermark import next_high_watermark
 from reference.replication.isr import UNSAID, effective_min_isr, is_admissible, is_lagging, may_join
+from reference.replication.partition_state import BrokerEpoch, PartitionState
 from reference.replication.progress import UNKNOWN, Progress
-from reference.replication.proposal import Fate, Proposal, fate_of
+from reference.replication.proposal import Proposal, ProposalOutcome, outcome_of
 from reference.replication.reading import Read, Readable
-from reference.replication.reign import BrokerEpoch, Reign
 from reference.replication.replica import Role
 
 
@@ -39,67 +40,69 @@ class Leading(Readable):
 
     # ---- reigns
 
-    def become_leader(self, reign: Reign, now: TimestampMs) -> bool:
+    def become_leader(self, state: PartitionState, now: TimestampMs) -> bool:
         """A new reign of this replica begins at the end of its log; False, and nothing, for one that is not newer.
 
         Errors: StorageError when the disk does not take the epoch's start; nothing has then changed.
         """
-        if not self.is_newer(reign):
+        if not self.is_newer(state):
             return False
-        self.log.assign_epoch_start(reign.leader_epoch, self.log.log_end_offset)
-        self.role, self.reign = Role.LEADER, reign
+        self.log.assign_epoch_start(state.leader_epoch, self.log.log_end_offset)
+        self.role, self.state = Role.LEADER, state
         self.epoch_start = self.log.log_end_offset
-        self.pending, self.pending_is_sent, self.unheard = None, False, frozenset()
+        self.pending, self.pending_is_sent, self.removed_pending_replay = None, False, frozenset()
         # Kafka keeps what it knew of its followers when the same broker is elected again; to forget it is the
         # specification's rule, and costs one fetch.
         self.followers = {
-            follower: Progress(last_caught_up=now if follower in reign.isr else 0)
-            for follower in reign.replicas
+            follower: Progress(last_caught_up=now if follower in state.isr else 0)
+            for follower in state.replicas
             if follower != self.node
         }
         if self.trace is not None:
-            self.tell(
+            self.trace_step(
                 "BecomeLeader",
                 broker=self.node,
-                leaderEpoch=reign.leader_epoch,
-                partitionEpoch=reign.partition_epoch,
+                leaderEpoch=state.leader_epoch,
+                partitionEpoch=state.partition_epoch,
             )
         self.advance_high_watermark(now)
         return True
 
-    def is_newer(self, reign: Reign) -> bool:
+    def is_newer(self, state: PartitionState) -> bool:
         """Whether a reign is to be taken up: any by a replica without a role, else one with a newer leader epoch."""
-        return self.role is Role.NONE or reign.leader_epoch > self.reign.leader_epoch
+        return self.role is Role.NONE or state.leader_epoch > self.state.leader_epoch
 
-    def commit_isr(self, reign: Reign, now: TimestampMs, unheard: frozenset[NodeId] = frozenset()) -> bool:
+    def commit_isr(
+        self, state: PartitionState, now: TimestampMs, removed_pending_replay: frozenset[NodeId] = frozenset()
+    ) -> bool:
         """Take over what the controller wrote in this reign; it settles what was pending. False for nothing newer.
 
-        `unheard` are who left and counts yet: nobody, where the record itself was replayed.
+        `removed_pending_replay` are who left and counts yet: nobody, where the record itself was replayed.
         """
-        if not self.is_leader or reign.leader_epoch != self.reign.leader_epoch:
+        if not self.is_leader or state.leader_epoch != self.state.leader_epoch:
             return False
-        if reign.partition_epoch <= self.reign.partition_epoch:
+        if state.partition_epoch <= self.state.partition_epoch:
             return False
-        self.assign(reign)
-        self.pending, self.pending_is_sent, self.unheard = None, False, unheard
+        self.assign(state)
+        self.pending, self.pending_is_sent, self.removed_pending_replay = None, False, removed_pending_replay
         if self.trace is not None:
-            self.tell("CommitIsr", leader=self.node, partitionEpoch=reign.partition_epoch)
+            self.trace_step("CommitIsr", leader=self.node, partitionEpoch=state.partition_epoch)
         self.advance_high_watermark(now)
         return True
 
-    def hear_record(self, reign: Reign, now: TimestampMs) -> bool:
+    def replay_record(self, state: PartitionState, now: TimestampMs) -> bool:
         """The record of what an answer had told is replayed, and with it its settings: who left counts no more."""
-        if not self.unheard or reign.partition_epoch < self.reign.partition_epoch:
+        if not self.removed_pending_replay or state.partition_epoch < self.state.partition_epoch:
             return False
-        self.unheard = frozenset()
+        self.removed_pending_replay = frozenset()
         self.advance_high_watermark(now)
         return True
 
-    def assign(self, reign: Reign) -> None:
+    def assign(self, state: PartitionState) -> None:
         """Follow the assignment: progress is kept of those who stay, and begins for those who are new."""
-        self.reign = reign
+        self.state = state
         self.followers = {
-            follower: self.followers.get(follower) or Progress() for follower in reign.replicas if follower != self.node
+            follower: self.followers.get(follower) or Progress() for follower in state.replicas if follower != self.node
         }
 
     # ---- followers' fetches
@@ -125,16 +128,18 @@ class Leading(Readable):
         """
         read = self.read_as_follower(follower, fetch_offset, last_fetched_epoch, asked_epoch, max_bytes, minimum_one)
         if self.trace is not None and self._has_deleted(last_fetched_epoch):
-            self.tell("AnswerFromLogStart", leader=self.node, follower=follower)
+            self.trace_step("AnswerFromLogStart", leader=self.node, follower=follower)
         if read.diverging is not None:
             return read
-        self._require_present_life(follower, broker_epoch)
+        self._require_present_incarnation(follower, broker_epoch)
         progress = self.followers[follower]
         end_before = progress.end
         low_before = self.low_watermark() if log_start != progress.log_start else None
         is_news = progress.take_fetch(fetch_offset, log_start, broker_epoch, self.log.log_end_offset, now)
         if is_news and self.trace is not None:
-            self.tell("AnswerFetch", leader=self.node, follower=follower, end=fetch_offset, brokerEpoch=broker_epoch)
+            self.trace_step(
+                "AnswerFetch", leader=self.node, follower=follower, end=fetch_offset, brokerEpoch=broker_epoch
+            )
         proposes = self.expand_isr(follower)
         commits = fetch_offset != end_before and self.advance_high_watermark(now)
         read.moved = proposes or commits or (low_before is not None and low_before != self.low_watermark())
@@ -155,8 +160,8 @@ class Leading(Readable):
             # A reassignment may have added it in metadata that this leader has not replayed: it is to try again.
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER if asked_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"Replica {follower} is not a replica of {self.name} in leader epoch {self.reign.leader_epoch} with"
-                f" partition epoch {self.reign.partition_epoch}.",
+                f"Replica {follower} is not a replica of {self.name} in leader epoch {self.state.leader_epoch} with"
+                f" partition epoch {self.state.partition_epoch}.",
             )
         read = self.look_at(fetch_offset, last_fetched_epoch)
         if read.diverging is None and fetch_offset < self.log.log_end_offset:
@@ -167,9 +172,9 @@ class Leading(Readable):
         """Whether nothing is left of an epoch, and of all before it: where it ended cannot be known, and the log's start is
         answered instead, as by Kafka. No step of the specification, which knows no retention."""
         start = self.log.log_start_offset
-        return 0 <= epoch < self.reign.leader_epoch and start > 0 and epoch < self.log.epoch_at(start)
+        return 0 <= epoch < self.state.leader_epoch and start > 0 and epoch < self.log.epoch_at(start)
 
-    def _require_present_life(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
+    def _require_present_incarnation(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
         peer = self.brokers(follower)
         if broker_epoch == UNSAID or peer is None or peer.is_fenced:
             return
@@ -184,11 +189,11 @@ class Leading(Readable):
     @property
     def effective_min_isr(self) -> int:
         """min.insync.replicas, or all replicas where there are fewer."""
-        return effective_min_isr(self.min_isr, len(self.reign.replicas))
+        return effective_min_isr(self.min_isr, len(self.state.replicas))
 
     @property
     def is_under_min_isr(self) -> bool:
-        return len(self.reign.isr) < self.effective_min_isr
+        return len(self.state.isr) < self.effective_min_isr
 
     def learn_min_isr(self, min_isr: int) -> None:
         """The topic's min.insync.replicas is replayed; to who leads it makes a difference at once."""
@@ -196,11 +201,11 @@ class Leading(Readable):
             return
         self.min_isr = min_isr
         if self.is_leader and self.trace is not None:
-            self.tell("LearnMinIsr", leader=self.node, minIsr=min_isr)
+            self.trace_step("LearnMinIsr", leader=self.node, minIsr=min_isr)
 
     def is_in_maximal_isr(self, broker: NodeId) -> bool:
         """Whether a broker is in sync, or may be so already without this leader knowing."""
-        return broker in self.reign.isr or (self.pending is not None and broker in self.pending.isr)
+        return broker in self.state.isr or (self.pending is not None and broker in self.pending.isr)
 
     def advance_high_watermark(self, now: TimestampMs) -> bool:
         """Commit what every replica that counts has; True when the high watermark moved."""
@@ -211,14 +216,14 @@ class Leading(Readable):
             return False
         self.high_watermark = moved
         if self.trace is not None:
-            self.tell("AdvanceHighWatermark", leader=self.node, highWatermark=moved)
+            self.trace_step("AdvanceHighWatermark", leader=self.node, highWatermark=moved)
         return True
 
     def _counted_ends(self, now: TimestampMs) -> Iterator[Offset]:
         for follower, progress in self.followers.items():
             if (
                 self.is_in_maximal_isr(follower)
-                or follower in self.unheard
+                or follower in self.removed_pending_replay
                 or self._is_about_to_join(follower, progress, now)
             ):
                 yield progress.end
@@ -240,26 +245,26 @@ class Leading(Readable):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not self.is_committed(end):
             return None
-        members = {*self.reign.isr, *(self.pending.isr if self.pending is not None else ())}
+        members = {*self.state.isr, *(self.pending.isr if self.pending is not None else ())}
         return ErrorCode.NONE if len(members) >= self.effective_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def acknowledge(self, end: Offset) -> None:
         """Acks=all is answered for the records below an offset: a step, if a tracer wants to know."""
         if self.trace is not None:
-            self.tell("Acknowledge", leader=self.node, end=end)
+            self.trace_step("Acknowledge", leader=self.node, end=end)
 
     # ---- the ISR
 
     def expand_isr(self, follower: NodeId) -> bool:
         """Propose a follower that has caught up; from now on it counts. False where it may not join, or something is pending."""
         progress = self.followers.get(follower)
-        if progress is None or self.pending is not None or follower in self.reign.isr:
+        if progress is None or self.pending is not None or follower in self.state.isr:
             return False
         if not may_join(progress.end, self.high_watermark, self.epoch_start) or not self._is_admissible(follower):
             return False
-        self._propose((*self.reign.isr, follower))
+        self._propose((*self.state.isr, follower))
         if self.trace is not None:
-            self.tell("ExpandIsr", leader=self.node, follower=follower)
+            self.trace_step("ExpandIsr", leader=self.node, follower=follower)
         return True
 
     def shrink_isr(self, now: TimestampMs) -> bool:
@@ -270,11 +275,11 @@ class Leading(Readable):
         """
         if not self.is_leader or self.pending is not None:
             return False
-        for follower in self.reign.isr:
+        for follower in self.state.isr:
             if follower != self.node and self._lags(follower, now):
-                self._propose(tuple(member for member in self.reign.isr if member != follower))
+                self._propose(tuple(member for member in self.state.isr if member != follower))
                 if self.trace is not None:
-                    self.tell("ShrinkIsr", leader=self.node, follower=follower)
+                    self.trace_step("ShrinkIsr", leader=self.node, follower=follower)
                 return True
         return False
 
@@ -283,7 +288,7 @@ class Leading(Readable):
         if not self.is_leader or self.pending is not None:
             return None
         end = self.log.log_end_offset
-        members = [self.followers[member] for member in self.reign.isr if member in self.followers]
+        members = [self.followers[member] for member in self.state.isr if member in self.followers]
         caught_up = [progress.last_caught_up for progress in members if progress.end != end]
         return min(caught_up) + self.lag_max_ms + 1 if caught_up else None
 
@@ -303,7 +308,7 @@ class Leading(Readable):
 
     def _propose(self, isr: tuple[NodeId, ...]) -> None:
         epochs = tuple(self._broker_epoch_of(member) for member in isr)
-        self.pending = Proposal(self.reign.leader_epoch, self.reign.partition_epoch, isr, epochs)
+        self.pending = Proposal(self.state.leader_epoch, self.state.partition_epoch, isr, epochs)
         self.pending_is_sent = False
 
     def _broker_epoch_of(self, member: NodeId) -> BrokerEpoch:
@@ -330,7 +335,7 @@ class Leading(Readable):
         leader_epoch: Epoch = NO_EPOCH,
         partition_epoch: Epoch = NO_EPOCH,
         isr: tuple[NodeId, ...] = (),
-    ) -> Fate | None:
+    ) -> ProposalOutcome | None:
         """What became of a proposal: the partition's error in the answer, or the whole answer's, and what it says now.
 
         Where there was no answer, `error` is NETWORK_EXCEPTION or the like: the proposal can be taken again, unchanged.
@@ -338,35 +343,37 @@ class Leading(Readable):
         """
         if self.pending is not proposal:
             return None
-        fate = fate_of(error)
-        if fate is Fate.COMMITTED:
+        outcome = outcome_of(error)
+        if outcome is ProposalOutcome.COMMITTED:
             self._take_accepted(leader_epoch, partition_epoch, isr, now)
-        elif fate is Fate.ROLLED_BACK:
+        elif outcome is ProposalOutcome.ROLLED_BACK:
             self.roll_back_isr(now)
-        elif fate is Fate.SENT_AGAIN:
+        elif outcome is ProposalOutcome.SENT_AGAIN:
             self.pending_is_sent = False
-        return fate
+        return outcome
 
     def _take_accepted(
         self, leader_epoch: Epoch, partition_epoch: Epoch, isr: tuple[NodeId, ...], now: TimestampMs
     ) -> None:
         """An answer from another reign or the past settles nothing: metadata will."""
-        if leader_epoch != self.reign.leader_epoch or partition_epoch < self.reign.partition_epoch:
+        if leader_epoch != self.state.leader_epoch or partition_epoch < self.state.partition_epoch:
             return
-        if partition_epoch == self.reign.partition_epoch:
+        if partition_epoch == self.state.partition_epoch:
             self.pending, self.pending_is_sent = None, False
             return
-        self.commit_isr(replace(self.reign, isr=isr, partition_epoch=partition_epoch), now, self._unheard_after(isr))
+        self.commit_isr(
+            replace(self.state, isr=isr, partition_epoch=partition_epoch), now, self._removed_pending_replay_after(isr)
+        )
 
-    def _unheard_after(self, isr: tuple[NodeId, ...]) -> frozenset[NodeId]:
+    def _removed_pending_replay_after(self, isr: tuple[NodeId, ...]) -> frozenset[NodeId]:
         """Who counts yet when an answer has told of an ISR: all who have left since the last record that was replayed."""
-        return self.unheard | {*self.reign.isr} - {*isr}
+        return self.removed_pending_replay | {*self.state.isr} - {*isr}
 
     def roll_back_isr(self, now: TimestampMs) -> None:
         """The controller refused the proposal for good: the committed ISR is the ISR."""
         self.pending, self.pending_is_sent = None, False
         if self.trace is not None:
-            self.tell("RollBackIsr", leader=self.node)
+            self.trace_step("RollBackIsr", leader=self.node)
         self.advance_high_watermark(now)
 
     # ---- deleted records

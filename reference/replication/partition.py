@@ -7,7 +7,7 @@ object and its log, at a time that the caller gives; what must wait, waits at th
 
 A node drives it so:
 - it makes a replica on its log, and calls `restart` with the checkpointed high watermark if there was a life before;
-- for every record of the partition in the metadata: `take_up(reign, now)`; `brokers`, `min_isr`, `lag_max_ms` are kept
+- for every record of the partition in the metadata: `take_up(state, now)`; `brokers`, `min_isr`, `lag_max_ms` are kept
   current by the node;
 - after each call that may have moved something: `take_proposal()` for the controller, `answer_to_produce(end)` for who
   waits;
@@ -27,6 +27,7 @@ from reference.protocol.records.control import read_end_transaction
 from reference.protocol.records.validate import Origin
 from reference.replication.follower import Following
 from reference.replication.leader import Leading
+from reference.replication.partition_state import NO_STATE, PartitionState
 from reference.replication.reading import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -37,7 +38,6 @@ from reference.replication.reading import (
     FoundOffset,
     Read,
 )
-from reference.replication.reign import NO_REIGN, Reign
 from reference.replication.replica import Replica, Role, Trace
 from reference.storage.log import AppendInfo
 from reference.storage.verification import NOT_REQUIRED, Guard
@@ -50,11 +50,11 @@ __all__ = [
     "LATEST",
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
-    "NO_REIGN",
+    "NO_STATE",
     "FoundOffset",
     "Partition",
+    "PartitionState",
     "Read",
-    "Reign",
     "Replica",
     "Role",
     "Trace",
@@ -86,28 +86,28 @@ class Partition(Leading, Following):
 
     # ---- following the metadata
 
-    def take_up(self, reign: Reign, now: TimestampMs) -> bool:
+    def take_up(self, state: PartitionState, now: TimestampMs) -> bool:
         """Act by a record of the metadata, whichever it is; True when role, ISR or assignment changed, or who counts.
 
         Errors: StorageError; the replica then acts as before.
         """
-        if self.is_newer(reign):
-            return self.become_leader(reign, now) if reign.leader == self.node else self.become_follower(reign)
-        if reign.leader_epoch != self.reign.leader_epoch or reign.leader != self.reign.leader:
+        if self.is_newer(state):
+            return self.become_leader(state, now) if state.leader == self.node else self.become_follower(state)
+        if state.leader_epoch != self.state.leader_epoch or state.leader != self.state.leader:
             return False
-        if self.commit_isr(reign, now):
+        if self.commit_isr(state, now):
             return True
-        takes_assignment = self._take_assignment(reign)
-        return self.hear_record(reign, now) or takes_assignment
+        takes_assignment = self._take_assignment(state)
+        return self.replay_record(state, now) or takes_assignment
 
-    def _take_assignment(self, reign: Reign) -> bool:
+    def _take_assignment(self, state: PartitionState) -> bool:
         """The record of an ISR that this leader knows already from its answer, but not who the replicas are now."""
-        if reign.partition_epoch < self.reign.partition_epoch or reign == self.reign:
+        if state.partition_epoch < self.state.partition_epoch or state == self.state:
             return False
         if self.is_leader:
-            self.assign(reign)
+            self.assign(state)
         else:
-            self.reign = reign
+            self.state = state
         return True
 
     def give_up_replica(self) -> None:
@@ -121,21 +121,21 @@ class Partition(Leading, Following):
 
     def restart(self, checkpoint: Offset) -> None:
         """The log was recovered after an earlier life: its high watermark is the checkpoint's, as far as the log goes."""
-        self.role, self.reign = Role.NONE, NO_REIGN
+        self.role, self.state = Role.NONE, NO_STATE
         self.high_watermark = max(min(checkpoint, self.log.log_end_offset), self.log.log_start_offset)
         if self.trace is not None:
-            self.tell("Restart", broker=self.node, end=self.log.log_end_offset, highWatermark=self.high_watermark)
+            self.trace_step("Restart", broker=self.node, end=self.log.log_end_offset, highWatermark=self.high_watermark)
 
     def shut_down(self) -> None:
         """The process ends cleanly: the replica has no role any more."""
         self._forget_role()
         if self.trace is not None:
-            self.tell("ShutDown", broker=self.node)
+            self.trace_step("ShutDown", broker=self.node)
 
     def _forget_role(self) -> None:
-        self.role, self.reign = Role.NONE, NO_REIGN
+        self.role, self.state = Role.NONE, NO_STATE
         self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
-        self.unheard = frozenset()
+        self.removed_pending_replay = frozenset()
 
     # ---- clients
 
@@ -164,12 +164,12 @@ class Partition(Leading, Following):
         if required_acks == ACKS_ALL and self.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR {list(self.reign.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"The size of the current ISR {list(self.state.isr)} is insufficient to satisfy the min.isr requirement of "
                 f"{self.effective_min_isr} for partition {self.name}",
             )
-        info = self.log.append_as_leader(records, self.reign.leader_epoch, now, origin, transaction_version, guard)
+        info = self.log.append_as_leader(records, self.state.leader_epoch, now, origin, transaction_version, guard)
         if not info.is_duplicate and self.trace is not None:
-            self.tell(
+            self.trace_step(
                 "Produce", leader=self.node, acks=ACKS_NAMES[required_acks], end=self.log.log_end_offset,
                 **transaction_of(records),
             )  # fmt: skip
@@ -179,7 +179,7 @@ class Partition(Leading, Following):
     def consume(self, end: Offset) -> None:
         """A consumer was given the records below an offset: a step, if a tracer wants to know."""
         if self.trace is not None:
-            self.tell("Consume", broker=self.node, end=end)
+            self.trace_step("Consume", broker=self.node, end=end)
 
     def delete_records(self, offset: Offset) -> Offset:
         """Move the log's start up to an offset (-1: up to the high watermark); gives the low watermark then (TOP-19).

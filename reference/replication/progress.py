@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reference.protocol.primitives import Offset, TimestampMs
 from reference.replication.isr import NEVER_FETCHED, caught_up_at
-from reference.replication.reign import BrokerEpoch
+from reference.replication.partition_state import BrokerEpoch
 
 UNKNOWN: Offset = -1
 

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import Epoch, NodeId
-from reference.replication.reign import BrokerEpoch
+from reference.replication.partition_state import BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Proposal:
     """One for each of `isr`: the life in which the member fetched; -1 for one that has not fetched in this reign."""
 
 
-class Fate(Enum):
+class ProposalOutcome(Enum):
     """What becomes of a pending proposal."""
 
     COMMITTED = auto()
@@ -38,20 +38,20 @@ class Fate(Enum):
     SENT_AGAIN = auto()
 
 
-FATES: dict[ErrorCode, Fate] = {
-    ErrorCode.NONE: Fate.COMMITTED,
-    ErrorCode.INELIGIBLE_REPLICA: Fate.ROLLED_BACK,
-    ErrorCode.OPERATION_NOT_ATTEMPTED: Fate.ROLLED_BACK,
-    ErrorCode.INVALID_UPDATE_VERSION: Fate.KEPT,
-    ErrorCode.FENCED_LEADER_EPOCH: Fate.KEPT,
-    ErrorCode.NEW_LEADER_ELECTED: Fate.KEPT,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Fate.KEPT,
-    ErrorCode.UNKNOWN_TOPIC_ID: Fate.KEPT,
-    ErrorCode.INVALID_REQUEST: Fate.KEPT,
+OUTCOMES: dict[ErrorCode, ProposalOutcome] = {
+    ErrorCode.NONE: ProposalOutcome.COMMITTED,
+    ErrorCode.INELIGIBLE_REPLICA: ProposalOutcome.ROLLED_BACK,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: ProposalOutcome.ROLLED_BACK,
+    ErrorCode.INVALID_UPDATE_VERSION: ProposalOutcome.KEPT,
+    ErrorCode.FENCED_LEADER_EPOCH: ProposalOutcome.KEPT,
+    ErrorCode.NEW_LEADER_ELECTED: ProposalOutcome.KEPT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ProposalOutcome.KEPT,
+    ErrorCode.UNKNOWN_TOPIC_ID: ProposalOutcome.KEPT,
+    ErrorCode.INVALID_REQUEST: ProposalOutcome.KEPT,
 }
 """By the partition's error code in the answer (Kafka's `Partition.handleAlterPartitionError`)."""
 
 
-def fate_of(error: ErrorCode) -> Fate:
+def outcome_of(error: ErrorCode) -> ProposalOutcome:
     """Everything else, no answer among it, says nothing: the same proposal is sent again."""
-    return FATES.get(error, Fate.SENT_AGAIN)
+    return OUTCOMES.get(error, ProposalOutcome.SENT_AGAIN)

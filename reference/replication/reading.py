@@ -130,7 +130,7 @@ class Readable(Replica):
         limit = log.log_end_offset if for_replica else self._visible_end(committed)
         if timestamp == LATEST:
             self._require_settled_end(for_replica)
-            return FoundOffset(limit, -1, self.reign.leader_epoch)
+            return FoundOffset(limit, -1, self.state.leader_epoch)
         found = log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         return self._if_visible(found, limit, for_replica)
 
@@ -148,5 +148,5 @@ class Readable(Replica):
             raise KafkaError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 f"The high watermark {self.high_watermark} of {self.name} is behind {self.epoch_start}, where the reign of"
-                f" epoch {self.reign.leader_epoch} began.",
+                f" epoch {self.state.leader_epoch} began.",
             )

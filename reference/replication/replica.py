@@ -14,9 +14,9 @@ from typing import Any
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import Epoch, NodeId, Offset, TopicId, TopicName
 from reference.replication.fencing import NO_EPOCH, check_leader_epoch
+from reference.replication.partition_state import NO_STATE, Brokers, PartitionState, TruncationRule, no_brokers
 from reference.replication.progress import Progress
 from reference.replication.proposal import Proposal
-from reference.replication.reign import NO_REIGN, Brokers, Reign, TruncationRule, no_brokers
 from reference.storage.log import Log
 
 LAG_MAX_MS = 30_000
@@ -43,7 +43,7 @@ class Replica:
     index: int
     log: Log
     node: NodeId
-    reign: Reign = NO_REIGN
+    state: PartitionState = NO_STATE
     """What it acts by; while it has no role, nothing."""
     high_watermark: Offset = 0
     trace: Trace | None = None
@@ -60,7 +60,7 @@ class Replica:
     pending: Proposal | None = None
     """As a leader: the proposal whose fate is not known."""
     pending_is_sent: bool = False
-    unheard: frozenset[NodeId] = frozenset()
+    removed_pending_replay: frozenset[NodeId] = frozenset()
     """As a leader: who left the ISR by the answer to a proposal whose record is not replayed yet; they count until then."""
     epoch_start: Offset = -1
     """As a leader: where its reign began."""
@@ -71,7 +71,7 @@ class Replica:
 
     @property
     def leader_epoch(self) -> Epoch:
-        return self.reign.leader_epoch
+        return self.state.leader_epoch
 
     @property
     def key(self) -> tuple[TopicName, int]:
@@ -90,11 +90,11 @@ class Replica:
 
     def require_epoch(self, asked_epoch: Epoch) -> None:
         """Errors: KafkaError FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH."""
-        code = check_leader_epoch(asked_epoch, self.reign.leader_epoch)
+        code = check_leader_epoch(asked_epoch, self.state.leader_epoch)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
 
-    def tell(self, action: str, **arguments: Any) -> None:
+    def trace_step(self, action: str, **arguments: Any) -> None:
         """One row of the trace: the step and the state after it. Ask for `trace` first: telling costs."""
         assert self.trace is not None
         acts = self.role is not Role.NONE
@@ -105,9 +105,9 @@ class Replica:
             "args": arguments,
             "leo": self.log.log_end_offset,
             "hw": self.high_watermark,
-            "leaderEpoch": self.reign.leader_epoch if acts else -1,
-            "partitionEpoch": self.reign.partition_epoch if acts else -1,
+            "leaderEpoch": self.state.leader_epoch if acts else -1,
+            "partitionEpoch": self.state.partition_epoch if acts else -1,
         }
         if self.is_leader:
-            row |= {"isr": list(self.reign.isr), "minIsr": self.min_isr}
+            row |= {"isr": list(self.state.isr), "minIsr": self.min_isr}
         self.trace(action, row)

@@ -19,17 +19,17 @@ CONNECT_TIMEOUT_S = 10
 MAX_ANSWER_BYTES = 100 * 1024 * 1024
 """socket.request.max.bytes' default; no answer that we ask for is larger."""
 
-Lane = tuple[NodeId, str]
+Channel = tuple[NodeId, str]
 
 
 class Listener(Protocol):
     """Who is told of answers and failures."""
 
-    def on_answer(self, lane: Lane, frame: bytes) -> None:
+    def on_answer(self, channel: Channel, frame: bytes) -> None:
         """An answer has wholly come."""
         ...
 
-    def on_unreachable(self, lane: Lane, reason: str) -> None: ...
+    def on_unreachable(self, channel: Channel, reason: str) -> None: ...
 
 
 class PeerConnections:
@@ -37,42 +37,42 @@ class PeerConnections:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._connections: dict[Lane, _PeerConnection] = {}
+        self._connections: dict[Channel, _PeerConnection] = {}
 
     def send(self, effect: Send) -> None:
         """Hand a frame to the peer's connection, opening it if there is none."""
-        lane = effect.peer, effect.lane
-        connection = self._connections.get(lane)
+        channel = effect.peer, effect.purpose
+        connection = self._connections.get(channel)
         if connection is None:
-            connection = _PeerConnection(self._listener, lane, self._forget)
-            self._connections[lane] = connection
+            connection = _PeerConnection(self._listener, channel, self._forget)
+            self._connections[channel] = connection
             connection.open(effect.host, effect.port)
         connection.send(effect.frame)
 
-    def hang_up(self, lane: Lane) -> None:
+    def hang_up(self, channel: Channel) -> None:
         """Close a connection without a word to the node."""
-        connection = self._connections.pop(lane, None)
+        connection = self._connections.pop(channel, None)
         if connection is not None:
             connection.close()
 
     def close(self) -> None:
         """Close all of them."""
-        for lane in [*self._connections]:
-            self.hang_up(lane)
+        for channel in [*self._connections]:
+            self.hang_up(channel)
 
     def _forget(self, connection: _PeerConnection) -> bool:
         """Drop a connection that failed; whether it was still in use."""
-        if self._connections.get(connection.lane) is not connection:
+        if self._connections.get(connection.channel) is not connection:
             return False
-        del self._connections[connection.lane]
+        del self._connections[connection.channel]
         return True
 
 
 class _PeerConnection(asyncio.Protocol):
     """One connection: frames out as they come, answers in."""
 
-    def __init__(self, listener: Listener, lane: Lane, forget: Callable[[_PeerConnection], bool]) -> None:
-        self.lane = lane
+    def __init__(self, listener: Listener, channel: Channel, forget: Callable[[_PeerConnection], bool]) -> None:
+        self.channel = channel
         self._listener = listener
         self._forget = forget
         self._transport: asyncio.Transport | None = None
@@ -127,7 +127,7 @@ class _PeerConnection(asyncio.Protocol):
             if len(received) < position + 4 + size:
                 break
             # A copy, for whoever reads it may hold on to parts of it, and `received` must be free to shrink.
-            self._listener.on_answer(self.lane, bytes(memoryview(received)[position + 4 : position + 4 + size]))
+            self._listener.on_answer(self.channel, bytes(memoryview(received)[position + 4 : position + 4 + size]))
             position += 4 + size
         del received[:position]
 
@@ -139,4 +139,4 @@ class _PeerConnection(asyncio.Protocol):
             return
         self.close()
         if self._forget(self):
-            self._listener.on_unreachable(self.lane, reason)
+            self._listener.on_unreachable(self.channel, reason)

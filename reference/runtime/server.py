@@ -20,7 +20,7 @@ from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
 from reference.runtime.metrics import Metrics
-from reference.runtime.peers import Lane, PeerConnections
+from reference.runtime.peers import Channel, PeerConnections
 from reference.storage.errors import LogError
 
 RECEIVE_BUFFER_BYTES = 1 << 20
@@ -227,13 +227,13 @@ class Server:
             self._log("info", f"connection {connection.id} from {connection.peer}: {reason}")
         self.node.disconnected(connection.id)
 
-    def on_answer(self, lane: Lane, frame: bytes) -> None:
+    def on_answer(self, channel: Channel, frame: bytes) -> None:
         """Another node has answered."""
-        self._let_node(lambda: self.node.answered(*lane, frame, self._now()))
+        self._let_node(lambda: self.node.answered(*channel, frame, self._now()))
 
-    def on_unreachable(self, lane: Lane, reason: str) -> None:
+    def on_unreachable(self, channel: Channel, reason: str) -> None:
         """Another node cannot be reached, or went away with our questions."""
-        self._let_node(lambda: self.node.unreachable(*lane, self._now()))
+        self._let_node(lambda: self.node.unreachable(*channel, self._now()))
 
     def _let_node(self, act: Callable[[], None]) -> None:
         """Let the node act on something that no client asked for; a mistake of ours must not stop the loop."""
@@ -269,7 +269,7 @@ class Server:
                     elif isinstance(effect, Send):
                         self._peers.send(effect)
                     elif isinstance(effect, HangUp):
-                        self._peers.hang_up((effect.peer, effect.lane))
+                        self._peers.hang_up((effect.peer, effect.purpose))
                     elif (connection := self._connections.get(effect.connection)) is not None:
                         connection.close(effect.reason)
         finally:

@@ -323,7 +323,7 @@ class LogDirectory:
             producer_expiration_ms=self.producer_expiration_ms, expiry_check_ms=self.expiry_check_ms,
             checkpoint=self._checkpoint, checksums=checksums if self._is_ours else None,
         )  # fmt: skip
-        self._tell_repairs(log)
+        self._log_repairs(log)
         if log.log_end_offset < self._high_watermarks.get(key, 0):
             self._say(
                 "warning",
@@ -337,7 +337,7 @@ class LogDirectory:
             )
         return log
 
-    def _tell_repairs(self, log: Log) -> None:
+    def _log_repairs(self, log: Log) -> None:
         for repair in log.repairs:
             self._say("warning", f"{log.folder.name}: {repair}")
         log.repairs.clear()
@@ -407,7 +407,7 @@ class LogDirectory:
         due = now + UPKEEP_INTERVAL_MS
         for log in self.logs.values():
             if log.repairs:
-                self._tell_repairs(log)
+                self._log_repairs(log)
             try:
                 log.tick(now)
             except StorageError as error:

@@ -82,7 +82,7 @@ REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
 
 
 @dataclass
-class Fate:
+class Mishandling:
     """A mishap that waits for its request. `met` is set when the request has come."""
 
     mishap: Mishap
@@ -97,7 +97,7 @@ class Wire:
         self._node = node
         self._listener = socket.create_server((node.host, 0))
         self._port: int = self._listener.getsockname()[1]
-        self._fates: dict[int, deque[Fate]] = defaultdict(deque)
+        self._mishandlings: dict[int, deque[Mishandling]] = defaultdict(deque)
         self._sockets: list[socket.socket] = []
         self.bootstrap = f"{node.host}:{self._port}"
         host = node.host.encode()
@@ -113,14 +113,14 @@ class Wire:
         for each in self._sockets:
             end(each)
 
-    def befall(self, request: type[Message], mishap: Mishap, error: ErrorCode = ErrorCode.NONE) -> Fate:
+    def befall(self, request: type[Message], mishap: Mishap, error: ErrorCode = ErrorCode.NONE) -> Mishandling:
         """The next request of this kind, not yet spoken for, meets the mishap."""
-        fate = Fate(mishap, error)
-        self._fates[request.KEY].append(fate)
-        return fate
+        mishandling = Mishandling(mishap, error)
+        self._mishandlings[request.KEY].append(mishandling)
+        return mishandling
 
-    def next_fate(self, key: int) -> Fate | None:
-        waiting = self._fates[key]
+    def next_mishandling(self, key: int) -> Mishandling | None:
+        waiting = self._mishandlings[key]
         return waiting.popleft() if waiting else None
 
     def rename(self, answer: bytes) -> bytes:
@@ -152,10 +152,10 @@ class Relay:
     def carry_requests(self) -> None:
         while (frame := read_frame(self._client)) is not None:
             key = int.from_bytes(frame[:2], "big")
-            fate = self._wire.next_fate(key)
-            if fate is not None:
-                relayed = self._meet(fate, key, frame)
-                fate.met.set()
+            mishandling = self._wire.next_mishandling(key)
+            if mishandling is not None:
+                relayed = self._meet(mishandling, key, frame)
+                mishandling.met.set()
                 if not relayed:
                     continue
             elif key in self._held:
@@ -171,18 +171,18 @@ class Relay:
             self._answer(_SIZE.pack(len(answer)) + answer)
         self._cut()
 
-    def _meet(self, fate: Fate, key: int, frame: bytes) -> bool:
+    def _meet(self, mishandling: Mishandling, key: int, frame: bytes) -> bool:
         """Whether the node gets the request all the same."""
-        match fate.mishap:
+        match mishandling.mishap:
             case Mishap.LOST:
                 self._cut()
             case Mishap.UNANSWERED:
                 self._unanswered.add(decode_request(frame)[0].correlation_id)
                 return True
             case Mishap.REFUSED:
-                self._answer(refusal(frame, fate.error))
+                self._answer(refusal(frame, mishandling.error))
             case Mishap.OVERTAKEN:
-                self._held[key] = refusal(frame, fate.error)
+                self._held[key] = refusal(frame, mishandling.error)
         return False
 
     def _answer(self, data: bytes) -> None:

@@ -112,7 +112,7 @@ class Cluster:
         return self.beat(request)
 
     def beat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        self.heartbeats.hear(self.image, request.broker_id, request.broker_epoch, self.now)
+        self.heartbeats.receive(self.image, request.broker_id, request.broker_epoch, self.now)
         decision = self.heartbeats.broker_heartbeat(self.image, self.configuration, request, self.offset)
         self.write(decision.records)
         return decision.response

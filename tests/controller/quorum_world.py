@@ -34,7 +34,7 @@ from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, L
 CLUSTER = "a-cluster"
 FOLDER = Path("/data")
 LOG_CONFIG = LogConfig(retention_ms=-1, max_message_bytes=1 << 20, segment_bytes=1500, segment_index_bytes=240)
-LIFE_MS = 2500
+RUN_MS = 2500
 """How long faults go on."""
 STORM_MS = 700
 HEALING_MS = 10_000
@@ -93,7 +93,7 @@ class Member:
         self.disk.make_folder(FOLDER)
         self.disk.sync_folder(FOLDER.parent)
         self.quorum: Quorum | None = None
-        self.life = 0
+        self.incarnation = 0
         self.paused_until = 0
         self.epoch = 0
         """The largest epoch that it ever had, in any of its lives."""
@@ -116,7 +116,7 @@ class Member:
 
     def start(self) -> None:
         """Start on what the disk has."""
-        self.life += 1
+        self.incarnation += 1
         self.disk.read_only = False
         self._wake_at = -1
         self._forget()
@@ -234,8 +234,8 @@ class World:
         deadline = quorum.next_deadline()
         if deadline is not None and deadline != member._wake_at:
             member._wake_at = deadline
-            life = member.life
-            self.at(max(deadline, self.now + 1), lambda: self._wake(member, life, deadline))
+            incarnation = member.incarnation
+            self.at(max(deadline, self.now + 1), lambda: self._wake(member, incarnation, deadline))
 
     def _has_promised(self, member: Member, quorum: Quorum) -> bool:
         """Whether the step has stored an epoch or vote, or (in a storm) committed: a crash now shows if that is kept."""
@@ -243,17 +243,17 @@ class World:
         before, member.promised = member.promised, promised
         return self.is_hurting and promised != before
 
-    def _wake(self, member: Member, life: int, deadline: int) -> None:
-        if member.life != life or member._wake_at != deadline:
+    def _wake(self, member: Member, incarnation: int, deadline: int) -> None:
+        if member.incarnation != incarnation or member._wake_at != deadline:
             return
         member._wake_at = -1
         if member.paused_until > self.now:
-            self.at(member.paused_until, lambda: self._tick(member, life))
+            self.at(member.paused_until, lambda: self._tick(member, incarnation))
         else:
-            self._tick(member, life)
+            self._tick(member, incarnation)
 
-    def _tick(self, member: Member, life: int) -> None:
-        if member.life == life and member.is_up:
+    def _tick(self, member: Member, incarnation: int) -> None:
+        if member.incarnation == incarnation and member.is_up:
             self.step(member, lambda quorum: quorum.tick(self.now))
 
     # ---- messages
@@ -267,29 +267,29 @@ class World:
         return [self.now + self.chance.randrange(1, late) for _ in range(copies)]
 
     def _send(self, member: Member, peer: int, request: Message) -> None:
-        life = member.life
+        incarnation = member.incarnation
         arrivals = self._arrivals(member.id, peer)
         for time in arrivals:
-            self.at(time, lambda: self._arrive(member, life, self.members[peer], request))
+            self.at(time, lambda: self._arrive(member, incarnation, self.members[peer], request))
         if not arrivals and self.chance.random() < 0.5:
-            self.at(self.now + 15, lambda: self._fail(member, life, peer, request))
+            self.at(self.now + 15, lambda: self._fail(member, incarnation, peer, request))
 
-    def _fail(self, member: Member, life: int, peer: int, request: Message) -> None:
-        if member.life == life and member.is_up:
+    def _fail(self, member: Member, incarnation: int, peer: int, request: Message) -> None:
+        if member.incarnation == incarnation and member.is_up:
             self.step(member, lambda quorum: quorum.unreachable(peer, request, self.now))
 
-    def _arrive(self, sender: Member, life: int, member: Member, request: Message) -> None:
+    def _arrive(self, sender: Member, incarnation: int, member: Member, request: Message) -> None:
         if member.paused_until > self.now:
-            self.at(member.paused_until, lambda: self._arrive(sender, life, member, request))
+            self.at(member.paused_until, lambda: self._arrive(sender, incarnation, member, request))
             return
         if not member.is_up:
-            self.at(self.now + 2, lambda: self._fail(sender, life, member.id, request))
+            self.at(self.now + 2, lambda: self._fail(sender, incarnation, member.id, request))
             return
         body = copied(request)
 
         def answer(response: Message) -> None:
             for time in self._arrivals(member.id, sender.id):
-                self.at(time, lambda: self._arrive_back(sender, life, member.id, request, response))
+                self.at(time, lambda: self._arrive_back(sender, incarnation, member.id, request, response))
 
         def handle(quorum: Quorum) -> None:
             match body:
@@ -308,11 +308,11 @@ class World:
 
         self.step(member, handle)
 
-    def _arrive_back(self, member: Member, life: int, peer: int, request: Message, response: Message) -> None:
-        if member.life != life or not member.is_up:
+    def _arrive_back(self, member: Member, incarnation: int, peer: int, request: Message, response: Message) -> None:
+        if member.incarnation != incarnation or not member.is_up:
             return
         if member.paused_until > self.now:
-            self.at(member.paused_until, lambda: self._arrive_back(member, life, peer, request, response))
+            self.at(member.paused_until, lambda: self._arrive_back(member, incarnation, peer, request, response))
             return
         self.step(member, lambda quorum: quorum.receive(peer, request, copied(response), self.now))
 
@@ -393,7 +393,7 @@ class World:
 
     def live(self) -> None:
         """A whole life. Errors: Violation."""
-        end = self.now + (STORM_MS if self.storm else LIFE_MS)
+        end = self.now + (STORM_MS if self.storm else RUN_MS)
         time = self.now
         self.is_hurting = True
         while (time := time + self.chance.randrange(5, 60)) < end:

@@ -82,7 +82,7 @@ class Decisions(RuleBasedStateMachine):
         for other in BROKERS:
             if other != broker:
                 known = self.cluster.image.brokers[other]
-                self.cluster.heartbeats.hear(self.cluster.image, other, known.epoch, self.cluster.now)
+                self.cluster.heartbeats.receive(self.cluster.image, other, known.epoch, self.cluster.now)
         self.cluster.now += 1
         while (overdue := self.cluster.heartbeats.overdue(self.cluster.image, self.cluster.now)) is not None:
             self.cluster.fence(overdue)

@@ -70,7 +70,7 @@ def test_the_silence_of_a_former_life_fences_nobody() -> None:
 
 def test_strangers_leave_no_trace() -> None:
     cluster = Cluster()
-    cluster.heartbeats.hear(cluster.image, 77, 5, now=0)
+    cluster.heartbeats.receive(cluster.image, 77, 5, now=0)
     assert cluster.heartbeats.next_deadline() is None
 
 

@@ -8,7 +8,7 @@ from reference.controller.metadata_records import decode_metadata_record, encode
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.schema import Message
-from tests.controller.test_kafka_decides_alike import Life
+from tests.controller.test_kafka_decides_alike import Incarnation
 
 
 def read_again(record: Message) -> Message:
@@ -20,10 +20,10 @@ def read_again(record: Message) -> Message:
 def test_the_records_of_an_image_make_it_again() -> None:
     """After random lives, with all that brokers and partitions can come to."""
     for seed in range(20):
-        life = Life(seed)
+        incarnation = Incarnation(seed)
         for _ in range(60):
-            life.step()
-        image = life.cluster.image
+            incarnation.step()
+        image = incarnation.cluster.image
         again = MetadataImage()
         for record in image_records(image):
             again.apply(read_again(record))
@@ -41,8 +41,8 @@ def test_the_records_of_an_image_make_it_again() -> None:
 
 
 def test_the_metadata_version_comes_first_and_brokers_before_their_partitions() -> None:
-    life = Life(random.Random(1).randrange(100))
-    records = [*image_records(life.cluster.image)]
+    incarnation = Incarnation(random.Random(1).randrange(100))
+    records = [*image_records(incarnation.cluster.image)]
     assert isinstance(records[0], FeatureLevelRecord) and records[0].name == "metadata.version"
     kinds = [type(each) for each in records]
     assert kinds.index(RegisterBrokerRecord) == 2

@@ -66,7 +66,7 @@ def word(truth: bool) -> str:
     return "true" if truth else "false"
 
 
-class Life:
+class Incarnation:
     """One cluster's life: what was asked, as Java reads it, and what this side answered."""
 
     def __init__(self, seed: int) -> None:
@@ -151,7 +151,7 @@ class Life:
         for name, value in wishes.items():
             setattr(request, name, value)
         cluster = self.cluster
-        cluster.heartbeats.hear(cluster.image, broker, request.broker_epoch, cluster.now)
+        cluster.heartbeats.receive(cluster.image, broker, request.broker_epoch, cluster.now)
 
         def decide() -> tuple[list[Message], str]:
             found = cluster.heartbeats.broker_heartbeat(cluster.image, cluster.configuration, request, cluster.offset)
@@ -181,7 +181,7 @@ class Life:
         cluster.now += SESSION_MS
         for other in cluster.image.brokers.values():
             if other.id != broker:
-                cluster.heartbeats.hear(cluster.image, other.id, other.epoch, cluster.now)
+                cluster.heartbeats.receive(cluster.image, other.id, other.epoch, cluster.now)
                 self.ask("hear", f"{other.id},{other.epoch}", lambda: ([], ""))
         cluster.now += 1
 
@@ -371,11 +371,11 @@ def test_kafka_decides_alike(kafka: Callable[[list[str]], list[str]], monkeypatc
     lines: list[str] = []
     ours: list[str] = []
     for seed in range(LIVES):
-        life = Life(seed)
+        incarnation = Incarnation(seed)
         for _ in range(STEPS):
-            life.step()
-        lines += life.lines
-        ours += life.answers
+            incarnation.step()
+        lines += incarnation.lines
+        ours += incarnation.answers
     kafkas = kafka(lines)
     assert len(kafkas) == len(ours)
     granted: Counter[str] = Counter()

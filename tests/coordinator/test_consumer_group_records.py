@@ -15,7 +15,7 @@ from tests.coordinator.consumer_room import Client, Room, settle
 from tests.storage.dump import complaints, dump
 
 
-def a_life() -> Room:
+def an_incarnation() -> Room:
     """A group in which everything is written that can be: patterns, static members, revocations, and an end."""
     room = Room(foo=2, bar=1)
     members = [Client(room, "a", topics=["foo"], instance="i", assignor="range"), Client(room, "b", topics=["foo"])]
@@ -44,7 +44,7 @@ def dumped(room: Room, folder: Path) -> list[tuple[Any, Any]]:
 
 @pytest.mark.java
 def test_kafka_reads_every_record(tmp_path: Path) -> None:
-    room = a_life()
+    room = an_incarnation()
     found = dumped(room, tmp_path)
     assert len(found) == len(room.log)
     assert {key["type"] for key, _ in found} == {"3", "5", "6", "7", "8", "16"}

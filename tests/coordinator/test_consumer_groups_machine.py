@@ -17,7 +17,7 @@ SUBSCRIPTIONS = st.sampled_from([["foo"], ["bar"], ["foo", "bar"], []])
 PATTERNS = st.sampled_from([None, None, "f.*", ".*"])
 
 
-class ConsumerGroupLife(RuleBasedStateMachine):
+class ConsumerGroupRun(RuleBasedStateMachine):
     """Four clients; the last is static. Answers are lost, topics grow, coordinators fail over, time passes."""
 
     def __init__(self) -> None:
@@ -162,5 +162,5 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         assert reserved or self.away or group.state_name == "Stable"
 
 
-TestConsumerGroupLife = ConsumerGroupLife.TestCase
-TestConsumerGroupLife.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+TestConsumerGroupRun = ConsumerGroupRun.TestCase
+TestConsumerGroupRun.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)

@@ -57,7 +57,7 @@ class GroupMachine(RuleBasedStateMachine):
         """What a generation's leader sent for each member."""
         self.written: dict[int, dict[str, bytes]] = {}
         """The assignment that was acknowledged for a generation."""
-        self.life = 0
+        self.incarnation = 0
         self.acknowledged: int | None = None
         """The last commit that was acknowledged."""
         self.pending: list[tuple[int, int]] = []
@@ -168,7 +168,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         self.room.crash()
-        self.life += 1
+        self.incarnation += 1
         self.last_generation = 0
         self.listen()
 
@@ -191,12 +191,12 @@ class GroupMachine(RuleBasedStateMachine):
                 continue
             person.waiting = None
             if isinstance(answer, JoinGroupResponse):
-                self.hear_join(person, answer)
+                self.receive_join(person, answer)
             else:
                 assert isinstance(answer, SyncGroupResponse)
-                self.hear_sync(person, answer)
+                self.receive_sync(person, answer)
 
-    def hear_join(self, person: Person, answer: JoinGroupResponse) -> None:
+    def receive_join(self, person: Person, answer: JoinGroupResponse) -> None:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             person.id = answer.member_id
         elif answer.error_code != ErrorCode.NONE:
@@ -209,15 +209,15 @@ class GroupMachine(RuleBasedStateMachine):
             assert (not answer.members) == (answer.leader != answer.member_id), "only the leader sees the others"
             if person.is_leader:
                 assert person.id in person.others
-                leader = self.leaders.setdefault((self.life, answer.generation_id), person.id)
+                leader = self.leaders.setdefault((self.incarnation, answer.generation_id), person.id)
                 assert leader == person.id or person.instance is not None, "a generation has one leader"
 
-    def hear_sync(self, person: Person, answer: SyncGroupResponse) -> None:
+    def receive_sync(self, person: Person, answer: SyncGroupResponse) -> None:
         if answer.error_code == ErrorCode.NONE:
             assignment = bytes(answer.assignment)
             if person.is_leader and person.sent is not None and person.generation not in self.written:
-                self.given.setdefault((self.life, person.generation), person.sent)
-            given = self.given.get((self.life, person.generation), self.written.get(person.generation))
+                self.given.setdefault((self.incarnation, person.generation), person.sent)
+            given = self.given.get((self.incarnation, person.generation), self.written.get(person.generation))
             assert given is not None, "an assignment that nobody made"
             if person.instance is None:
                 assert assignment == given.get(person.id, b""), "exactly what the leader sent"

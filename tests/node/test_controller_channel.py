@@ -35,7 +35,7 @@ class Broker:
         self.channel = ControllerChannel(world, world, world, {2: ("host", 9)}, Responder(self.effects.append), 9000)
 
     def ask(
-        self, peer: int, address: object, lane: str, body: Message, now: int, timeout_ms: int, answered: object
+        self, peer: int, address: object, purpose: str, body: Message, now: int, timeout_ms: int, answered: object
     ) -> None:
         self.asked.append((body, answered))
 

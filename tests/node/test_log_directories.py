@@ -143,7 +143,7 @@ def test_a_new_topic_is_made_in_the_directory_that_works(world: World, started: 
 
 def test_a_broker_whose_failed_directory_no_controller_takes_note_of_ends(world: World, started: Started) -> None:
     asked = started.node.channel.ask
-    started.node.channel.ask = lambda lane, body, answered, now: answered(None, now)  # type: ignore[method-assign]
+    started.node.channel.ask = lambda purpose, body, answered, now: answered(None, now)  # type: ignore[method-assign]
     world.other.failure = OSError(5, "broken")
     for _ in range(29):
         started.tick(1_000)

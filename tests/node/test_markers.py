@@ -12,7 +12,7 @@ import pytest
 from reference.coordinator.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import State, TopicPartition
-from reference.node.markers import LANE, RETRY_MS, Markers
+from reference.node.markers import PURPOSE, RETRY_MS, Markers
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -42,8 +42,8 @@ class Room:
         leader = self.leaders.get(TopicPartition(topic, index))
         return None if leader is None else SimpleNamespace(leader=leader)
 
-    def ask(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
-        assert lane == LANE
+    def ask(self, broker: int, purpose: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
+        assert purpose == PURPOSE
         self.asked.append((broker, body, answered))
 
     def holds(self, index: int, coordinator: TransactionCoordinator) -> bool:

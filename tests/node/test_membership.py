@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference.node.membership import FIRST_HEARTBEAT_MS, NOBODY_TO_ASK_MS, RETRY_MS, Answered, Membership, State
+from reference.node.membership import FIRST_HEARTBEAT_MS, NO_CONTROLLER_MS, RETRY_MS, Answered, Membership, State
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -151,26 +151,26 @@ def test_who_is_being_registered_and_wants_to_stop_waits_neither_after_a_refusal
     refused.answer(BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION), 10)
     assert (refused.member.state, refused.member.broker_epoch) == (State.GONE, -1)
 
-    for timeout_ms, limit in ((1000, 1000), (100_000, NOBODY_TO_ASK_MS)):
-        unheard = Broker()
-        unheard.tick(0)
-        unheard.member.leave(0, timeout_ms)
-        assert unheard.member.next_deadline() == limit
-        unheard.member.tick(limit - 1)
-        assert unheard.member.state is State.STARTING
-        unheard.member.tick(limit)
-        assert unheard.member.state is State.GONE
+    for timeout_ms, limit in ((1000, 1000), (100_000, NO_CONTROLLER_MS)):
+        unanswered = Broker()
+        unanswered.tick(0)
+        unanswered.member.leave(0, timeout_ms)
+        assert unanswered.member.next_deadline() == limit
+        unanswered.member.tick(limit - 1)
+        assert unanswered.member.state is State.STARTING
+        unanswered.member.tick(limit)
+        assert unanswered.member.state is State.GONE
 
 
 def test_the_last_of_a_cluster_that_stops_finds_nobody_to_ask() -> None:
     broker = Broker()
     broker.run()
     broker.member.leave(10, timeout_ms=100_000)
-    for now in range(10, 10 + NOBODY_TO_ASK_MS, RETRY_MS):
+    for now in range(10, 10 + NO_CONTROLLER_MS, RETRY_MS):
         assert broker.tick(now) is not None
         broker.answer(None, now)
         assert broker.member.state is State.LEAVING
-    broker.member.tick(10 + NOBODY_TO_ASK_MS)
+    broker.member.tick(10 + NO_CONTROLLER_MS)
     assert broker.member.state is State.GONE
 
 

@@ -21,9 +21,9 @@ class Asker:
         self.answers: list[tuple[str, Message | None, int]] = []
         self.peers = Peers(1, self.effects.append)
 
-    def ask(self, name: str, peer: int = 2, lane: str = "quorum", now: int = 0, timeout_ms: int = 100) -> Send:
+    def ask(self, name: str, peer: int = 2, purpose: str = "quorum", now: int = 0, timeout_ms: int = 100) -> Send:
         self.peers.ask(
-            peer, ("127.0.0.1", 9093), lane, VoteRequest(cluster_id=name), now, timeout_ms,
+            peer, ("127.0.0.1", 9093), purpose, VoteRequest(cluster_id=name), now, timeout_ms,
             lambda answer, then: self.answers.append((name, answer, then)),
         )  # fmt: skip
         sent = self.effects[-1]
@@ -43,18 +43,23 @@ def test_each_question_gets_its_own_answer() -> None:
     asker = Asker()
     first, second = asker.ask("first"), asker.ask("second")
     asker.peers.answered(2, "quorum", answer_to(first, 1), now=5)
-    assert "quorum" in asker.peers.lanes_to(2)
+    assert "quorum" in asker.peers.purposes_to(2)
     asker.peers.answered(2, "quorum", answer_to(second, 2), now=6)
     assert [(name, getattr(answer, "error_code", None), now) for name, answer, now in asker.answers] == [
         ("first", 1, 5),
         ("second", 2, 6),
     ]
-    assert "quorum" not in asker.peers.lanes_to(2)
+    assert "quorum" not in asker.peers.purposes_to(2)
 
 
 def test_a_lost_connection_fails_what_its_lane_asked_and_nothing_else() -> None:
     asker = Asker()
-    asker.ask("first"), asker.ask("second"), asker.ask("other lane", lane="controller"), asker.ask("other peer", peer=3)
+    (
+        asker.ask("first"),
+        asker.ask("second"),
+        asker.ask("other lane", purpose="controller"),
+        asker.ask("other peer", peer=3),
+    )
     asker.peers.unreachable(2, "quorum", now=7)
     assert asker.answers == [("first", None, 7), ("second", None, 7)]
     asker.peers.unreachable(2, "quorum", now=8)
@@ -99,5 +104,5 @@ def test_who_hears_of_a_failure_may_ask_again_at_once() -> None:
 
     asker.peers.ask(2, ("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, again)
     asker.peers.unreachable(2, "quorum", now=50)
-    assert "quorum" in asker.peers.lanes_to(2)
+    assert "quorum" in asker.peers.purposes_to(2)
     assert asker.peers.next_deadline() == 150

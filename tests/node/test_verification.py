@@ -8,7 +8,7 @@ from typing import Any
 
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TopicPartition
-from reference.node.verification import LANE, Operation, Verification
+from reference.node.verification import PURPOSE, Operation, Verification
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
@@ -33,8 +33,8 @@ class Room:
         self.verdicts: list[tuple[str, ErrorCode]] = []
         self.verification = Verification(self, SimpleNamespace(ask=self.ask_broker), None)  # type: ignore[arg-type]
 
-    def ask_broker(self, broker: int, lane: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
-        assert (broker, lane) == (2, LANE)
+    def ask_broker(self, broker: int, purpose: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
+        assert (broker, purpose) == (2, PURPOSE)
         self.asked.append((body, answered))
 
     def ask(self, id: str, operation: Operation = Operation.ADD, now: int = 0) -> None:

@@ -9,7 +9,7 @@ from reference.protocol.errors import ErrorCode
 from reference.replication import follower, leader, proposal
 from reference.replication.leader import Leading
 from reference.replication.partition import Partition
-from reference.replication.proposal import Fate
+from reference.replication.proposal import ProposalOutcome
 from reference.storage import epoch_cache
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -17,7 +17,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def high_watermark_ignores_the_proposed_isr(patch: pytest.MonkeyPatch) -> None:
     """KIP-497: only the committed members count."""
-    patch.setattr(Leading, "is_in_maximal_isr", lambda self, broker: broker in self.reign.isr)
+    patch.setattr(Leading, "is_in_maximal_isr", lambda self, broker: broker in self.state.isr)
 
 
 def a_proposed_leaver_counts_no_more(patch: pytest.MonkeyPatch) -> None:
@@ -25,18 +25,18 @@ def a_proposed_leaver_counts_no_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Leading,
         "is_in_maximal_isr",
-        lambda self, broker: broker in (self.pending.isr if self.pending else self.reign.isr),
+        lambda self, broker: broker in (self.pending.isr if self.pending else self.state.isr),
     )
 
 
 def stale_proposals_are_rolled_back(patch: pytest.MonkeyPatch) -> None:
     """INVALID_UPDATE_VERSION undoes a proposal of which an earlier copy may have been accepted."""
-    patch.setitem(proposal.FATES, ErrorCode.INVALID_UPDATE_VERSION, Fate.ROLLED_BACK)
+    patch.setitem(proposal.OUTCOMES, ErrorCode.INVALID_UPDATE_VERSION, ProposalOutcome.ROLLED_BACK)
 
 
 def lost_answers_roll_back(patch: pytest.MonkeyPatch) -> None:
     """A proposal without an answer is undone."""
-    patch.setitem(proposal.FATES, ErrorCode.NETWORK_EXCEPTION, Fate.ROLLED_BACK)
+    patch.setitem(proposal.OUTCOMES, ErrorCode.NETWORK_EXCEPTION, ProposalOutcome.ROLLED_BACK)
 
 
 def acknowledged_before_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -84,10 +84,10 @@ def no_pending_after_a_new_record(patch: pytest.MonkeyPatch) -> None:
     """A record of the same partition epoch, replayed late, undoes what was proposed since."""
     original = Partition.take_up
 
-    def take_up(self: Partition, reign: Any, now: int) -> bool:
-        if self.is_leader and reign.partition_epoch == self.reign.partition_epoch:
+    def take_up(self: Partition, state: Any, now: int) -> bool:
+        if self.is_leader and state.partition_epoch == self.state.partition_epoch:
             self.pending = None
-        return original(self, reign, now)
+        return original(self, state, now)
 
     patch.setattr(Partition, "take_up", take_up)
 

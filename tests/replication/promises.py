@@ -24,7 +24,7 @@ def is_prefix(shorter: Sequence[Any], longer: Sequence[Any]) -> bool:
 
 def maximal_isr(partition: Partition) -> set[int]:
     """Not asked of the replica: it might be wrong about it."""
-    return {*partition.reign.isr, *(partition.pending.isr if partition.pending is not None else ())}
+    return {*partition.state.isr, *(partition.pending.isr if partition.pending is not None else ())}
 
 
 class Promises:
@@ -35,14 +35,14 @@ class Promises:
         self.committed: Content = []
         """The longest prefix that any replica ever called committed."""
         self.acknowledged: set[bytes] = set()
-        self._reigns: dict[int, tuple[int, int]] = {}
+        self._leader_epochs: dict[int, tuple[int, int]] = {}
 
     # ---- single steps
 
     def on_step(self, action: str, partition: Partition) -> None:
         """The rules of one leader's own numbers, at the moment of a step."""
         if action == "AdvanceHighWatermark":
-            require(len(partition.reign.isr) >= self.min_isr, "UnderMinIsr", f"{partition.reign.isr} committed")
+            require(len(partition.state.isr) >= self.min_isr, "UnderMinIsr", f"{partition.state.isr} committed")
             counted = maximal_isr(partition) - {partition.node}
             ends = {member: partition.followers[member].end for member in counted}
             least = min([partition.log.log_end_offset, *ends.values()])
@@ -68,11 +68,11 @@ class Promises:
         """HighWatermarkBound, HighWatermarkMonotoneInReign, CommittedLogsAgree."""
         node, mark = partition.node, partition.high_watermark
         require(0 <= mark <= len(log), "HighWatermarkBound", f"{mark} of {len(log)} on {node}")
-        epoch, before = self._reigns.get(node, (-1, 0))
+        epoch, before = self._leader_epochs.get(node, (-1, 0))
         if partition.is_leader:
             same = epoch == partition.leader_epoch
             require(not same or mark >= before, "HighWatermarkMonotoneInReign", f"{before} became {mark} on {node}")
-            self._reigns[node] = (partition.leader_epoch, mark)
+            self._leader_epochs[node] = (partition.leader_epoch, mark)
         committed = log[:mark]
         longer, shorter = sorted((committed, self.committed), key=len, reverse=True)
         require(

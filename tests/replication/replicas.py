@@ -7,8 +7,8 @@ from uuid import UUID
 
 from reference.protocol.records.batch import assign, build, read_all_records
 from reference.protocol.records.record import Record
-from reference.replication.partition import Partition, Reign
-from reference.replication.reign import Peer
+from reference.replication.partition import Partition, PartitionState
+from reference.replication.partition_state import Peer
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.log import Log
@@ -19,7 +19,7 @@ ALL = (1, 2, 3)
 LAG_MS = 10_000
 
 
-def life(node: int) -> int:
+def incarnation(node: int) -> int:
     """The broker epoch that a node has in its first life."""
     return 100 + node
 
@@ -28,7 +28,7 @@ class Registry:
     """What the metadata say of the brokers."""
 
     def __init__(self, nodes: Sequence[int] = ALL) -> None:
-        self.peers = {node: Peer(life(node)) for node in nodes}
+        self.peers = {node: Peer(incarnation(node)) for node in nodes}
 
     def __call__(self, node: int) -> Peer | None:
         return self.peers.get(node)
@@ -49,23 +49,23 @@ def replica(node: int = 1, registry: Registry | None = None, log: Log | None = N
     return Partition("t", TOPIC_ID, 0, log or open_log(), node, brokers=registry or Registry(), **settings)
 
 
-def reign(
+def state(
     leader: int = 1, epoch: int = 5, partition_epoch: int = 10, isr: Sequence[int] = ALL, replicas: Sequence[int] = ALL
-) -> Reign:
-    return Reign(leader, epoch, partition_epoch, tuple(replicas), tuple(isr))
+) -> PartitionState:
+    return PartitionState(leader, epoch, partition_epoch, tuple(replicas), tuple(isr))
 
 
 def leader(isr: Sequence[int] = ALL, registry: Registry | None = None, **settings: Any) -> Partition:
     """Broker 1 in its reign of epoch 5."""
     found = replica(1, registry, **settings)
-    assert found.take_up(reign(isr=isr), NOW)
+    assert found.take_up(state(isr=isr), NOW)
     return found
 
 
 def follower(node: int = 2, **settings: Any) -> Partition:
     """A broker that follows broker 1 in its reign of epoch 5."""
     found = replica(node, **settings)
-    assert found.take_up(reign(), NOW)
+    assert found.take_up(state(), NOW)
     return found
 
 
@@ -79,7 +79,11 @@ def batch(*values: bytes, base_offset: int = 0, epoch: int = -1, time: int = NOW
 
 def fetch(leading: Partition, node: int, offset: int, *, now: int = NOW, last_epoch: int = -1, **changes: Any):
     """A follower's fetch in its first life and in the leader's reign."""
-    asked: dict[str, Any] = {"broker_epoch": life(node), "asked_epoch": leading.leader_epoch, "max_bytes": 1 << 20}
+    asked: dict[str, Any] = {
+        "broker_epoch": incarnation(node),
+        "asked_epoch": leading.leader_epoch,
+        "max_bytes": 1 << 20,
+    }
     asked |= {"fetch_offset": offset, "last_fetched_epoch": last_epoch, "now": now, "minimum_one": True}
     return leading.answer_fetch(node, **{**asked, **changes})
 

@@ -9,7 +9,7 @@ from reference.replication.partition import Partition
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
-from tests.replication.replicas import NOW, bytes_of, fetch, follower, leader, open_log, reign, replica
+from tests.replication.replicas import NOW, bytes_of, fetch, follower, leader, open_log, replica, state
 from tests.storage.test_cleaning import compact
 
 COMPACT = LogConfig(cleanup_policy="compact", segment_bytes=400, segment_index_bytes=4096, index_interval_bytes=0)
@@ -95,18 +95,18 @@ def test_an_epoch_of_which_nothing_is_left_does_not_part_the_logs() -> None:
     put(leading, 0, b"of epoch 5")
     put(leading, 9, b"stays")
     for epoch in (6, 7):
-        leading.take_up(reign(1, epoch, 10 + epoch, isr=(1,)), NOW)
+        leading.take_up(state(1, epoch, 10 + epoch, isr=(1,)), NOW)
         for number in range(3):
             put(leading, 0, b"%d of epoch %d" % (number, epoch))
     compact_committed(leading)
     assert [epoch for _, epoch, _ in batches(leading.log).values()] == [5, 7]
     new = follower(log=open_log(config=COMPACT))
-    new.take_up(reign(1, 7, 17, isr=(1,)), NOW)
+    new.take_up(state(1, 7, 17, isr=(1,)), NOW)
     assert copy_all(leading, new) == 0
     assert batches(new.log) == batches(leading.log)
     # Now the follower leads, and the leader of before follows it with its longer memory.
-    leading.take_up(reign(2, 8, 30, isr=PAIR), NOW)
-    new.take_up(reign(2, 8, 30, isr=PAIR), NOW)
+    leading.take_up(state(2, 8, 30, isr=PAIR), NOW)
+    new.take_up(state(2, 8, 30, isr=PAIR), NOW)
     put(new, 1, b"of epoch 8")
     copy_all(new, leading)
     assert latest(leading.log) == latest(new.log)
@@ -134,7 +134,7 @@ def test_two_replicas_agree_however_often_they_compact_and_change_places(steps: 
 
     def everybody_follows() -> None:
         for each in (replicas[leads], replicas[1 - leads]):
-            each.take_up(reign(PAIR[leads], epoch, epoch + 10, isr=PAIR, replicas=PAIR), NOW)
+            each.take_up(state(PAIR[leads], epoch, epoch + 10, isr=PAIR, replicas=PAIR), NOW)
 
     everybody_follows()
     committed: dict[bytes, tuple[int, bytes | None]] = {}

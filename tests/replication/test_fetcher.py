@@ -10,7 +10,18 @@ from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from reference.replication.fetcher import Fetched, Fetcher, FetchSettings
 from reference.replication.partition import Partition
-from tests.replication.replicas import NOW, TOPIC_ID, batch, contents, follower, leader, life, open_log, reign, replica
+from tests.replication.replicas import (
+    NOW,
+    TOPIC_ID,
+    batch,
+    contents,
+    follower,
+    incarnation,
+    leader,
+    open_log,
+    replica,
+    state,
+)
 from tests.replication.serving import LeaderSide
 
 BACKOFF_MS = FetchSettings().backoff_ms
@@ -23,7 +34,7 @@ class Pair:
         self.leading = leader(isr=(1, 2))
         self.following = following or follower()
         self.side = LeaderSide(lambda topic, index: self.leading if (topic, index) in PARTITION else None, slots)
-        self.fetcher = Fetcher(1, 2, life(2))
+        self.fetcher = Fetcher(1, 2, incarnation(2))
         assert self.fetcher.follow(self.following)
 
     def produce(self, *values: bytes) -> None:
@@ -70,7 +81,7 @@ def test_what_is_asked() -> None:
     pair.exchange()
     request = pair.fetcher.next_request(NOW)
     assert isinstance(request, FetchRequest)
-    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, life(2))
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, incarnation(2))
     assert (request.session_epoch, request.max_wait_ms, request.min_bytes, request.max_bytes) == (1, 500, 1, 10 << 20)
     asked = request.topics[0].partitions[0]
     assert (request.topics[0].topic_id, asked.fetch_offset, asked.last_fetched_epoch) == (TOPIC_ID, 1, 5)
@@ -86,9 +97,9 @@ def test_one_request_is_out_at_a_time() -> None:
 
 def test_a_diverging_log_is_cut_and_goes_on_with_the_leaders_records() -> None:
     following = replica(2)
-    following.take_up(reign(3, 2, 1), NOW)
+    following.take_up(state(3, 2, 1), NOW)
     following.append_fetched(3, 0, batch(b"x", base_offset=0, epoch=1) + batch(b"y", base_offset=1, epoch=2), 1, 0, NOW)
-    following.take_up(reign(), NOW)
+    following.take_up(state(), NOW)
     pair = Pair(following)
     pair.produce(b"a")
     pair.leading.log.truncate_fully_and_start_at(0, NOW)
@@ -174,7 +185,7 @@ def test_a_fenced_epoch_is_not_asked_for_again_until_the_next_reign() -> None:
     assert pair.fetcher.has_failed(pair.following)
     assert pair.fetcher.next_request(NOW + 10 * BACKOFF_MS) is None and pair.fetcher.next_deadline() is None
     assert not pair.fetcher.follow(pair.following)
-    pair.following.take_up(reign(epoch=6, partition_epoch=11), NOW)
+    pair.following.take_up(state(epoch=6, partition_epoch=11), NOW)
     assert pair.fetcher.follow(pair.following)
     assert pair.fetcher.next_request(NOW) is not None
 
@@ -238,7 +249,7 @@ def test_answers_to_questions_of_an_ended_reign_are_not_used() -> None:
     request = pair.fetcher.next_request(NOW)
     assert request is not None
     response = pair.side.answer(request, NOW)
-    pair.following.take_up(reign(3, 6, 11), NOW)
+    pair.following.take_up(state(3, 6, 11), NOW)
     assert pair.fetcher.answered(response, NOW) == Fetched()
     assert pair.following.log.log_end_offset == 0
     request = pair.fetcher.next_request(NOW)
@@ -262,7 +273,7 @@ def test_what_a_leader_told_in_vain_it_is_made_to_tell_again() -> None:
     request = pair.fetcher.next_request(NOW)
     assert request is not None
     response = pair.side.answer(request, NOW)
-    fresh.take_up(reign(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
+    fresh.take_up(state(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
     pair.fetcher.follow(fresh)
     pair.fetcher.answered(response, NOW)
     assert fresh.log.log_end_offset == 1
@@ -310,10 +321,10 @@ def test_an_answer_about_a_partition_that_diverges_from_nothing_is_not_asked_for
 
 
 def test_who_got_records_stands_last_in_the_next_full_request() -> None:
-    fetcher = Fetcher(1, 2, life(2))
+    fetcher = Fetcher(1, 2, incarnation(2))
     partitions = [Partition("t", TOPIC_ID, index, open_log(), 2) for index in range(3)]
     for each in partitions:
-        each.take_up(reign(), NOW)
+        each.take_up(state(), NOW)
         fetcher.follow(each)
     fetcher.next_request(NOW)
     data = [FetchResponse.PartitionData(partition_index=index, records=b"") for index in range(3)]

@@ -15,8 +15,8 @@ from tests.replication.replicas import (
     follower,
     leader,
     open_log,
-    reign,
     replica,
+    state,
     steps_of,
 )
 
@@ -29,10 +29,10 @@ def filled(*epochs: int, leads_in: int = 0, **settings: object) -> Partition:
     """A follower in the newest of these reigns (or, of `leads_in`, still leader) with one record of each epoch."""
     found = replica(2, **settings)
     for partition_epoch, epoch in enumerate(epochs):
-        found.take_up(reign(1, epoch, partition_epoch), NOW)
+        found.take_up(state(1, epoch, partition_epoch), NOW)
         take(found, batch(b"v%d" % epoch, base_offset=found.log.log_end_offset, epoch=epoch), found.log.log_end_offset)
     if leads_in:
-        found.take_up(reign(2, leads_in, 50), NOW)
+        found.take_up(state(2, leads_in, 50), NOW)
     return found
 
 
@@ -108,7 +108,7 @@ def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
     following = filled(3, 5)
     following.high_watermark = 2
     told = steps_of(following)
-    following.take_up(reign(1, 6, 60), NOW)
+    following.take_up(state(1, 6, 60), NOW)
     assert following.truncate(1, 3, 1) == 1
     assert contents(following.log) == [(0, 3, b"v3")] and following.high_watermark == 1
     assert told == ["BecomeFollower", "Truncate"]
@@ -125,7 +125,7 @@ def test_an_epoch_that_the_follower_does_not_have_is_approached_from_below() -> 
 def test_an_epoch_without_records_is_forgotten_when_another_leads() -> None:
     following = filled(1, leads_in=5)
     assert following.log.leader_epoch == 5
-    following.take_up(reign(1, 6, 60), NOW)
+    following.take_up(state(1, 6, 60), NOW)
     assert following.last_fetched_epoch == 1
     take(following, batch(b"w", base_offset=1, epoch=1), 1)
     assert contents(following.log) == [(0, 1, b"v1"), (1, 1, b"w")]
@@ -146,20 +146,20 @@ def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_anew() -
 def test_before_kip_101_a_log_was_cut_to_its_high_watermark_and_compared_no_more() -> None:
     following = filled(3, 5, truncation="high-watermark")
     following.high_watermark = 1
-    following.take_up(reign(1, 6, 60), NOW)
+    following.take_up(state(1, 6, 60), NOW)
     assert following.log.log_end_offset == 1 and following.last_fetched_epoch == -1
     kept = filled(3, 5)
     kept.high_watermark = 1
-    kept.take_up(reign(1, 6, 60), NOW)
+    kept.take_up(state(1, 6, 60), NOW)
     assert kept.log.log_end_offset == 2
 
 
 def test_without_a_leader_there_is_nobody_to_listen_to() -> None:
     following = follower()
-    assert following.take_up(reign(-1, 6, 11), NOW)
+    assert following.take_up(state(-1, 6, 11), NOW)
     with pytest.raises(KafkaError):
         take(following, b"", 0)
-    assert not following.take_up(reign(1, 6, 12), NOW), "one epoch has one leader"
+    assert not following.take_up(state(1, 6, 12), NOW), "one epoch has one leader"
 
 
 # ---- what clients may see of it
@@ -210,10 +210,10 @@ def test_after_a_clean_end_there_is_no_role() -> None:
 def test_a_log_that_cannot_be_cut_leaves_the_replica_as_it_was() -> None:
     disk = SimulatedDisk()
     following = replica(2, log=open_log(disk))
-    following.take_up(reign(), NOW)
+    following.take_up(state(), NOW)
     take(following, batch(b"a", base_offset=0, epoch=5), 0)
-    following.take_up(reign(2, 6, 60), NOW)
+    following.take_up(state(2, 6, 60), NOW)
     disk.read_only = True
     with pytest.raises(StorageError):
-        following.take_up(reign(1, 7, 61), NOW)
+        following.take_up(state(1, 7, 61), NOW)
     assert following.is_leader and following.leader_epoch == 6

@@ -7,8 +7,8 @@ import pytest
 
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.replication.partition import Partition
-from reference.replication.proposal import FATES, Fate, Proposal
-from reference.replication.reign import Peer
+from reference.replication.partition_state import Peer
+from reference.replication.proposal import OUTCOMES, Proposal, ProposalOutcome
 from reference.storage.errors import StorageError
 from tests.replication.replicas import (
     ALL,
@@ -18,9 +18,9 @@ from tests.replication.replicas import (
     batch,
     contents,
     fetch,
+    incarnation,
     leader,
-    life,
-    reign,
+    state,
     steps_of,
     values,
 )  # fmt: skip
@@ -54,10 +54,10 @@ def refusal(code: ErrorCode, leading: Partition, node: int, offset: int, **chang
 @pytest.mark.step("replication", "BecomeLeader")
 def test_only_a_newer_reign_is_taken_up() -> None:
     leading = leader()
-    for stale in (reign(), reign(epoch=4), reign(epoch=5, partition_epoch=99)):
+    for stale in (state(), state(epoch=4), state(epoch=5, partition_epoch=99)):
         assert not leading.become_leader(stale, NOW)
-        assert leading.reign == reign()
-    assert leading.become_leader(reign(epoch=6), NOW)
+        assert leading.state == state()
+    assert leading.become_leader(state(epoch=6), NOW)
 
 
 @pytest.mark.step("replication", "BecomeLeader")
@@ -66,7 +66,7 @@ def test_a_new_reign_forgets_progress_and_proposals_and_begins_an_epoch() -> Non
     fetch(leading, 3, 1, last_epoch=5)
     assert leading.pending is not None
     end = produce(leading)
-    assert leading.take_up(reign(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
+    assert leading.take_up(state(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
     assert leading.pending is None and leading.take_proposal() is None
     assert {progress.end for progress in leading.followers.values()} == {-1}
     assert leading.epoch_start == end
@@ -78,7 +78,7 @@ def test_a_new_reign_forgets_progress_and_proposals_and_begins_an_epoch() -> Non
 def test_a_reign_that_ends_leaves_nothing_of_the_role() -> None:
     leading, _ = caught_up(isr=(1, 2))
     fetch(leading, 3, 1, last_epoch=5)
-    assert leading.take_up(reign(leader=2, epoch=6, partition_epoch=11), NOW)
+    assert leading.take_up(state(leader=2, epoch=6, partition_epoch=11), NOW)
     assert not leading.is_leader and leading.pending is None and leading.followers == {}
     assert leading.answer_to_produce(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not leading.shrink_isr(NOW + 2 * LAG_MS) and leading.shrink_deadline() is None
@@ -87,12 +87,12 @@ def test_a_reign_that_ends_leaves_nothing_of_the_role() -> None:
 @pytest.mark.step("replication", "CommitIsr")
 def test_an_isr_is_committed_by_newer_partition_epochs_of_this_reign_only() -> None:
     leading, _ = caught_up()
-    for stale in (reign(partition_epoch=10, isr=(1,)), reign(epoch=4, partition_epoch=11, isr=(1,))):
+    for stale in (state(partition_epoch=10, isr=(1,)), state(epoch=4, partition_epoch=11, isr=(1,))):
         assert not leading.commit_isr(stale, NOW)
-    assert leading.reign.isr == ALL
+    assert leading.state.isr == ALL
     produce(leading)
-    assert leading.take_up(reign(partition_epoch=11, isr=(1,)), NOW)
-    assert leading.reign.isr == (1,)
+    assert leading.take_up(state(partition_epoch=11, isr=(1,)), NOW)
+    assert leading.state.isr == (1,)
     # Two caught-up followers may be about to join again: only when they lag the leader goes on alone.
     assert leading.high_watermark == 1
     assert leading.advance_high_watermark(NOW + LAG_MS + 1) and leading.high_watermark == 2
@@ -102,10 +102,10 @@ def test_an_assignment_that_comes_after_its_isr_keeps_what_is_pending() -> None:
     leading, _ = caught_up(isr=(1, 2))
     fetch(leading, 3, 1, last_epoch=5)
     pending = leading.pending
-    wider = replace(reign(isr=(1, 2), replicas=(1, 2, 3, 4)), adding=(4,))
+    wider = replace(state(isr=(1, 2), replicas=(1, 2, 3, 4)), adding=(4,))
     assert leading.take_up(wider, NOW)
     assert leading.pending is pending
-    assert leading.reign.adding == (4,) and set(leading.followers) == {2, 3, 4}
+    assert leading.state.adding == (4,) and set(leading.followers) == {2, 3, 4}
     assert leading.followers[2].end == 1
     assert not leading.take_up(wider, NOW)
 
@@ -128,21 +128,21 @@ def test_a_fetch_gives_all_up_to_the_logs_end_and_the_high_watermark_before_it()
 @pytest.mark.step("replication", "AnswerFetch")
 def test_fetches_of_other_reigns_strangers_and_earlier_lives_teach_nothing() -> None:
     leading, registry = caught_up(isr=(1, 2))
-    registry.peers[2] = Peer(life(2) + 100)
+    registry.peers[2] = Peer(incarnation(2) + 100)
     before = replace(leading.followers[2])
     refusal(ErrorCode.FENCED_LEADER_EPOCH, leading, 2, 0, asked_epoch=4)
     refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, leading, 2, 0, asked_epoch=6)
     refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, leading, 9, 0)
     refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, leading, 9, 0, asked_epoch=-1)
     refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, leading, 2, 0)
-    refusal(ErrorCode.OFFSET_OUT_OF_RANGE, leading, 2, 2, broker_epoch=life(2) + 100)
-    refusal(ErrorCode.OFFSET_OUT_OF_RANGE, leading, 2, -1, broker_epoch=life(2) + 100)
+    refusal(ErrorCode.OFFSET_OUT_OF_RANGE, leading, 2, 2, broker_epoch=incarnation(2) + 100)
+    refusal(ErrorCode.OFFSET_OUT_OF_RANGE, leading, 2, -1, broker_epoch=incarnation(2) + 100)
     assert leading.followers[2] == before
 
 
 def test_a_fetch_of_logs_that_part_is_told_where_and_teaches_nothing() -> None:
     leading, _ = caught_up()
-    leading.take_up(reign(epoch=8, partition_epoch=11), NOW)
+    leading.take_up(state(epoch=8, partition_epoch=11), NOW)
     produce(leading)
     assert fetch(leading, 2, 2, last_epoch=7).diverging == (5, 1)
     assert fetch(leading, 2, 2, last_epoch=5).diverging == (5, 1)
@@ -168,7 +168,7 @@ def test_the_low_watermark_waits_for_living_followers_to_tell_their_start() -> N
     assert leading.low_watermark() == -1
     fetch(leading, 3, 1, last_epoch=5, log_start=0)
     assert leading.low_watermark() == 0
-    registry.peers[3] = Peer(life(3), is_fenced=True)
+    registry.peers[3] = Peer(incarnation(3), is_fenced=True)
     assert leading.low_watermark() == 1
 
 
@@ -179,7 +179,7 @@ def test_only_news_is_a_step() -> None:
     for _ in range(3):
         fetch(leading, 2, 0)
     assert told == ["AnswerFetch"]
-    fetch(leading, 2, 0, broker_epoch=life(2) + 1)
+    fetch(leading, 2, 0, broker_epoch=incarnation(2) + 1)
     assert told == ["AnswerFetch", "AnswerFetch"]
 
 
@@ -204,7 +204,7 @@ def test_it_waits_for_a_follower_that_may_be_about_to_join() -> None:
     produce(leading)
     fetch(leading, 2, 2, last_epoch=5)
     assert leading.high_watermark == 1, "3 has just been caught up"
-    registry.peers[3] = Peer(life(3), is_fenced=True)
+    registry.peers[3] = Peer(incarnation(3), is_fenced=True)
     assert leading.advance_high_watermark(NOW) and leading.high_watermark == 2
 
 
@@ -234,17 +234,17 @@ def test_it_stands_still_while_the_isr_is_too_small() -> None:
     leading = leader(isr=(1,), min_isr=2)
     produce(leading, acks=1)
     assert leading.high_watermark == 0
-    assert leading.take_up(reign(partition_epoch=11, isr=(1, 2)), NOW)
+    assert leading.take_up(state(partition_epoch=11, isr=(1, 2)), NOW)
     fetch(leading, 2, 1, last_epoch=5)
     assert leading.high_watermark == 1
     alone = leader(isr=(1,), min_isr=2)
-    alone.reign = replace(alone.reign, replicas=(1,))
+    alone.state = replace(alone.state, replicas=(1,))
     assert alone.effective_min_isr == 1
 
 
 def test_it_never_goes_back_when_a_member_does() -> None:
     leading, _ = caught_up()
-    fetch(leading, 2, 0, broker_epoch=life(2) + 1)
+    fetch(leading, 2, 0, broker_epoch=incarnation(2) + 1)
     assert not leading.advance_high_watermark(NOW) and leading.high_watermark == 1
 
 
@@ -257,7 +257,7 @@ def test_acks_all_waits_for_the_high_watermark_and_then_asks_whether_enough_hold
     assert leading.answer_to_produce(end) is None
     fetch(leading, 2, end, last_epoch=5)
     assert leading.answer_to_produce(end) is ErrorCode.NONE
-    assert leading.take_up(reign(partition_epoch=11, isr=(1,)), NOW)
+    assert leading.take_up(state(partition_epoch=11, isr=(1,)), NOW)
     assert leading.answer_to_produce(end) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     with pytest.raises(KafkaError) as error:
         produce(leading)
@@ -267,7 +267,7 @@ def test_acks_all_waits_for_the_high_watermark_and_then_asks_whether_enough_hold
 def test_an_end_is_not_told_while_a_new_leader_does_not_know_what_is_committed() -> None:
     leading, _ = caught_up()
     produce(leading)
-    leading.take_up(reign(epoch=6, partition_epoch=11), NOW)
+    leading.take_up(state(epoch=6, partition_epoch=11), NOW)
     for timestamp in (-1, NOW + 1):
         with pytest.raises(KafkaError) as error:
             leading.list_offset(timestamp, False, -1)
@@ -284,7 +284,12 @@ def test_an_end_is_not_told_while_a_new_leader_does_not_know_what_is_committed()
 
 @pytest.mark.parametrize(
     "peer",
-    [None, Peer(life(3), is_fenced=True), Peer(life(3), is_shutting_down=True), Peer(life(3) + 1, is_fenced=True)],
+    [
+        None,
+        Peer(incarnation(3), is_fenced=True),
+        Peer(incarnation(3), is_shutting_down=True),
+        Peer(incarnation(3) + 1, is_fenced=True),
+    ],
 )
 def test_who_is_not_admissible_is_not_proposed(peer: Peer | None) -> None:
     leading, registry = caught_up(isr=(1, 2))
@@ -299,11 +304,11 @@ def test_who_is_not_admissible_is_not_proposed(peer: Peer | None) -> None:
 def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_reign_began_with() -> None:
     leading, _ = caught_up(isr=(1, 2))
     produce(leading, 2)
-    leading.take_up(reign(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
+    leading.take_up(state(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
     fetch(leading, 3, 1, last_epoch=5)
     assert leading.high_watermark == 1 and leading.pending is None, "the reign began at 3"
     fetch(leading, 3, 3, last_epoch=5)
-    assert leading.pending == Proposal(6, 11, (1, 2, 3), (life(1), -1, life(3)))
+    assert leading.pending == Proposal(6, 11, (1, 2, 3), (incarnation(1), -1, incarnation(3)))
 
 
 def test_one_proposal_is_pending_at_a_time_and_is_taken_once() -> None:
@@ -311,7 +316,7 @@ def test_one_proposal_is_pending_at_a_time_and_is_taken_once() -> None:
     fetch(leading, 2, 1, last_epoch=5)
     fetch(leading, 3, 1, last_epoch=5)
     proposal = leading.take_proposal()
-    assert proposal == Proposal(5, 10, (1, 2), (life(1), life(2)))
+    assert proposal == Proposal(5, 10, (1, 2), (incarnation(1), incarnation(2)))
     assert leading.take_proposal() is None
     assert not leading.shrink_isr(NOW + 2 * LAG_MS)
 
@@ -332,8 +337,8 @@ def test_members_leave_one_by_one_when_they_lag_and_the_time_for_it_is_known() -
     second = leading.take_proposal()
     assert second is not None and second.isr == (1,)
     answer(leading, second, partition_epoch=12, now=NOW + LAG_MS + 1)
-    assert leading.reign.isr == (1,) and leading.high_watermark == 1
-    assert leading.take_up(reign(partition_epoch=12, isr=(1,)), NOW + LAG_MS + 1)
+    assert leading.state.isr == (1,) and leading.high_watermark == 1
+    assert leading.take_up(state(partition_epoch=12, isr=(1,)), NOW + LAG_MS + 1)
     assert leading.high_watermark == 2
 
 
@@ -347,23 +352,23 @@ def gone_by_answer() -> Partition:
     assert leading.shrink_isr(LATE)
     proposal = leading.take_proposal()
     assert proposal is not None
-    assert answer(leading, proposal, now=LATE) is Fate.COMMITTED
-    assert leading.reign.isr == (1,) and leading.high_watermark == 1
+    assert answer(leading, proposal, now=LATE) is ProposalOutcome.COMMITTED
+    assert leading.state.isr == (1,) and leading.high_watermark == 1
     return leading
 
 
 def test_who_left_by_an_answer_counts_until_the_record_is_replayed() -> None:
     leading = gone_by_answer()
-    assert not leading.take_up(reign(isr=(1, 2)), LATE), "an earlier record says nothing of it"
+    assert not leading.take_up(state(isr=(1, 2)), LATE), "an earlier record says nothing of it"
     assert leading.high_watermark == 1
-    assert leading.take_up(reign(partition_epoch=11, isr=(1,)), LATE)
+    assert leading.take_up(state(partition_epoch=11, isr=(1,)), LATE)
     assert leading.high_watermark == 2
-    assert not leading.take_up(reign(partition_epoch=11, isr=(1,)), LATE)
+    assert not leading.take_up(state(partition_epoch=11, isr=(1,)), LATE)
 
 
 def test_a_later_record_tells_as_much() -> None:
     leading = gone_by_answer()
-    assert leading.take_up(reign(partition_epoch=12, isr=(1,)), LATE)
+    assert leading.take_up(state(partition_epoch=12, isr=(1,)), LATE)
     assert leading.high_watermark == 2
 
 
@@ -371,7 +376,7 @@ def test_with_the_record_comes_the_setting_that_it_was_written_under() -> None:
     """KIP-966: with min.insync.replicas=2 the controller keeps 2 eligible, for so small an ISR commits nothing."""
     leading = gone_by_answer()
     leading.learn_min_isr(2)
-    assert leading.take_up(reign(partition_epoch=11, isr=(1,)), LATE)
+    assert leading.take_up(state(partition_epoch=11, isr=(1,)), LATE)
     assert leading.high_watermark == 1
     assert leading.answer_to_produce(2) is None
 
@@ -389,16 +394,16 @@ def test_who_joined_and_left_by_answers_counts_too() -> None:
     assert leaving is not None and leaving.isr == (1, 2)
     answer(leading, leaving, partition_epoch=12, now=LATE)
     assert leading.high_watermark == 1
-    leading.take_up(reign(partition_epoch=11), LATE)
+    leading.take_up(state(partition_epoch=11), LATE)
     assert leading.high_watermark == 1, "that record is not the last that was told of"
-    leading.take_up(reign(partition_epoch=12, isr=(1, 2)), LATE)
+    leading.take_up(state(partition_epoch=12, isr=(1, 2)), LATE)
     assert leading.high_watermark == 2
 
 
 def test_a_new_reign_waits_for_nobody_who_left_before() -> None:
     leading = gone_by_answer()
-    assert leading.take_up(reign(epoch=6, partition_epoch=12, isr=(1,)), NOW)
-    assert leading.high_watermark == 2 and not leading.unheard
+    assert leading.take_up(state(epoch=6, partition_epoch=12, isr=(1,)), NOW)
+    assert leading.high_watermark == 2 and not leading.removed_pending_replay
 
 
 def test_a_member_at_the_end_never_lags() -> None:
@@ -409,7 +414,7 @@ def test_a_member_at_the_end_never_lags() -> None:
 # ---- proposals
 
 
-def answer(leading: Partition, proposal: Proposal, *, now: int = NOW, **changes: Any) -> Fate | None:
+def answer(leading: Partition, proposal: Proposal, *, now: int = NOW, **changes: Any) -> ProposalOutcome | None:
     said: dict[str, Any] = {"leader_epoch": 5, "partition_epoch": 11, "isr": proposal.isr, **changes}
     return leading.proposal_answered(proposal, said.pop("error", ErrorCode.NONE), now, **said)
 
@@ -427,8 +432,8 @@ def proposing() -> tuple[Partition, Proposal]:
 def test_an_accepted_proposal_is_the_isr() -> None:
     leading, proposal = proposing()
     told = steps_of(leading)
-    assert answer(leading, proposal) is Fate.COMMITTED
-    assert leading.reign.isr == ALL and leading.reign.partition_epoch == 11 and leading.pending is None
+    assert answer(leading, proposal) is ProposalOutcome.COMMITTED
+    assert leading.state.isr == ALL and leading.state.partition_epoch == 11 and leading.pending is None
     assert told == ["CommitIsr"]
 
 
@@ -437,28 +442,28 @@ def test_an_accepted_proposal_is_the_isr() -> None:
 def test_a_proposal_that_was_refused_for_good_is_undone(error: ErrorCode) -> None:
     leading, proposal = proposing()
     told = steps_of(leading)
-    assert answer(leading, proposal, error=error) is Fate.ROLLED_BACK
-    assert leading.pending is None and leading.reign.isr == (1, 2)
+    assert answer(leading, proposal, error=error) is ProposalOutcome.ROLLED_BACK
+    assert leading.pending is None and leading.state.isr == (1, 2)
     assert told == ["RollBackIsr"]
 
 
-@pytest.mark.parametrize("error", [code for code, fate in FATES.items() if fate is Fate.KEPT])
+@pytest.mark.parametrize("error", [code for code, outcome in OUTCOMES.items() if outcome is ProposalOutcome.KEPT])
 def test_a_stale_proposal_is_kept_until_metadata_tell_its_fate(error: ErrorCode) -> None:
     leading, proposal = proposing()
-    assert answer(leading, proposal, error=error) is Fate.KEPT
+    assert answer(leading, proposal, error=error) is ProposalOutcome.KEPT
     assert leading.is_in_maximal_isr(3) and leading.take_proposal() is None
     produce(leading)
     late = NOW + 2 * LAG_MS
     fetch(leading, 2, 2, last_epoch=5, now=late)
     assert leading.high_watermark == 1
-    assert leading.take_up(reign(partition_epoch=11, isr=ALL), late)
-    assert leading.pending is None and leading.reign.isr == ALL
+    assert leading.take_up(state(partition_epoch=11, isr=ALL), late)
+    assert leading.pending is None and leading.state.isr == ALL
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
 def test_a_proposal_without_an_answer_is_sent_again_as_it_was(error: ErrorCode) -> None:
     leading, proposal = proposing()
-    assert answer(leading, proposal, error=error) is Fate.SENT_AGAIN
+    assert answer(leading, proposal, error=error) is ProposalOutcome.SENT_AGAIN
     assert leading.take_proposal() is proposal
 
 
@@ -468,15 +473,15 @@ def test_answers_of_the_past_settle_nothing() -> None:
     assert leading.pending is proposal
     answer(leading, proposal, partition_epoch=9)
     assert leading.pending is proposal
-    leading.take_up(reign(partition_epoch=12, isr=(1, 2)), NOW)
+    leading.take_up(state(partition_epoch=12, isr=(1, 2)), NOW)
     assert answer(leading, proposal) is None
-    assert leading.reign.isr == (1, 2)
+    assert leading.state.isr == (1, 2)
 
 
 def test_a_proposal_that_changed_nothing_is_settled() -> None:
     leading, proposal = proposing()
     answer(leading, proposal, partition_epoch=10)
-    assert leading.pending is None and leading.reign.isr == (1, 2)
+    assert leading.pending is None and leading.state.isr == (1, 2)
 
 
 # ---- the disk
@@ -486,7 +491,7 @@ def test_a_reign_that_the_disk_does_not_take_is_not_taken_up() -> None:
     leading, _ = caught_up()
     leading.log._disk.read_only = True  # type: ignore[attr-defined]
     with pytest.raises(StorageError):
-        leading.take_up(reign(epoch=6, partition_epoch=11), NOW)
+        leading.take_up(state(epoch=6, partition_epoch=11), NOW)
     assert leading.leader_epoch == 5 and contents(leading.log) == [(0, 5, b"x")]
 
 

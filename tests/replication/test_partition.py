@@ -9,8 +9,8 @@ import pytest
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.records.batch import build, records_of
 from reference.protocol.records.record import Record
-from reference.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP, Partition, Reign
-from reference.replication.reign import Peer
+from reference.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP, Partition, PartitionState
+from reference.replication.partition_state import Peer
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import LogError
@@ -32,7 +32,7 @@ def partition(
     topic_id = UUID(int=7)
     log = Log(disk, Path("/data/t-0"), config or LogConfig(), NOW, topic="t", partition=0, topic_id=topic_id)
     found = Partition("t", topic_id, 0, log, 1, brokers=lambda node: Peer(100 + node))
-    assert found.take_up(Reign(leader, 3, 1, replicas, isr), NOW)
+    assert found.take_up(PartitionState(leader, 3, 1, replicas, isr), NOW)
     return found
 
 
@@ -112,7 +112,7 @@ def test_offsets_outside_of_the_log_are_refused() -> None:
 def test_a_history_that_diverges_is_told_where() -> None:
     found = partition()
     found.produce(batch(NOW), NOW)
-    found.become_leader(Reign(1, 5, 2, (1,), (1,)), NOW)
+    found.become_leader(PartitionState(1, 5, 2, (1,), (1,)), NOW)
     found.produce(batch(NOW), NOW)
     assert read(found, 2, last_epoch=3).diverging == (3, 1)
     assert read(found, 1, last_epoch=4).diverging == (3, 1)
@@ -151,7 +151,7 @@ def test_steps_are_traced_by_the_specifications_names() -> None:
     found = partition()
     found.trace = lambda action, state: steps.append(f"{action} leo={state['leo']} hw={state['hw']}")
     found.produce(batch(NOW), NOW)
-    found.become_leader(Reign(1, 4, 2, (1,), (1,)), NOW)
+    found.become_leader(PartitionState(1, 4, 2, (1,), (1,)), NOW)
     assert steps == ["Produce leo=1 hw=0", "AdvanceHighWatermark leo=1 hw=1", "BecomeLeader leo=1 hw=1"]
     assert {step.split()[0] for step in steps} <= {action.name for action in ACTIONS}
 

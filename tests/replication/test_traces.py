@@ -35,7 +35,7 @@ def test_lives_are_behaviours_of_the_specification() -> None:
 
 
 def test_a_life_with_a_planted_bug_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Leading, "is_in_maximal_isr", lambda self, broker: broker in self.reign.isr)
+    monkeypatch.setattr(Leading, "is_in_maximal_isr", lambda self, broker: broker in self.state.isr)
     done = check_traces([trace_of(seed, steps=400) for seed in range(40)])
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     actions = {verdict.event["action"] for verdict in done.rejected if verdict.event is not None}

@@ -10,8 +10,8 @@ from typing import Any
 
 from reference.protocol.errors import ErrorCode
 from reference.replication.isr import UNSAID
+from reference.replication.partition_state import NO_BROKER, PartitionState, Peer
 from reference.replication.proposal import Proposal
-from reference.replication.reign import NO_BROKER, Peer, Reign
 
 Nodes = frozenset[int]
 
@@ -20,7 +20,7 @@ Nodes = frozenset[int]
 class Entry:
     """One place of the metadata log: what is true of the partition and of the brokers from there on."""
 
-    reign: Reign
+    state: PartitionState
     registry: dict[int, Peer]
 
 
@@ -32,27 +32,27 @@ class TinyController:
         nodes: tuple[int, ...],
         min_isr: int,
         chance: Random,
-        tell: Callable[[dict[str, Any]], None],
+        trace_step: Callable[[dict[str, Any]], None],
     ) -> None:
         self.nodes = nodes
         self.min_isr = min_isr
         self.chance = chance
-        self.tell = tell
+        self.trace_step = trace_step
         self.registry = {node: Peer(100 + node) for node in nodes}
         self.next_broker_epoch = 200
-        self.reign = Reign(chance.choice(nodes), 0, 0, nodes, nodes)
+        self.state = PartitionState(chance.choice(nodes), 0, 0, nodes, nodes)
         self.elr: Nodes = frozenset()
-        self.entries = [Entry(self.reign, dict(self.registry))]
+        self.entries = [Entry(self.state, dict(self.registry))]
 
     @property
     def record(self) -> dict[str, Any]:
         """The partition's record as a trace shows it."""
-        reign = self.reign
+        state = self.state
         return {
-            "leader": reign.leader,
-            "leaderEpoch": reign.leader_epoch,
-            "partitionEpoch": reign.partition_epoch,
-            "isr": sorted(reign.isr),
+            "leader": state.leader,
+            "leaderEpoch": state.leader_epoch,
+            "partitionEpoch": state.partition_epoch,
+            "isr": sorted(state.isr),
             "elr": sorted(self.elr),
         }
 
@@ -69,7 +69,7 @@ class TinyController:
 
     def unfence(self, node: int) -> None:
         self.registry[node] = Peer(self.registry[node].broker_epoch)
-        self._decide(frozenset(self.reign.isr), self.elr)
+        self._decide(frozenset(self.state.isr), self.elr)
         self._done("UnfenceBroker", broker=node)
 
     def fence(self, node: int, action: str = "FenceBroker") -> None:
@@ -80,8 +80,8 @@ class TinyController:
 
     def elect(self, node: int) -> None:
         """Leadership moves without a failure, if it may."""
-        if node != self.reign.leader and node in self.reign.isr and not self.registry[node].is_fenced:
-            self._publish(replace(self.reign, leader=node, leader_epoch=self.reign.leader_epoch + 1), self.elr)
+        if node != self.state.leader and node in self.state.isr and not self.registry[node].is_fenced:
+            self._publish(replace(self.state, leader=node, leader_epoch=self.state.leader_epoch + 1), self.elr)
             self._done("ElectLeader", broker=node)
 
     def could_elect_without(self, node: int, unclean: set[int]) -> bool:
@@ -91,21 +91,21 @@ class TinyController:
 
     # ---- proposals
 
-    def alter_partition(self, node: int, proposal: Proposal) -> tuple[ErrorCode, Reign]:
+    def alter_partition(self, node: int, proposal: Proposal) -> tuple[ErrorCode, PartitionState]:
         """The error, and what is true now."""
         error = self._judge(node, proposal)
         if error is ErrorCode.NONE:
             isr = frozenset(proposal.isr)
-            self._publish(replace(self.reign, isr=proposal.isr), self._eligible_after(isr, frozenset()))
+            self._publish(replace(self.state, isr=proposal.isr), self._eligible_after(isr, frozenset()))
             self._done("AlterPartition", leader=node)
-        return error, self.reign
+        return error, self.state
 
     def _judge(self, node: int, proposal: Proposal) -> ErrorCode:
-        if proposal.leader_epoch < self.reign.leader_epoch:
+        if proposal.leader_epoch < self.state.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if node != self.reign.leader:
+        if node != self.state.leader:
             return ErrorCode.INVALID_REQUEST
-        if proposal.partition_epoch < self.reign.partition_epoch:
+        if proposal.partition_epoch < self.state.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
         members = zip(proposal.isr, proposal.broker_epochs, strict=True)
         eligible = all(self._is_eligible(member, broker_epoch) for member, broker_epoch in members)
@@ -120,35 +120,35 @@ class TinyController:
     # ---- records
 
     def _isr_without(self, node: int) -> Nodes:
-        return frozenset(self.reign.isr) - {node}
+        return frozenset(self.state.isr) - {node}
 
     def _eligible_after(self, isr: Nodes, unclean: Nodes) -> Nodes:
         """While the ISR is too small the high watermark stands still: whoever leaves has all that is committed."""
         if len(isr) >= self.min_isr:
             return frozenset()
-        return (self.elr | frozenset(self.reign.isr)) - isr - unclean
+        return (self.elr | frozenset(self.state.isr)) - isr - unclean
 
     def _decide(self, isr: Nodes, elr: Nodes) -> None:
         """The leader stays if it can; else any live member of the ISR leads, or, where that is empty, of the ELR."""
         unfenced = {node for node in self.nodes if not self.registry[node].is_fenced}
-        reign, before = self.reign, (self.reign, self.elr)
-        kept = tuple(node for node in reign.isr if node in isr)
+        state, before = self.state, (self.state, self.elr)
+        kept = tuple(node for node in state.isr if node in isr)
         electable = sorted((isr or elr) & unfenced)
-        if reign.leader in isr & unfenced or (not electable and reign.leader == NO_BROKER):
-            reign = replace(reign, isr=kept)
+        if state.leader in isr & unfenced or (not electable and state.leader == NO_BROKER):
+            state = replace(state, isr=kept)
         elif electable:
             leader = self.chance.choice(electable)
             isr_after = kept if leader in isr else (leader,)
             elr = elr - {leader}
-            reign = replace(reign, leader=leader, leader_epoch=reign.leader_epoch + 1, isr=isr_after)
+            state = replace(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr_after)
         else:
-            reign = replace(reign, leader=NO_BROKER, leader_epoch=reign.leader_epoch + 1, isr=kept)
-        if (reign, elr) != before:
-            self._publish(reign, elr)
+            state = replace(state, leader=NO_BROKER, leader_epoch=state.leader_epoch + 1, isr=kept)
+        if (state, elr) != before:
+            self._publish(state, elr)
 
-    def _publish(self, reign: Reign, elr: Nodes) -> None:
-        self.reign, self.elr = replace(reign, partition_epoch=self.reign.partition_epoch + 1), elr
+    def _publish(self, state: PartitionState, elr: Nodes) -> None:
+        self.state, self.elr = replace(state, partition_epoch=self.state.partition_epoch + 1), elr
 
     def _done(self, action: str, **arguments: int) -> None:
-        self.entries.append(Entry(self.reign, dict(self.registry)))
-        self.tell({"node": 0, "action": action, "args": arguments, "partition": self.record})
+        self.entries.append(Entry(self.state, dict(self.registry)))
+        self.trace_step({"node": 0, "action": action, "args": arguments, "partition": self.record})

@@ -15,8 +15,8 @@ from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.replication.fetcher import Fetcher, FetchSettings
 from reference.replication.partition import Partition, Role
+from reference.replication.partition_state import NO_BROKER, Peer, TruncationRule
 from reference.replication.proposal import Proposal
-from reference.replication.reign import NO_BROKER, Peer, TruncationRule
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
@@ -108,7 +108,7 @@ class World:
         """With 1, each answer brings one batch: followers stay behind for longer."""
         self.rows: list[dict[str, Any]] = []
         self.promises = Promises(min_isr)
-        self.controller = TinyController(NODES, min_isr, self.chance, self._tell_controller)
+        self.controller = TinyController(NODES, min_isr, self.chance, self._trace_controller)
         self.first_record = self.controller.record
         self.messages: list[Message] = []
         self.awaited: list[Awaited] = []
@@ -127,13 +127,13 @@ class World:
 
     # ---- telling
 
-    def _tell_controller(self, row: dict[str, Any]) -> None:
+    def _trace_controller(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
         self.counts[row["action"]] = self.counts.get(row["action"], 0) + 1
         for broker in self.brokers.values() if hasattr(self, "brokers") else ():
             broker.is_changed = True
 
-    def _tell(self, broker: Broker, action: str, row: Any) -> None:
+    def _trace_step(self, broker: Broker, action: str, row: Any) -> None:
         self.rows.append(dict(row))
         self.counts[action] = self.counts.get(action, 0) + 1
         broker.is_changed = True
@@ -141,10 +141,12 @@ class World:
             broker.content = [(epoch, value) for _, epoch, value in contents(broker.partition.log)]
         self.promises.on_step(action, broker.partition)
 
-    def _tell_end(self, broker: Broker, action: str) -> None:
+    def _trace_end(self, broker: Broker, action: str) -> None:
         partition = broker.partition
         state = {"leo": partition.log.log_end_offset, "hw": partition.high_watermark, "leaderEpoch": -1}
-        self._tell(broker, action, {"node": broker.node, "action": action, "args": {"broker": broker.node}, **state})
+        self._trace_step(
+            broker, action, {"node": broker.node, "action": action, "args": {"broker": broker.node}, **state}
+        )
 
     # ---- lives
 
@@ -152,7 +154,7 @@ class World:
         log = Log(broker.disk, FOLDER, LogConfig(), self.now, topic="t", partition=0, topic_id=TOPIC_ID, clean=clean)
         broker.partition = Partition(
             "t", TOPIC_ID, 0, log, broker.node, brokers=broker.peer, truncation=self.truncation, min_isr=self.min_isr,
-            lag_max_ms=self.lag_max_ms, trace=lambda action, row: self._tell(broker, action, row),
+            lag_max_ms=self.lag_max_ms, trace=lambda action, row: self._trace_step(broker, action, row),
         )  # fmt: skip
         broker.side = LeaderSide(lambda topic, index: broker.partition)
         broker.fetchers = {}
@@ -166,11 +168,11 @@ class World:
             return
         self.unclean.add(broker.node)
         broker.was_short = broker.node in self.short
-        self._tell_end(broker, "Crash")
+        self._trace_end(broker, "Crash")
         if loses_tail:
             broker.disk.lose_power(self.chance)
             self.short.add(broker.node)
-        self._end_life(broker, "crashed")
+        self._end_incarnation(broker, "crashed")
 
     def stop(self, broker: Broker) -> None:
         """A clean end, if the controller has let it go."""
@@ -181,9 +183,9 @@ class World:
         broker.checkpoint = broker.partition.high_watermark
         broker.partition.log.close()
         broker.partition.shut_down()
-        self._end_life(broker, "stopped")
+        self._end_incarnation(broker, "stopped")
 
-    def _end_life(self, broker: Broker, state: str) -> None:
+    def _end_incarnation(self, broker: Broker, state: str) -> None:
         """Its last words may still be on their way: fetches to leaders, and a proposal to the controller."""
         broker.state = state
         self.awaited = [each for each in self.awaited if each.partition is not broker.partition]
@@ -233,9 +235,9 @@ class World:
         broker.replayed += 1
         broker.registry = entry.registry
         partition = broker.partition
-        partition.take_up(entry.reign, self.now)
-        if partition.role is Role.FOLLOWER and partition.reign.leader != NO_BROKER:
-            leader = partition.reign.leader
+        partition.take_up(entry.state, self.now)
+        if partition.role is Role.FOLLOWER and partition.state.leader != NO_BROKER:
+            leader = partition.state.leader
             settings = FetchSettings(backoff_ms=50, partition_max_bytes=self.fetch_bytes)
             fetcher = broker.fetchers.setdefault(leader, Fetcher(leader, broker.node, broker.broker_epoch, settings))
             fetcher.follow(partition)
@@ -314,20 +316,20 @@ class World:
 
     def _deliver_proposal(self, message: Message) -> None:
         proposal: Proposal = message.body
-        members = set(self.controller.reign.isr)
-        error, reign = self.controller.alter_partition(message.source, proposal)
+        members = set(self.controller.state.isr)
+        error, state = self.controller.alter_partition(message.source, proposal)
         if error is ErrorCode.NONE:
             joined = {node for node in set(proposal.isr) - members if self.brokers[node].is_running}
             self.short -= joined
-        self._send("judged", 0, message.source, (proposal, error, reign))
+        self._send("judged", 0, message.source, (proposal, error, state))
 
     def _deliver_judged(self, message: Message) -> None:
-        proposal, error, reign = message.body
+        proposal, error, state = message.body
         broker = self.brokers[message.target]
         if broker.is_running:
             broker.partition.proposal_answered(
-                proposal, error, self.now, leader_epoch=reign.leader_epoch, partition_epoch=reign.partition_epoch,
-                isr=reign.isr,
+                proposal, error, self.now, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch,
+                isr=state.isr,
             )  # fmt: skip
 
     # ---- clients
@@ -384,12 +386,12 @@ class World:
             broker.is_changed = False
             if broker.is_running:
                 self.promises.check_high_watermark(broker.partition, broker.content)
-        reign = self.controller.reign
+        state = self.controller.state
         for broker in self.brokers.values():
             partition = broker.partition
-            if broker.is_running and partition.is_leader and partition.leader_epoch == reign.leader_epoch:
-                self.promises.check_leader(partition, broker.content, reign.isr)
-        self.promises.check_eligible((set(reign.isr) | self.controller.elr) - self.short, logs)
+            if broker.is_running and partition.is_leader and partition.leader_epoch == state.leader_epoch:
+                self.promises.check_leader(partition, broker.content, state.isr)
+        self.promises.check_eligible((set(state.isr) | self.controller.elr) - self.short, logs)
 
     def run(self, steps: int) -> None:
         """Errors: Broken."""
@@ -420,7 +422,7 @@ class World:
         contents_of_all = [broker.content for broker in self.brokers.values()]
         marks = {broker.partition.high_watermark for broker in self.brokers.values()}
         return (
-            set(self.controller.reign.isr) == set(NODES)
+            set(self.controller.state.isr) == set(NODES)
             and all(content == contents_of_all[0] for content in contents_of_all)
             and marks == {len(contents_of_all[0])}
             and not self.awaited

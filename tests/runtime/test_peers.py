@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from reference.node.effects import Send
-from reference.runtime.peers import Lane, PeerConnections
+from reference.runtime.peers import Channel, PeerConnections
 
 WITHIN_S = 30
 
@@ -16,16 +16,16 @@ class Ear:
     """Hears answers and failures."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[tuple[Lane, bytes | str]] = asyncio.Queue()
+        self.received: asyncio.Queue[tuple[Channel, bytes | str]] = asyncio.Queue()
 
-    def on_answer(self, lane: Lane, frame: bytes) -> None:
-        self.heard.put_nowait((lane, frame))
+    def on_answer(self, channel: Channel, frame: bytes) -> None:
+        self.received.put_nowait((channel, frame))
 
-    def on_unreachable(self, lane: Lane, reason: str) -> None:
-        self.heard.put_nowait((lane, reason))
+    def on_unreachable(self, channel: Channel, reason: str) -> None:
+        self.received.put_nowait((channel, reason))
 
-    async def next(self) -> tuple[Lane, bytes | str]:
-        return await asyncio.wait_for(self.heard.get(), WITHIN_S)
+    async def next(self) -> tuple[Channel, bytes | str]:
+        return await asyncio.wait_for(self.received.get(), WITHIN_S)
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -40,8 +40,8 @@ def framed(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def send(port: int, data: bytes, lane: str = "quorum") -> Send:
-    return Send(2, "127.0.0.1", port, lane, framed(data))
+def send(port: int, data: bytes, purpose: str = "quorum") -> Send:
+    return Send(2, "127.0.0.1", port, purpose, framed(data))
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,9 +75,9 @@ def test_nobody_there_is_told_once_and_the_next_frame_tries_again() -> None:
             peers = PeerConnections(ear)
             peers.send(send(port, b"one"))
             peers.send(send(port, b"two"))
-            lane, reason = await ear.next()
-            assert lane == (2, "quorum") and str(port) in str(reason)
-            assert ear.heard.empty()
+            channel, reason = await ear.next()
+            assert channel == (2, "quorum") and str(port) in str(reason)
+            assert ear.received.empty()
             peers.send(send(port, b"three"))
             assert (await ear.next())[0] == (2, "quorum")
 
@@ -99,10 +99,10 @@ def test_a_peer_that_hangs_up_or_talks_nonsense_is_told_as_unreachable() -> None
         peers = PeerConnections(ear)
         server, port = await listening(serve)
         peers.send(send(port, b"one"))
-        lane, reason = await ear.next()
-        assert lane == (2, "quorum") and isinstance(reason, str)
+        channel, reason = await ear.next()
+        assert channel == (2, "quorum") and isinstance(reason, str)
         await asyncio.sleep(0)
-        assert ear.heard.empty()
+        assert ear.received.empty()
         server.close()
 
     for serve in (hang_up, nonsense):
@@ -114,11 +114,11 @@ def test_hanging_up_is_silent_and_each_purpose_has_a_connection() -> None:
         ear = Ear()
         peers = PeerConnections(ear)
         server, port = await listening(echo)
-        peers.send(send(port, b"one", lane="fetch"))
+        peers.send(send(port, b"one", purpose="fetch"))
         assert await ear.next() == ((2, "fetch"), b"one")
         peers.hang_up((2, "fetch"))
         peers.hang_up((2, "never opened"))
-        peers.send(send(port, b"two", lane="quorum"))
+        peers.send(send(port, b"two", purpose="quorum"))
         assert await ear.next() == ((2, "quorum"), b"two")
         peers.close()
         server.close()

@@ -22,8 +22,8 @@ from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.list_offsets import ListOffsetsResponse
 from reference.protocol.messages.metadata import MetadataResponse
 from reference.protocol.messages.produce import ProduceResponse
-from reference.replication.partition import Partition, Reign
-from reference.replication.reign import Peer
+from reference.replication.partition import Partition, PartitionState
+from reference.replication.partition_state import Peer
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError
 from reference.storage.log_manager import LogManager
@@ -40,7 +40,7 @@ class FairController:
 
     min_isr: int
     image: MetadataImage = field(default_factory=MetadataImage)
-    heard: dict[int, int] = field(default_factory=dict)
+    received: dict[int, int] = field(default_factory=dict)
     next_epoch: int = 1
     next_producer_id: int = 1
     keeps_unclean_members: bool = False
@@ -51,7 +51,7 @@ class FairController:
         image.end_offset += 1
         self.next_epoch += 1
         image.brokers[node] = BrokerImage(node, self.next_epoch, [], None, False, False, None)  # type: ignore[arg-type]
-        self.heard[node] = now
+        self.received[node] = now
         for partition in self._partitions():
             if not clean and not self.keeps_unclean_members:
                 partition.eligible_leader_replicas = [x for x in partition.eligible_leader_replicas if x != node]
@@ -61,11 +61,11 @@ class FairController:
             self._elect(partition)
 
     def hear(self, node: int, now: int) -> None:
-        self.heard[node] = now
+        self.received[node] = now
         if self.image.brokers[node].fenced:
             self.image.brokers[node].fenced = False
             self._changed()
-        for other, at in self.heard.items():
+        for other, at in self.received.items():
             if now - at > SESSION_MS and not self.image.brokers[other].fenced:
                 self.image.brokers[other].fenced = True
                 for partition in self._partitions():
@@ -218,14 +218,14 @@ class FairNode:
                 partition.shrink_isr(now)
         self._step(now)
 
-    def answered(self, peer: int, lane: str, frame: bytes, now: int) -> None:
+    def answered(self, peer: int, purpose: str, frame: bytes, now: int) -> None:
         self._now = now
-        self._peers.answered(peer, lane, frame, now)
+        self._peers.answered(peer, purpose, frame, now)
         self._step(now)
 
-    def unreachable(self, peer: int, lane: str, now: int) -> None:
+    def unreachable(self, peer: int, purpose: str, now: int) -> None:
         self._now = now
-        self._peers.unreachable(peer, lane, now)
+        self._peers.unreachable(peer, purpose, now)
 
     def leave(self, now: int, timeout_ms: int) -> None: ...
 
@@ -273,7 +273,9 @@ class FairNode:
         self._applied = image.end_offset
         for topic in image.topics.values():
             for index, each in topic.partitions.items():
-                reign = Reign(each.leader, each.leader_epoch, each.partition_epoch, (*each.replicas,), (*each.isr,))
+                state = PartitionState(
+                    each.leader, each.leader_epoch, each.partition_epoch, (*each.replicas,), (*each.isr,)
+                )
                 key = (topic.name, index)
                 if key not in self.partitions:
                     config = LogConfig.from_topic_config(
@@ -289,7 +291,7 @@ class FairNode:
                     partition.min_isr, partition.lag_max_ms = self.controller.min_isr, 300
                     partition.restart(self.logs.high_watermark(key))
                     self.partitions[key] = partition
-                self.partitions[key].take_up(reign, now)
+                self.partitions[key].take_up(state, now)
 
     def _broker(self, node: int) -> Peer | None:
         found = self.image.brokers.get(node)
@@ -317,21 +319,21 @@ class FairNode:
     # ---- following
 
     def _follow(self, now: int) -> None:
-        leaders = {each.reign.leader for each in self.partitions.values()} - {self.id, -1}
+        leaders = {each.state.leader for each in self.partitions.values()} - {self.id, -1}
         for leader in sorted(leaders):
             if self._asking.get(leader):
                 continue
-            mine = [each for each in self.partitions.values() if each.reign.leader == leader]
+            mine = [each for each in self.partitions.values() if each.state.leader == leader]
             topics: dict[str, Any] = {}
             asked = {}
             for each in mine:
                 topic = topics.setdefault(each.topic, FetchRequest.FetchTopic(topic=each.topic))
                 offset = each.log.log_end_offset
-                asked[each.topic, each.index] = (each.reign.leader_epoch, offset)
+                asked[each.topic, each.index] = (each.state.leader_epoch, offset)
                 topic.partitions.append(
                     FetchRequest.FetchPartition(
                         partition=each.index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES,
-                        current_leader_epoch=each.reign.leader_epoch, last_fetched_epoch=each.last_fetched_epoch,
+                        current_leader_epoch=each.state.leader_epoch, last_fetched_epoch=each.last_fetched_epoch,
                     )
                 )  # fmt: skip
             body = FetchRequest(
@@ -362,7 +364,7 @@ class FairNode:
             for each in topic.partitions:
                 partition = self.partitions[topic.topic, each.partition_index]
                 epoch, offset = asked[topic.topic, each.partition_index]
-                if partition.reign.leader_epoch != epoch or partition.is_leader or each.error_code:
+                if partition.state.leader_epoch != epoch or partition.is_leader or each.error_code:
                     continue
                 try:
                     if each.diverging_epoch.epoch >= 0 or each.diverging_epoch.end_offset >= 0:
@@ -429,10 +431,10 @@ class FairNode:
             return None
         if body.acks == 1:
             return response(ErrorCode.NONE, info.first_offset)
-        end, epoch = info.last_offset + 1, partition.reign.leader_epoch
+        end, epoch = info.last_offset + 1, partition.state.leader_epoch
 
         def try_to_answer(is_over: bool) -> ProduceResponse | None:
-            if partition.reign.leader_epoch != epoch:
+            if partition.state.leader_epoch != epoch:
                 return response(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             code = partition.answer_to_produce(end)
             if code is not None:

@@ -105,7 +105,7 @@ def _high_watermark_is_the_log_end(monkeypatch) -> None:
 
 
 def _proposed_members_do_not_count(monkeypatch) -> None:
-    monkeypatch.setattr(Partition, "is_in_maximal_isr", lambda self, broker: broker in self.reign.isr)
+    monkeypatch.setattr(Partition, "is_in_maximal_isr", lambda self, broker: broker in self.state.isr)
     monkeypatch.setattr(Partition, "_is_about_to_join", lambda self, follower, progress, now: False)
 
 

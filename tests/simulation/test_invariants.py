@@ -17,7 +17,7 @@ def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1, 
     partition = SimpleNamespace(
         log=log,
         high_watermark=high_watermark,
-        reign=SimpleNamespace(leader_epoch=epoch, partition_epoch=epoch, leader=0),
+        state=SimpleNamespace(leader_epoch=epoch, partition_epoch=epoch, leader=0),
     )
     return SimpleNamespace(partitions={("orders", 0): partition}, replicas=SimpleNamespace(offline={}))
 
@@ -25,7 +25,7 @@ def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1, 
 def set_to(shown: Any, start: int, high_watermark: int, end: int, epoch: int) -> None:
     partition = shown.partitions["orders", 0]
     partition.log.log_start_offset, partition.log.log_end_offset = start, end
-    partition.high_watermark, partition.reign.leader_epoch = high_watermark, epoch
+    partition.high_watermark, partition.state.leader_epoch = high_watermark, epoch
 
 
 @pytest.mark.parametrize(

@@ -36,16 +36,16 @@ class FakeLog:
 
 
 def replica(
-    log: FakeLog, hw: int = 0, leader: int = 1, epoch: int = 1, pending: tuple[int, ...] = (), **reign: Any
+    log: FakeLog, hw: int = 0, leader: int = 1, epoch: int = 1, pending: tuple[int, ...] = (), **state: Any
 ) -> Any:
     def of(number: int) -> Any:
         said = SimpleNamespace(
             leader_epoch=epoch, partition_epoch=epoch, replicas=(1, 2, 3), isr=(1, 2, 3), leader=leader
         )
-        vars(said).update(reign)
+        vars(said).update(state)
         proposal = SimpleNamespace(isr=pending) if pending else None
         return SimpleNamespace(
-            log=log, high_watermark=hw, reign=said, pending=proposal, is_leader=number == leader, topic="orders"
+            log=log, high_watermark=hw, state=said, pending=proposal, is_leader=number == leader, topic="orders"
         )
 
     return of
@@ -140,16 +140,16 @@ def test_what_the_controller_must_not_decide(decided: Decided, rule: str):
 
 
 @pytest.mark.parametrize(
-    ("high_watermark", "reign", "rule"),
+    ("high_watermark", "state", "rule"),
     [
         (4, {"isr": (1, 2)}, "high-watermark-too-high"),
         (3, {"isr": (1,)}, "high-watermark-under-min-isr"),
         (3, {"isr": (1, 2)}, None),
     ],
 )
-def test_when_a_leader_may_move_its_high_watermark(high_watermark: int, reign: Any, rule: str | None):
+def test_when_a_leader_may_move_its_high_watermark(high_watermark: int, state: Any, rule: str | None):
     book, logs = agreeing()
-    leader = replica(logs[1], **reign)(1)
+    leader = replica(logs[1], **state)(1)
     if rule is None:
         book.advance(1, leader, high_watermark)
         return

@@ -96,17 +96,17 @@ def test_one_that_dies_in_the_middle_of_a_life_is_named(tmp_path: Path) -> None:
 
 
 def test_pypy_is_set_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[str] = []
-    monkeypatch.setitem(sys.modules, "pypyjit", SimpleNamespace(set_param=heard.append))
+    received: list[str] = []
+    monkeypatch.setitem(sys.modules, "pypyjit", SimpleNamespace(set_param=received.append))
     tune()
-    assert not heard, "CPython has no such compiler"
+    assert not received, "CPython has no such compiler"
     monkeypatch.setattr(sys, "implementation", SimpleNamespace(name="pypy"))
     checking = [each for name, each in sys.modules.items() if name.startswith("reference.") and hasattr(each, "crc32c")]
     assert batch in checking and validate in checking
     for module in checking:
         monkeypatch.setattr(module, "crc32c", crc32c)  # put back at the end
     tune()
-    (setting,) = heard
+    (setting,) = received
     assert {"decay=0", "trace_limit=2500"} <= {*setting.split(",")}
     for module in checking:
         assert module.crc32c is not crc32c

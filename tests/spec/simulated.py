@@ -26,17 +26,17 @@ Rows = list[dict[str, Any]]
 @contextmanager
 def listening() -> Iterator[dict[tuple[int, int, str], Rows]]:
     """Collect the rows of all machines, by node, life and partition."""
-    heard: dict[tuple[int, int, str], Rows] = {}
+    received: dict[tuple[int, int, str], Rows] = {}
     original = Machine._on_action
 
     def listen(machine: Machine, action: str, row: Any) -> None:
         if action in NAMES and "partition" in row and not row["partition"].startswith("__"):
-            heard.setdefault((machine.number, machine.incarnations, row["partition"]), []).append(dict(row))
+            received.setdefault((machine.number, machine.incarnations, row["partition"]), []).append(dict(row))
         original(machine, action, row)
 
     Machine._on_action = listen
     try:
-        yield heard
+        yield received
     finally:
         Machine._on_action = original
 
@@ -69,16 +69,16 @@ def simulated_traces(seeds: Iterable[int], mutant: str = "") -> dict[str, Rows]:
         schedule = short(seed, mutant or None)
         if schedule.nodes != 1:
             continue
-        with listening() as heard:
+        with listening() as received:
             if mutant:
                 with planted(mutant):
                     run_schedule(schedule)
             else:
                 run_schedule(schedule)
-        for (_, life, name), rows in heard.items():
-            reign = [*dropwhile(lambda row: row["action"] != "BecomeLeader", rows)]
-            if reign:
-                found[f"{seed}-life{life}-{name}"] = as_trace(reign)
+        for (_, incarnation, name), rows in received.items():
+            leadership = [*dropwhile(lambda row: row["action"] != "BecomeLeader", rows)]
+            if leadership:
+                found[f"{seed}-life{incarnation}-{name}"] = as_trace(leadership)
     return found
 
 

@@ -202,14 +202,21 @@ def test_what_a_deposed_controller_decided_alone_did_not_happen() -> None:
     def decision(epoch: int, end: int) -> Row:
         return {"node": epoch, "action": "FenceBroker", "controllerEpoch": epoch, "offset": end, "partitions": {}}
 
-    def reign(epoch: int, start: int, last: int) -> Row:
+    def leadership(epoch: int, start: int, last: int) -> Row:
         named = {"action": "BecomeLeader", "partition": METADATA}
         return named | {"node": epoch, "epoch": epoch, "leo": start, "lastEpoch": last}
 
-    rows = [reign(1, 0, 0), decision(1, 5), decision(1, 8), reign(2, 6, 1), decision(2, 9), reign(3, 9, 2)]
+    rows = [
+        leadership(1, 0, 0),
+        decision(1, 5),
+        decision(1, 8),
+        leadership(2, 6, 1),
+        decision(2, 9),
+        leadership(3, 9, 2),
+    ]
     kept = [(row["controllerEpoch"], row["offset"]) for row in without_lost_decisions(rows) if "offset" in row]
     assert kept == [(1, 5), (2, 9)]
-    longer_but_older = [reign(4, 4, 3), decision(4, 7), reign(5, 9, 3)]
+    longer_but_older = [leadership(4, 4, 3), decision(4, 7), leadership(5, 9, 3)]
     assert "offset" not in [*without_lost_decisions(longer_but_older)][1]
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from spec import mutation
 from spec.commands import app
 from spec.mutants import MUTATED, definitions_in
-from spec.mutation import Fate, Limits, all_mutants, judge
+from spec.mutation import Limits, MutantOutcome, all_mutants, judge
 from spec.survivors import REASONS, reason_of
 from spec.tla_text import definitions_of
 
@@ -95,9 +95,12 @@ def test_each_survivor_has_a_reason_and_each_reason_a_survivor() -> None:
 @pytest.mark.java
 def test_a_mutant_is_killed_and_a_step_that_is_not_taken_is_missed() -> None:
     stored = mutation.load()
-    for name, fate in (("Client.Produce.action1", Fate.UNREACHED), ("Controller.Publish.reset1", Fate.KILLED)):
+    for name, result in (
+        ("Client.Produce.action1", MutantOutcome.UNREACHED),
+        ("Controller.Publish.reset1", MutantOutcome.KILLED),
+    ):
         row = judge(all_mutants()[name], Limits(largest_s=9))
-        assert (row.outcome, row.by) == (fate, stored[name].by if name in stored else row.by)
+        assert (row.outcome, row.by) == (result, stored[name].by if name in stored else row.by)
 
 
 def test_the_command_lists_what_it_would_run() -> None:

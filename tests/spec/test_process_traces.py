@@ -50,12 +50,12 @@ def load(addresses: str) -> Iterator[list[int]]:
     acknowledged = [0]
     producer = Producer({"bootstrap.servers": addresses, "acks": "all", "message.timeout.ms": 60_000, "log_level": 0})
 
-    def heard(error: object, _: object) -> None:
+    def received(error: object, _: object) -> None:
         acknowledged[0] += error is None
 
     def produce() -> None:
         while not done.is_set():
-            producer.produce(TOPIC, b"x", on_delivery=heard)
+            producer.produce(TOPIC, b"x", on_delivery=received)
             producer.poll(0)
             time.sleep(PAUSE_S)
 

@@ -88,9 +88,9 @@ RIVALS = [
     step(3, "HearOfEpoch", 1, source=1),
 ]
 """Two candidates of one epoch, and a third voter."""
-REIGN = [*RIVALS, step(3, "GrantVote", 1, to=1), step(1, "BecomeLeader", 1), step(1, "AppendRecord", 1, 1, 1)]
+LEADERSHIP = [*RIVALS, step(3, "GrantVote", 1, to=1), step(1, "BecomeLeader", 1), step(1, "AppendRecord", 1, 1, 1)]
 SUCCESSION = [
-    *REIGN,
+    *LEADERSHIP,
     step(1, "AnswerFetch", 1, 1, 1, source=3, end=0),
     step(3, "ApplyFetch", 1, 1, 1, source=1),
     step(3, "BecomeProspective", 1, 1, 1),
@@ -115,7 +115,7 @@ SOUND = {
     "commit of an own record": COMMIT,
     "a cut": [*SUCCESSION, *DEPOSED, step(1, "ApplyFetch", 2, 1, 1, source=3)],
     "a snapshot": [*COMMIT, *DEPOSED, step(1, "ApplyFetch", 2, 2, 2, 2, source=3, snapshot=True)],
-    "a candidate again": [*RIVALS, step(1, "Restart", 1), *REIGN[len(RIVALS) :]],
+    "a candidate again": [*RIVALS, step(1, "Restart", 1), *LEADERSHIP[len(RIVALS) :]],
 }
 FORBIDDEN = {
     "second vote": [*RIVALS, step(3, "GrantVote", 1, to=1), step(3, "GrantVote", 1, to=2)],
@@ -126,7 +126,7 @@ FORBIDDEN = {
         step(3, "GrantVote", 1, to=2),
     ],
     "leader of a minority": [*RIVALS, step(1, "BecomeLeader", 1)],
-    "leads again after a restart": [*REIGN, step(1, "Restart", 1, 1, 1), step(1, "AppendRecord", 1, 2, 1)],
+    "leads again after a restart": [*LEADERSHIP, step(1, "Restart", 1, 1, 1), step(1, "AppendRecord", 1, 2, 1)],
     "vote for a shorter log": [
         *SUCCESSION[:-5],
         step(2, "BecomeProspective", 1),
@@ -144,8 +144,8 @@ FORBIDDEN = {
     "commit without a majority": [*SUCCESSION, step(3, "AdvanceHighWatermark", 2, 2, 2, 2)],
     "fetch of what nobody has": [*SUCCESSION, step(3, "AnswerFetch", 2, 2, 2, source=2, end=2)],
     "records of a former leader": [*SUCCESSION, step(2, "ApplyFetch", 2, 1, 1, source=1)],
-    "more than the leader has": [*REIGN, step(3, "ApplyFetch", 1, 2, 1, source=1)],
-    "committed by a restart": [*REIGN, step(1, "Restart", 1, 1, 1, 1)],
+    "more than the leader has": [*LEADERSHIP, step(3, "ApplyFetch", 1, 2, 1, source=1)],
+    "committed by a restart": [*LEADERSHIP, step(1, "Restart", 1, 1, 1, 1)],
     "a snapshot of what is not committed": [
         *SUCCESSION,
         *DEPOSED,
@@ -153,8 +153,8 @@ FORBIDDEN = {
     ],
     "records after others": [*SUCCESSION, *DEPOSED, step(1, "ApplyFetch", 2, 3, 2, source=3)],
     "a cut of what both have": [*SUCCESSION, *DEPOSED, step(1, "ApplyFetch", 2, 0, 0, source=3)],
-    "epoch of nobody": [*REIGN, step(3, "HearOfEpoch", 2, source=1)],
-    "next epoch of a follower": [*REIGN, step(3, "LeaveEpoch", 2)],
+    "epoch of nobody": [*LEADERSHIP, step(3, "HearOfEpoch", 2, source=1)],
+    "next epoch of a follower": [*LEADERSHIP, step(3, "LeaveEpoch", 2)],
 }
 """Each is rejected at its last step."""
 

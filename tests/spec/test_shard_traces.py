@@ -169,7 +169,7 @@ def test_traces_of_bugs_are_rejected_where_they_leave_the_specification(
 # ---- from rows to traces
 
 
-def reign(epoch: int, start: int, partition: str = "__consumer_offsets-0") -> Row:
+def leadership(epoch: int, start: int, partition: str = "__consumer_offsets-0") -> Row:
     return {"action": "BecomeLeader", "partition": partition, "leaderEpoch": epoch, "leo": start, "hw": 0, "args": {}}
 
 
@@ -180,10 +180,10 @@ def joined(epoch: int, offset: int, member: str, group_epoch: int) -> Row:
 
 def test_what_a_later_leader_does_not_have_did_not_happen() -> None:
     rows = [
-        reign(0, 0),
+        leadership(0, 0),
         joined(0, 3, "a", 2),
         joined(0, 6, "b", 3),
-        reign(1, 3),
+        leadership(1, 3),
         joined(1, 5, "c", 3),
         joined(0, 9, "d", 4),
     ]
@@ -211,8 +211,22 @@ def test_a_transactional_ids_trace_ends_where_committed_records_are_lost() -> No
     } | state
     write = {"action": "Produce", "partition": "t-0", "leaderEpoch": 0, "leo": 4, "hw": 4, "args": {"producer": [7, 0]}}
     again = write | {"leaderEpoch": 1, "leo": 5}
-    lost = [session, write, reign(1, 4, "t-0"), again, reign(2, 3, "t-0"), write | {"leaderEpoch": 2, "leo": 6}]
-    kept = [session, write, reign(1, 4, "t-0"), again, reign(2, 4, "t-0"), write | {"leaderEpoch": 2, "leo": 6}]
+    lost = [
+        session,
+        write,
+        leadership(1, 4, "t-0"),
+        again,
+        leadership(2, 3, "t-0"),
+        write | {"leaderEpoch": 2, "leo": 6},
+    ]
+    kept = [
+        session,
+        write,
+        leadership(1, 4, "t-0"),
+        again,
+        leadership(2, 4, "t-0"),
+        write | {"leaderEpoch": 2, "leo": 6},
+    ]
     assert len(transaction_traces(lost)["transactional id x"]) == 3
     assert [event["action"] for event in transaction_traces(kept)["transactional id x"]] == [
         "Begin",

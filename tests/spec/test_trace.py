@@ -115,7 +115,7 @@ def test_the_trace_of_a_bug_is_rejected(switch: str) -> None:
     assert [verdict.name for verdict in done.rejected] == [switch]
 
 
-def of_another_life(row: dict) -> None:
+def of_another_incarnation(row: dict) -> None:
     row["args"]["brokerEpoch"] += 1
 
 
@@ -127,7 +127,7 @@ def test_a_fetch_of_a_former_life_is_rejected() -> None:
     first, late = fetches[0], fetches[-1]
     assert late[1] < fetches[-2][1]
 
-    mistold = corrupted(rows, "AnswerFetch", of_another_life)
+    mistold = corrupted(rows, "AnswerFetch", of_another_incarnation)
     assert mistold
     sound = rows[: late[0]]
     done = check_traces([as_trace(rows, "late"), as_trace(mistold[0], "mistold"), as_trace(sound, "sound")])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from reference.controller.decision_tracing import DecisionTracing
 from reference.controller.elections import change_min_isr
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from reference.controller.telling import Telling
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.schema import Message
@@ -20,20 +20,22 @@ MIN_ISR = "min.insync.replicas"
 Told = tuple[str, Mapping[str, Any]]
 
 
-class TellingCluster(Cluster):
+class TracingCluster(Cluster):
     """A cluster of five brokers and one partition, whose controller tells what it decides."""
 
     def __init__(self, **settings: str) -> None:
         self.told: list[Told] = []
-        self._telling: Telling | None = None
+        self._tracing: DecisionTracing | None = None
         super().__init__(settings={MIN_ISR: "2", **settings})
         self.start(0, 1, 2, 3, 4)
         self.create(TOPIC, [0, 1, 2])
-        self._telling = Telling(0, self.image, self.configuration, lambda action, row: self.told.append((action, row)))
+        self._tracing = DecisionTracing(
+            0, self.image, self.configuration, lambda action, row: self.told.append((action, row))
+        )
 
     def write(self, records: Sequence[Message]) -> None:
-        if self._telling is not None:
-            self._telling.tell(records, 1, self.offset + len(records))
+        if self._tracing is not None:
+            self._tracing.trace_step(records, 1, self.offset + len(records))
         super().write(records)
 
     def configure(self, resource_type: int, name: str, value: str | None) -> None:
@@ -50,7 +52,7 @@ class TellingCluster(Cluster):
 
 
 def test_a_reassignment_is_told_and_its_end_is_the_proposal_that_brings_the_last_one_in() -> None:
-    cluster = TellingCluster()
+    cluster = TracingCluster()
     move(cluster, [3, 1, 2])
     assert (cluster.last["replicas"], cluster.last["adding"], cluster.last["removing"]) == ([3, 1, 2, 0], [3], [0])
     cluster.alter_isr([0, 1, 2, 3])
@@ -59,7 +61,7 @@ def test_a_reassignment_is_told_and_its_end_is_the_proposal_that_brings_the_last
 
 
 def test_one_that_is_done_at_once_is_told_as_one() -> None:
-    cluster = TellingCluster()
+    cluster = TracingCluster()
     move(cluster, [0, 1])
     move(cluster, [1, 0])
     assert cluster.steps == [("Reassign", {"replicas": [0, 1]})] * 2
@@ -68,7 +70,7 @@ def test_one_that_is_done_at_once_is_told_as_one() -> None:
 
 @pytest.mark.step("replication", "CallOffReassignment")
 def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
-    cluster = TellingCluster(**{"unclean.leader.election.enable": "true"})
+    cluster = TracingCluster(**{"unclean.leader.election.enable": "true"})
     move(cluster, [0, 1, 3])
     move(cluster, None)
     move(cluster, [3, 4])
@@ -81,7 +83,7 @@ def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
 
 @pytest.mark.step("replication", "ChangeMinIsr")
 def test_min_insync_replicas_is_told_with_the_partitions_that_forget_who_was_eligible() -> None:
-    cluster = TellingCluster()
+    cluster = TracingCluster()
     cluster.fence(1)
     cluster.fence(2)
     assert cluster.last["elr"] == [2]

@@ -19,7 +19,7 @@ TruncationRule: TypeAlias = Literal["leader-epoch", "high-watermark"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class PartitionState:
     """Who leads a partition, as the controller's records say."""
 
     leader: NodeId
@@ -33,7 +33,7 @@ class Reign:
     """Replicas that it takes out; part of `replicas` until it is done."""
 
 
-NO_REIGN = Reign(NO_BROKER, -1, -1, (), ())
+NO_STATE = PartitionState(NO_BROKER, -1, -1, (), ())
 """What a replica acts by that has replayed nothing yet."""
 
 

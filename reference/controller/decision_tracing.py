@@ -39,7 +39,7 @@ MIN_ISR = "min.insync.replicas"
 Row = dict[str, Any]
 
 
-class Telling:
+class DecisionTracing:
     """Tells of one controller's decisions; `image` is the metadata without the decision that is told."""
 
     def __init__(self, node: NodeId, image: MetadataImage, configuration: Configuration, trace: Trace) -> None:
@@ -48,7 +48,7 @@ class Telling:
         self._configuration = configuration
         self._trace = trace
 
-    def tell(self, records: Sequence[Message], epoch: Epoch, end: Offset) -> None:
+    def trace_step(self, records: Sequence[Message], epoch: Epoch, end: Offset) -> None:
         """Tell of the decision that these records are; the metadata log ends at `end` with them."""
         row: Row = {"node": self._node, "controllerEpoch": epoch, "offset": end}
         for action, more in self._steps(records):
@@ -83,8 +83,8 @@ class Telling:
         match record:
             case RegisterBrokerRecord():
                 known = self._image.brokers.get(record.broker_id)
-                is_new_life = known is None or known.epoch != record.broker_epoch
-                return ("RegisterBroker", record.broker_id) if is_new_life else None
+                is_new_incarnation = known is None or known.epoch != record.broker_epoch
+                return ("RegisterBroker", record.broker_id) if is_new_incarnation else None
             case BrokerRegistrationChangeRecord(fenced=change) if change == UNFENCE:
                 return "UnfenceBroker", record.broker_id
             case BrokerRegistrationChangeRecord(in_controlled_shutdown=change) if change == IN_CONTROLLED_SHUTDOWN:

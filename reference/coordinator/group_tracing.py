@@ -24,23 +24,23 @@ Steps = list[tuple[str, dict[str, Any]]]
 """Steps that were decided and are not written yet: action and arguments."""
 
 
-class GroupTelling:
+class GroupTracing:
     """Tells of all groups of a shard."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
-    def tell(self, action: str, group: GroupId, **arguments: Any) -> None:
+    def trace_step(self, action: str, group: GroupId, **arguments: Any) -> None:
         """One row: the step, and what it was given or left behind."""
         self._trace(action, {"group": group, "args": arguments})
 
-    def tell_all(self, group: ConsumerGroup, steps: Steps) -> None:
+    def trace_steps(self, group: ConsumerGroup, steps: Steps) -> None:
         """What a heartbeat came to, in its order."""
         for action, arguments in steps:
-            self.tell(action, group.id, **arguments)
+            self.trace_step(action, group.id, **arguments)
 
 
-def heard(member: ConsumerMember, received: MemberEpoch, owned: Assignment | None) -> dict[str, Any]:
+def heartbeat_arguments(member: ConsumerMember, received: MemberEpoch, owned: Assignment | None) -> dict[str, Any]:
     """What a member said, and what it was left with."""
     return {
         "member": member.id,

@@ -1,0 +1,210 @@
+"""Carries stored results over a change of names alone: `python -m tests.repository.carry REVISION`.
+
+A result is stored with a fingerprint of the text that it was measured with. After a renaming the text reads differently and
+means the same. The command compares the tree with a revision. Each changed Python file must be the same but for names,
+docstrings and messages, each changed TLA+ module the same but for names and comments; within a function or a module a name
+stands for one former name only. Fingerprints that were up to date at the revision are then replaced by today's; nothing else
+of a result changes. It prints the changed strings for a reader: a string that decides something is a change of behaviour.
+Judge a few results again as a sample before the commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spec.mutants import Mutant
+    from spec.mutation import Row
+
+ROOT = Path(__file__).parents[2]
+NEW_FILE = "/dev/null"
+COMPARED = {".py", ".tla", ".cfg"}
+STORES = {
+    "releases": "conformance/requirements/releases.json",
+    "lies": "linearizability/bench/suite.json",
+    "trials": "linearizability/bench/fuzz.json",
+    "changes": "linearizability/mutants/code/results.json",
+    "models": "spec/results.json",
+    "promises": "spec/promises.json",
+    "mutants": "spec/mutants.json",
+}
+Stamp = tuple[str, ...]
+"""What is stored of the text that a result was measured with."""
+Stamps = dict[str, list[Stamp]]
+"""Store -> stamps, in an order that names do not decide."""
+
+
+class Different(Exception):
+    """A file is not the same but for names; the text says where."""
+
+
+# ---- fingerprints, in whichever tree is the current directory
+
+
+def stamps() -> Stamps:
+    """Of everything that can have a stored result. Mutants of the specification: of what is stored, in its order."""
+    from conformance.releases import fingerprint as of_requirement
+    from conformance.requirement import catalogue
+    from linearizability.bench import fuzz, suite
+    from linearizability.mutants.code.changes import PACKAGES, changes_of
+    from linearizability.mutants.registry import MUTANTS
+    from linearizability.mutants.wire.lies import LIES
+    from spec import mutation, promises
+    from spec.catalogue import MODELS, all_cases
+
+    modules = [path for package in PACKAGES for path in sorted(Path("reference", package).rglob("*.py"))]
+    changes = [change for path in modules for change in changes_of(".".join(path.with_suffix("").parts))[1]]
+    rows, mutants = mutation.load(), mutation.all_mutants()
+    return {
+        "releases": [(of_requirement(entry),) for entry in catalogue().values() if entry.test],
+        "lies": [(suite.fingerprint(lie),) for lie in LIES.values()],
+        "trials": [(fuzz.fingerprint(name),) for name in MUTANTS],
+        "changes": [(each.name, each.fingerprint, each.was[:200], each.becomes[:200]) for each in changes],
+        "models": [(case.digest(),) for case in all_cases().values()],
+        "promises": [(promises.digest(model),) for model in MODELS],
+        "mutants": [_of_mutant(mutants[name], row) for name, row in rows.items() if name in mutants],
+    }
+
+
+def _of_mutant(mutant: Mutant, row: Row) -> Stamp:
+    from spec.mutation import fingerprint
+
+    models = row.models + row.out_of_time or ((row.model,) if row.model else ())
+    return mutant.name, mutant.change, fingerprint(mutant, models, row.by if row.outcome == "killed" else "")
+
+
+def stamps_in(tree: Path) -> Stamps:
+    done = subprocess.run(
+        [sys.executable, __file__],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return {name: [tuple(stamp) for stamp in found] for name, found in json.loads(done.stdout).items()}
+
+
+# ---- the same but for names
+
+
+def changed_files(revision: str) -> Iterator[tuple[str, str]]:
+    """Former and present name of each file that differs and that code is made of."""
+    command = ["git", "diff", "--name-status", "-M40%", revision, "--"]
+    for line in subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
+        status, *names = line.split("\t")
+        if Path(names[-1]).suffix in COMPARED and Path(__file__) != ROOT / names[-1]:
+            yield (NEW_FILE if status == "A" else names[0]), names[-1]
+
+
+def python_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
+    """Each function, and the rest, as a row of its parts: names and strings as ('name' or 'text', what it is). No imports."""
+    rest: list[str | tuple[str, str]] = []
+    scopes = [rest]
+
+    def walk(node: object, scope: list[str | tuple[str, str]]) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and scope is rest:
+            scopes.append(scope := [])
+        if isinstance(node, list):
+            scope.append("[")
+            for each in node:
+                documents = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
+                if not documents and not isinstance(each, ast.Import | ast.ImportFrom):
+                    walk(each, scope)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            scope.append(("text", node.value))
+        elif isinstance(node, ast.AST):
+            scope.append(type(node).__name__)
+            for _, value in ast.iter_fields(node):
+                walk(value, scope)
+        else:
+            scope.append(("name", node) if isinstance(node, str) else repr(node))
+
+    walk(ast.parse(text), rest)
+    return iter(scopes)
+
+
+def tla_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
+    """A module is one scope; comments are left out, and the number of spaces says nothing but where a line begins."""
+    bare = re.sub(r"\\\*.*", "", re.sub(r"\(\*.*?\*\)", "", text, flags=re.S))
+    yield [
+        ("name", word) if re.fullmatch(r"\w*[A-Za-z_]\w*", word) else word for word in re.findall(r"\w+|[^\w\s]", bare)
+    ]
+
+
+def compare(path: str, before: str, after: str) -> list[str]:
+    """The strings that differ. Errors: Different."""
+    scopes_of: Callable[[str], Iterator[list[str | tuple[str, str]]]]
+    scopes_of = python_scopes if path.endswith(".py") else tla_scopes
+    strings: list[str] = []
+    former_scopes, present_scopes = list(scopes_of(before)), list(scopes_of(after))
+    if len(former_scopes) != len(present_scopes):
+        raise Different(f"{path}: other functions")
+    for was, now in zip(former_scopes, present_scopes, strict=True):
+        names: dict[str, str] = {}
+        if len(was) != len(now):
+            raise Different(f"{path}: another structure near {[each for each in now if isinstance(each, tuple)][:3]}")
+        for old, new in zip(was, now, strict=True):
+            if isinstance(old, str) or isinstance(new, str):
+                if old != new:
+                    raise Different(f"{path}: {old} is {new}")
+            elif old[0] == "text" == new[0]:
+                strings += [f"{path}: {old[1]!r} -> {new[1]!r}"] if old != new else []
+            elif names.setdefault(new[1], old[1]) != old[1]:
+                raise Different(f"{path}: {new[1]} stands for {names[new[1]]} and {old[1]}")
+    return strings
+
+
+# ---- carrying over
+
+
+def carry(former: Stamps, present: Stamps) -> int:
+    """Write today's stamps into the stores; the number that changed."""
+    changed = 0
+    for name, path in STORES.items():
+        if len(former[name]) != len(present[name]):
+            raise Different(f"{name}: {len(former[name])} stamps are {len(present[name])}")
+        pairs = {
+            json.dumps(old): json.dumps(new)
+            for was, now in zip(former[name], present[name], strict=True)
+            for old, new in zip(was, now, strict=True)
+            if old != new
+        }
+        text = (ROOT / path).read_text()
+        found = re.sub(r'"(?:[^"\\]|\\.)*"', lambda quoted, pairs=pairs: pairs.get(quoted[0], quoted[0]), text)
+        count = sum(old in text for old in pairs)
+        print(f"{name}: {count} of {len(pairs)} changed stamps are stored")
+        (ROOT / path).write_text(found)
+        changed += count
+    return changed
+
+
+def main(revision: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, revision], cwd=ROOT, check=True)
+        try:
+            for was, now in changed_files(revision):
+                if was == NEW_FILE:
+                    raise Different(f"{now} is new")
+                for string in compare(now, (tree / was).read_text(), (ROOT / now).read_text()):
+                    print(string)
+            former = stamps_in(tree)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
+    carry(former, stamps_in(ROOT))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        main(sys.argv[1])
+    else:
+        sys.stdout.write(json.dumps(stamps()))

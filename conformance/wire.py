@@ -11,6 +11,7 @@ Errors of the other side are `Misbehaved` (a failure of the target); wrong use o
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import struct
 import time
@@ -162,6 +163,10 @@ def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
+UNFIT = re.compile(r"^a string of \d+ bytes|'?NoneType'?")
+"""What the codec says of texts and nulls that have no place in a field; the suite's own values were encoded for Kafka."""
+
+
 class Connection:
     """One connection to one broker."""
 
@@ -214,7 +219,8 @@ class Connection:
     ) -> bytes:  # fmt: skip
         """The request with its header and size field, as `send` would send it; an empty client id is the connection's.
 
-        Errors: Failed where a number, which only an answer can have given, is too large for its field.
+        Errors: Failed where a value that only an answer can have given does not fit: a number or a text that is too large,
+        or a null.
         """
         if correlation_id is None:
             self._correlation_id += 1
@@ -225,7 +231,7 @@ class Connection:
         try:
             return frame(header + encode(request, version))
         except CodecError as error:
-            if isinstance(error.__cause__, struct.error):
+            if isinstance(error.__cause__, struct.error) or UNFIT.search(str(error)):
                 raise Failed(f"what the target told fits into no request: {error}") from error
             raise
 

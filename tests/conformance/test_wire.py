@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from conformance.wire import (
     Closed,
     Connection,
     Deadline,
+    Failed,
     NoAnswer,
     Recorder,
     Unreachable,
@@ -25,6 +27,7 @@ from conformance.wire import (
 from reference.protocol.codec import encode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.header import RequestHeader
+from reference.protocol.messages.heartbeat import HeartbeatRequest
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 Script = Callable[[socket.socket, bytes], None]
@@ -140,6 +143,24 @@ def test_nobody_there_is_unreachable() -> None:
         address = server.getsockname()
     with pytest.raises(Unreachable):
         Connection(address, Recorder(), Deadline.after(5))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        HeartbeatRequest(group_id="g", member_id="m" * 32768),
+        HeartbeatRequest(group_id=None),  # type: ignore[arg-type]
+        HeartbeatRequest(group_id="g", generation_id=1 << 31),
+        MetadataRequest(topics=[None]),  # type: ignore[list-item]
+    ],
+)
+def test_what_fits_into_no_request_is_the_doing_of_the_target_that_gave_it(told: Any) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Connection(server.getsockname(), Recorder(), Deadline.after(5)) as connection,
+        pytest.raises(Failed, match="fits into no request"),
+    ):
+        connection.send(told, 4)
 
 
 def test_waiting_for_a_close_gives_what_was_said_before() -> None:

@@ -233,7 +233,8 @@ class TransactionalClient:
         """Ongoing while the last batch of this producer in one of them is no marker; then what the markers say."""
         kinds: set[bool] = set()
         for topic, partition in self._sequences:
-            own = [one for one in batches(self.broker.log(topic, partition=partition)) if one.producer_id == self.id]
+            log = self.broker.log(topic, partition=partition, offset=self.broker.start_offset(topic, partition))
+            own = [one for one in batches(log) if one.producer_id == self.id]
             if not own or not own[-1].attributes & CONTROL:
                 return ONGOING
             kinds.add(marker_of(own[-1]).kind == COMMIT)

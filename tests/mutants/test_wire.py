@@ -225,8 +225,12 @@ def test_the_suite_finds_a_lie_and_accuses_nobody_else() -> None:
     few = {id: usage[id] for id in ("LOF-01", "LOF-14", "MET-01")}
     with Worker("reference:1") as worker:
         trial = try_lie(LIES["earliest-has-timestamp"], few, worker, "reference:1", 0, whole=False)
+        lines = worker.judge(LIES["complete-is-empty"], ["TXV-14", "TXN-08"])
     assert trial.found_by == ["LOF-01"], trial
     assert not trial.bystanders and not trial.engine_errors, trial
+    assert {line["verdict"] for line in lines} == {"pass"}, (
+        lines
+    )  # a log is read from its start, which DeleteRecords moved
 
 
 def test_rewritten_answers_break_nothing_of_the_suite() -> None:

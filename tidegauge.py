@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("linearizability.commands", "Run a stored schedule again, or judge its history again."),
     "history": ("linearizability.commands", "Check, show, import and export histories."),
     "bench": ("linearizability.commands", "Measure brokers and checkers side by side."),
+    "findings": ("linearizability.commands", "Show and reproduce what was found in releases of Apache Kafka."),
     "spec": ("spec.commands", "Model-check the TLA+ specification."),
 }
 """Command name -> (module that holds its Typer application `app`, one-line help)."""

@@ -1,4 +1,4 @@
-"""`tidegauge hunt | replay | history | fuzz | bench | targets`."""
+"""`tidegauge hunt | replay | history | fuzz | bench | targets | findings`."""
 
 import importlib
 import json
@@ -36,6 +36,7 @@ MOUNTED = {
     "fuzz": "linearizability.simulation.commands",
     "bench": "linearizability.bench.commands",
     "targets": "linearizability.targets.commands",
+    "findings": "linearizability.findings.commands",
 }
 """Commands that other packages hold, imported when they are called."""
 

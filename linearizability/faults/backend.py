@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from linearizability.agreement import SNAPSHOT_OFTEN
 from linearizability.faults import all_faults
-from linearizability.faults.agreement import SNAPSHOT_OFTEN
 from linearizability.faults.docker_network import DockerNetwork
 from linearizability.faults.network import Links, Network
 from linearizability.faults.plan import FAST_FAILOVER, Plan

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from linearizability.faults.agreement import Agreement, compare_nodes
+from linearizability.agreement import Agreement, compare_nodes
 from linearizability.faults.backend import Listener
 from linearizability.faults.entrance import entrance
 from linearizability.faults.fault import FAULTS, World, least_doubted, select

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from linearizability.faults import agreement
-from linearizability.faults.agreement import METADATA_LOG, Agreement, Unsettled, compare_nodes
+from linearizability import agreement
+from linearizability.agreement import METADATA_LOG, Agreement, Unsettled, compare_nodes
 from linearizability.targets import open_target
 from linearizability.targets.cluster import Cluster
 from linearizability.workload.cluster import create_topic

@@ -5,6 +5,7 @@ Kafka as at the reference.
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -29,6 +30,9 @@ _KEY = struct.Struct(">h")
 _CLIENT_ID = struct.Struct(">h")
 _CLIENT_ID_AT = 8
 """API key and version, and the correlation id, come before it."""
+
+RELEASES = os.environ.get("TIDEGAUGE_RELEASES", "4.3.1,4.4.0").split(",")
+"""The releases of Kafka that are tried; `tidegauge findings reproduce` names one."""
 
 
 class Line:

@@ -22,6 +22,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from tests.targets.controller_line import (
     CONTROLLER,
+    RELEASES,
     KafkaWithOneController,
     Line,
     OneController,
@@ -94,7 +95,7 @@ def played(target: OneController) -> tuple[int | None, int | None, int]:
 
 @pytest.mark.slow
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
+@pytest.mark.parametrize("version", RELEASES)
 def test_kafka_forgets_that_it_was_eligible(version: str, tmp_path: Path) -> None:
     with Line(FOLLOWER) as line:
         target = KafkaWithOneController(f"kafka:{version}", version=version, nodes=3, folder=tmp_path, config=CONFIG)

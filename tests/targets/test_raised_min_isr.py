@@ -21,6 +21,7 @@ from conformance.requirements.configs import alter_topic
 from reference.protocol.errors import ErrorCode
 from tests.targets.controller_line import (
     CONTROLLER,
+    RELEASES,
     KafkaWithOneController,
     Line,
     OneController,
@@ -115,7 +116,7 @@ def played(target: OneController) -> tuple[list[int], int, list[bytes]]:
 
 @pytest.mark.slow
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
+@pytest.mark.parametrize("version", RELEASES)
 def test_kafka_loses_what_it_acknowledged(version: str, tmp_path: Path) -> None:
     with Line(LEADER) as line:
         target = KafkaWithOneController(f"kafka:{version}", version=version, nodes=3, folder=tmp_path, config=CONFIG)

@@ -11,6 +11,7 @@ Clients have stopped, so nodes that work come to agree within seconds; they are 
 
 A node writes its snapshots from the image in its memory. So what it dropped from that, or made of it, is seen here, if it has
 written one: a node that has none leaves the image not judged. Kafka's snapshots are read by the reference's reader.
+It reads folders by the reference's code, so it is no part of `faults`, which know a broker by its wire protocol only.
 Replicas that are not in sync after that time are a reason for `unknown`: no time is promised in which they come back.
 """
 

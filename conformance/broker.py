@@ -548,7 +548,7 @@ class Broker:
     def leader_epoch(self, topic: Topic, partition: int = 0) -> int:
         """The partition's leader epoch, as Metadata says."""
         found = self.describe_topic(topic.name)
-        return Told({p.partition_index: p.leader_epoch for p in found.partitions})[partition]
+        return AnswerParts({p.partition_index: p.leader_epoch for p in found.partitions})[partition]
 
     @built_on("ACK-17")
     def restart_leader(self, topic: Topic, partition: int = 0) -> int:
@@ -556,7 +556,7 @@ class Broker:
         later epoch; gives that epoch."""
         if not self.is_kafka("3.3"):
             self.skip("with ZooKeeper the restart of a broker that is alone begins no later leader epoch")
-        before = Told({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[partition]
+        before = AnswerParts({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[partition]
         self.restart_node(before.leader_id)
 
         def led() -> int | None:
@@ -579,7 +579,7 @@ class Broker:
     def kill_leader(self, topic: Topic, *, dead_s: float) -> None:
         """Kill the node that leads partition 0 (needs the hooks `kill` and `restart`), start it again after so many seconds,
         and wait until every partition is led."""
-        leader = Told({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[0].leader_id
+        leader = AnswerParts({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[0].leader_id
         for connection in self._by_address.values():
             connection.close()
         self.target.kill(leader)
@@ -754,7 +754,7 @@ class Broker:
         result = only(self.call(DescribeConfigsRequest(resources=[resource])).results, f"result for broker {node_id}")
         if result.error_code != ErrorCode.NONE:
             raise Failed(f"DescribeConfigs of broker {node_id} was answered with {error_name(result.error_code)}")
-        return Told({config.name: config.value for config in result.configs})
+        return AnswerParts({config.name: config.value for config in result.configs})
 
     # ---- judging
 
@@ -779,14 +779,14 @@ class Broker:
         message: object = "",
     ) -> None:
         """The error code is one of the accepted; a tolerated one passes with a note."""
-        told = f"{what}: " if what else ""
+        reported = f"{what}: " if what else ""
         if seen in accepted:
-            self.saw(f"{told}{error_name(seen)}")
+            self.saw(f"{reported}{error_name(seen)}")
         elif seen in tolerated:
-            self.tolerate(f"{told}{error_name(seen)} instead of {' or '.join(map(error_name, accepted))}")
+            self.tolerate(f"{reported}{error_name(seen)} instead of {' or '.join(map(error_name, accepted))}")
         else:
             wanted = " or ".join(map(error_name, accepted))
-            raise Failed(f"{told}{error_name(seen)}{f' ({message})' if message else ''} instead of {wanted}")
+            raise Failed(f"{reported}{error_name(seen)}{f' ({message})' if message else ''} instead of {wanted}")
 
     def expect_closed(self, connection: Connection, *, what: str = "the connection") -> None:
         """The target closes the connection and says nothing before."""
@@ -984,7 +984,7 @@ def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsR
 # ---- words
 
 
-class Told(dict[K, V]):
+class AnswerParts(dict[K, V]):
     """Parts of an answer by what names them. One that the answer must have and lacks is a failure, and no `KeyError`."""
 
     def __missing__(self, key: object) -> NoReturn:
@@ -998,12 +998,12 @@ def only(items: Sequence[T], what: str) -> T:
     return items[0]
 
 
-def _asked_for(topic: Topic, partition: int, told: Any, name: str, partitions: Sequence[Any]) -> Any:
+def _asked_for(topic: Topic, partition: int, reported: Any, name: str, partitions: Sequence[Any]) -> Any:
     """The only partition of an answer that must be about this one. Fails where it tells of another, or of none."""
-    index = "partition_index" if hasattr(told, "partitions") else "index"
+    index = "partition_index" if hasattr(reported, "partitions") else "index"
     found = only(partitions, "partition in the answer")
-    if (name != topic.name and told.topic_id != topic.id) or getattr(found, index) != partition:
-        seen = f"{name or told.topic_id}, partition {getattr(found, index)}"
+    if (name != topic.name and reported.topic_id != topic.id) or getattr(found, index) != partition:
+        seen = f"{name or reported.topic_id}, partition {getattr(found, index)}"
         raise Failed(f"the answer about {topic.name or topic.id}, partition {partition}, is about {seen}")
     return found
 

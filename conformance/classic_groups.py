@@ -126,9 +126,9 @@ class Group:
     def rebalances(self, member: Member) -> bool:
         """Whether the group waits for this member to join again. Before 2.7 (KAFKA-10134) a Heartbeat said so too while the
         group waited for its leader's assignment: then DescribeGroups tells the two apart, where it is served."""
-        told = member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        reported = member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
         unambiguous = self.broker.is_kafka("2.7") or DescribeGroupsRequest.KEY not in self.broker.subject.api_versions
-        return told and (unambiguous or self.state() == "PreparingRebalance")
+        return reported and (unambiguous or self.state() == "PreparingRebalance")
 
     def state(self) -> str:
         """The group's state, as DescribeGroups says."""
@@ -167,11 +167,11 @@ def subscription(
     A coordinator may look into the metadata of the protocol type `consumer`, so these are never just any bytes.
     """
     partitions = ConsumerProtocolSubscription.TopicPartition
-    told = ConsumerProtocolSubscription(
+    reported = ConsumerProtocolSubscription(
         topics=list(topics), user_data=user_data,
         owned_partitions=[partitions(topic=topic, partitions=found) for topic, found in (owned or {}).items()],
     )  # fmt: skip
-    return struct.pack(">h", version) + encode(told, version)
+    return struct.pack(">h", version) + encode(reported, version)
 
 
 class Member:

@@ -50,7 +50,7 @@ ATTEMPTS = 4
 """How often what needs a moment in time is tried where the machine was too slow for it."""
 RETRY_S = 0.05
 """How long a writer waits after an error."""
-NOBODY = -1
+NO_ID = -1
 PREFERRED, UNCLEAN = 0, 1
 """Election types of ElectLeaders."""
 CONNECTION_LOST = "the connection"
@@ -317,10 +317,10 @@ class Cluster:
         """Wait until exactly these nodes are in sync."""
         return self.await_state(topic, lambda state: state.isr == set(nodes), f"{sorted(nodes)} are in sync")
 
-    def await_leader(self, topic: Topic, *nodes: int, above: int = NOBODY) -> State:
+    def await_leader(self, topic: Topic, *nodes: int, above: int = NO_ID) -> State:
         """Wait until one of these nodes leads, in an epoch above the given one, and serves."""
-        told = " or ".join(map(str, nodes))
-        state = self.await_state(topic, lambda one: one.leader in nodes and one.epoch > above, f"node {told} leads")
+        reported = " or ".join(map(str, nodes))
+        state = self.await_state(topic, lambda one: one.leader in nodes and one.epoch > above, f"node {reported} leads")
         self.await_served(topic)
         return state
 
@@ -440,15 +440,15 @@ class Cluster:
         """Every record that was acknowledged lies at the offset that was told, and nothing else than what was sent."""
         stored = dict(enumerate(values(self.broker.log(topic))))
         lost = [value for value, offset in writes.acknowledged.items() if stored.get(offset) != value]
-        told = f"{len(writes.acknowledged)} acknowledged records lie at their offsets"
-        self.broker.expect(not lost, told if not lost else f"acknowledged records are lost: {lost[:5]}")
+        reported = f"{len(writes.acknowledged)} acknowledged records lie at their offsets"
+        self.broker.expect(not lost, reported if not lost else f"acknowledged records are lost: {lost[:5]}")
         strange = set(stored.values()) - set(writes.sent)
         self.broker.expect(not strange, "nothing else than what was sent is in the log")
 
-    def expect_leader_named(self, topic: Topic, told: tuple[int, int], endpoints: Collection[Any]) -> None:
+    def expect_leader_named(self, topic: Topic, reported: tuple[int, int], endpoints: Collection[Any]) -> None:
         """An answer names the leader of partition 0, its epoch, and where it is reached (KIP-951)."""
         state = self.state(topic)
-        self.broker.expect_equal("the leader and epoch that are named", told, (state.leader, state.epoch))
+        self.broker.expect_equal("the leader and epoch that are named", reported, (state.leader, state.epoch))
         places = {one.node_id: (one.host, one.port) for one in endpoints}
         self.broker.expect_equal("where the leader is", places.get(state.leader), self.address(state.leader))
 
@@ -469,8 +469,8 @@ class Cluster:
 
 
 def fetch_as(
-    broker: Broker, topic: Topic, replica: int, offset: int, to: tuple[str, int] | Connection, *, epoch: int = NOBODY,
-    max_wait_ms: int = 0, current_leader_epoch: int = NOBODY,
+    broker: Broker, topic: Topic, replica: int, offset: int, to: tuple[str, int] | Connection, *, epoch: int = NO_ID,
+    max_wait_ms: int = 0, current_leader_epoch: int = NO_ID,
 ) -> Any:  # fmt: skip
     """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not told); gives the partition's result."""
     version = broker.version_for(FetchRequest)

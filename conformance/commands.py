@@ -261,7 +261,7 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
     from conformance.report.terminal import Progress
     from conformance.runner import run as run_suite
 
-    plan.listener = progress = Progress(Console(stderr=True), len(plan.entries), _tell if as_json else None)
+    plan.listener = progress = Progress(Console(stderr=True), len(plan.entries), _report if as_json else None)
     try:
         found = run_suite(plan)
     finally:
@@ -290,7 +290,7 @@ def _summarize(found: Run, path: Path | None) -> None:
             file.write(summary(found))
 
 
-def _tell(judgement: Judgement) -> None:
+def _report(judgement: Judgement) -> None:
     """One JSON line for a requirement; where an id comes twice, because it was found to end the target, the last counts."""
     record = judgement.requirement
     _line(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conformance.broker import Broker, Told, Topic, built_on, only
+from conformance.broker import AnswerParts, Broker, Topic, built_on, only
 from conformance.classic_groups import NO_GENERATION, NO_MEMBER
 from conformance.wire import Failed, Misbehaved
 from reference.protocol.errors import ErrorCode
@@ -47,12 +47,12 @@ def commit_request(
 ) -> OffsetCommitRequest:  # fmt: skip
     """OffsetCommit for partitions, in the order given; with a generation or member epoch, and a member, where said."""
     topics: dict[Topic, Any] = {}
-    for (topic, partition), told in offsets.items():
+    for (topic, partition), reported in offsets.items():
         if topic not in topics:
             topics[topic] = OffsetCommitRequest.OffsetCommitRequestTopic(
                 name=topic.name, topic_id=topic.id, partitions=[]
             )
-        offset, metadata, epoch = told if isinstance(told, Committed) else Committed(told)
+        offset, metadata, epoch = reported if isinstance(reported, Committed) else Committed(reported)
         topics[topic].partitions.append(
             OffsetCommitRequest.OffsetCommitRequestPartition(
                 partition_index=partition,
@@ -142,10 +142,12 @@ def _asked(table: Any, partitions: Collection[Partition] | None) -> list[Any] | 
 
 def committed(
     broker: Broker, group: str, partitions: Collection[Partition] | None, *, known: Sequence[Topic] = (),
-    version: int | None = None, to: tuple[str, int] | None = None, as_told: bool = False, **who: Any,
+    version: int | None = None, to: tuple[str, int] | None = None, as_reported: bool = False, **who: Any,
 ) -> Found:  # fmt: skip
     """What OffsetFetch tells of a group's partitions, or of all of them; `known` are the topics that may come then."""
-    found = committed_of(broker, {group: partitions}, known=known, version=version, to=to, as_told=as_told, **who)
+    found = committed_of(
+        broker, {group: partitions}, known=known, version=version, to=to, as_reported=as_reported, **who
+    )
     return only(
         list(found.values()),
         "group in the answer to OffsetFetch",
@@ -154,11 +156,11 @@ def committed(
 
 def committed_of(
     broker: Broker, groups: Mapping[str, Collection[Partition] | None], *, known: Sequence[Topic] = (),
-    version: int | None = None, to: tuple[str, int] | None = None, as_told: bool = False, **who: Any,
+    version: int | None = None, to: tuple[str, int] | None = None, as_reported: bool = False, **who: Any,
 ) -> dict[str, Found]:  # fmt: skip
     """The same of several groups, which must have one coordinator.
 
-    Unless it is asked for `as_told`, GROUP_ID_NOT_FOUND counts as nothing committed: OFF-02 judges it.
+    Unless it is asked for `as_reported`, GROUP_ID_NOT_FOUND counts as nothing committed: OFF-02 judges it.
     """
     version = broker.version_for(OffsetFetchRequest, version)
     request = fetch_request(broker, groups, version, **who)
@@ -166,11 +168,11 @@ def committed_of(
     asked = {topic for partitions in groups.values() for topic, _ in partitions or ()}
     named = Names((*asked, *known), version)
     if version >= SEVERAL_GROUPS:
-        found = Told({one.group_id: _found(one, named) for one in answer.groups})
+        found = AnswerParts({one.group_id: _found(one, named) for one in answer.groups})
     else:
-        found = Told({next(iter(groups)): _found(answer, named)})
+        found = AnswerParts({next(iter(groups)): _found(answer, named)})
     for group, one in found.items():
-        if one.error_code == ErrorCode.GROUP_ID_NOT_FOUND and not as_told and "member_id" not in who:
+        if one.error_code == ErrorCode.GROUP_ID_NOT_FOUND and not as_reported and "member_id" not in who:
             asked_of = groups.get(group) or ()
             found[group] = Found(
                 ErrorCode.NONE, dict.fromkeys(asked_of, Committed(NOTHING)), dict.fromkeys(asked_of, ErrorCode.NONE)
@@ -178,25 +180,25 @@ def committed_of(
     return found
 
 
-def _found(told: Any, named: Names) -> Found:
+def _found(reported: Any, named: Names) -> Found:
     partitions: dict[Partition, Committed] = {}
     errors: dict[Partition, int] = {}
-    for topic in told.topics:
+    for topic in reported.topics:
         for one in topic.partitions:
             key = named.topic(topic), one.partition_index
             partitions[key] = Committed(one.committed_offset, one.metadata, one.committed_leader_epoch)
             errors[key] = one.error_code
-    return Found(told.error_code, partitions, errors)
+    return Found(reported.error_code, partitions, errors)
 
 
 def expect_offset(broker: Broker, group: str, topic: Topic, offset: int, what: str, *, partition: int = 0) -> None:
     """What is committed for a partition, -1 for nothing; a coordinator that is still loading is asked again."""
 
-    def told() -> Found | None:
+    def reported() -> Found | None:
         found = committed(broker, group, [(topic, partition)])
         return None if found.error_code in LOADING else found
 
-    found = broker.eventually(told, f"the offsets of {group} are told")
+    found = broker.eventually(reported, f"the offsets of {group} are told")
     broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch: {what}")
     of_partition = only([*found.partitions.values()], "partition in the answer to OffsetFetch")
     broker.expect_equal(what, of_partition.offset, offset)
@@ -209,13 +211,13 @@ def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: st
     was acknowledged (REP-12): so it may tell an earlier offset, or none, at first.
     """
 
-    def told() -> bool:
+    def reported() -> bool:
         with suppress(Misbehaved):
             found = committed(broker, group, [(topic, 0)])
             return found.error_code == ErrorCode.NONE and [one.offset for one in found.partitions.values()] == [offset]
         return False
 
-    broker.eventually(told, f"{what} is told: {offset}", within_s=within_s)
+    broker.eventually(reported, f"{what} is told: {offset}", within_s=within_s)
     broker.saw(f"{what} is told: {offset}")
 
 
@@ -240,9 +242,9 @@ class Names:
         self.by_id = version >= TOPICS_BY_ID
         self.topics: dict[str | UUID, Topic] = {topic.id if self.by_id else topic.name: topic for topic in topics}
 
-    def topic(self, told: Any) -> Topic:
+    def topic(self, reported: Any) -> Topic:
         """The topic of an entry. Errors: Failed for one that nobody asked for."""
-        key = told.topic_id if self.by_id else told.name
+        key = reported.topic_id if self.by_id else reported.name
         if key not in self.topics:
             raise Failed(f"an answer tells of topic {key}, which nobody asked for")
         return self.topics[key]

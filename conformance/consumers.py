@@ -120,7 +120,7 @@ class Consumer:
         self.reported = owned
         self.id, self.epoch = self.id or answer.member_id, answer.member_epoch
         if answer.assignment is not None:
-            self.assigned = told_in(answer)
+            self.assigned = reported_in(answer)
 
     @built_on("BAS-11")
     def join(self) -> Any:
@@ -148,16 +148,16 @@ class Consumer:
         return answer
 
 
-def told_in(answer: Any) -> set[Owned]:
+def reported_in(answer: Any) -> set[Owned]:
     """The partitions of an answer's assignment; none where it tells of none."""
     if answer.assignment is None:
         return set()
-    told = [(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions]
-    if len(set(told)) != len(told):
-        failure = Failed(f"an assignment tells partitions twice: {sorted(told)[:5]}")
+    stated = [(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions]
+    if len(set(stated)) != len(stated):
+        failure = Failed(f"an assignment tells partitions twice: {sorted(stated)[:5]}")
         failure.built_on = "CGH-18"
         raise failure
-    return set(told)
+    return set(stated)
 
 
 def expect_apart(broker: Broker, consumers: Sequence[Consumer]) -> None:
@@ -179,7 +179,7 @@ def settle(
     """
     broker = consumers[0].broker
     all_of = partitions_of(*topics) if wanted is None else wanted
-    told = what or f"{len(consumers)} consumers own {len(all_of)} partitions"
+    stated = what or f"{len(consumers)} consumers own {len(all_of)} partitions"
 
     missing_state = False
 
@@ -195,11 +195,11 @@ def settle(
         return together and not missing_state
 
     try:
-        broker.eventually(settled, told, within_s=within_s or SETTLED_WITHIN_S, every_s=BEAT_S)
+        broker.eventually(settled, stated, within_s=within_s or SETTLED_WITHIN_S, every_s=BEAT_S)
     except Failed as failure:
         failure.built_on = failure.built_on or ("CGH-20" if missing_state else "")
         raise
-    broker.saw(told)
+    broker.saw(stated)
 
 
 def is_stable(broker: Broker, group: str) -> bool:

@@ -121,15 +121,15 @@ class _Contract:
         for node in self.target.nodes:
             if not answers(node.host, node.port, timeout_s=5):
                 raise Wrong(f"start was answered, but node {node.id} at {node.address} does not answer ApiVersions")
-        told = {node.id for node in self.target.nodes}
+        reported = {node.id for node in self.target.nodes}
         with suppress(WireError, ValueError):
             listed = {broker.node_id for broker in listed_brokers(self.node.host, self.node.port)}
-            if listed and not told <= listed:
-                raise Wrong(f"start names the nodes {sorted(told)}, Metadata the brokers {sorted(listed)}")
+            if listed and not reported <= listed:
+                raise Wrong(f"start names the nodes {sorted(reported)}, Metadata the brokers {sorted(listed)}")
         described = self.target.description
         assert described is not None
         config = "broker properties are honoured" if described.config else "broker properties are unknown to it"
-        return f"{described.name} {described.version}, {len(told)} of at most {described.max_nodes} nodes; {config}"
+        return f"{described.name} {described.version}, {len(reported)} of at most {described.max_nodes} nodes; {config}"
 
     def stop_all(self) -> str:
         nodes = list(self.target.nodes)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from linearizability.rules.rule import Anomaly
     from linearizability.workload.drain import Unread
 
-BLOWS: tuple[tuple[str, Literal["leader", "follower", "controller", "any"], float], ...] = (
+PLANNED_FAULTS: tuple[tuple[str, Literal["leader", "follower", "controller", "any"], float], ...] = (
     ("kill", "leader", 1.0),
     ("isolate", "leader", 9.0),
     ("pause", "leader", 4.0),
@@ -75,7 +75,7 @@ class Hunt:
             for anomaly in found.anomalies
         ]
 
-    def tells_all(self, rules: Collection[str]) -> bool:
+    def reports_all(self, rules: Collection[str]) -> bool:
         """Whether every anomaly of these rules has a witness, and not only the first so many."""
         return all(found.count == len(found.anomalies) for found in self.judgement.findings if found.rule in rules)
 
@@ -105,8 +105,8 @@ class Hunt:
 
         explained = {unread.reason for unread in self.result.unread if self.stopped_by(unread)}
         unproven = {found.rule for found in self.judgement.findings if RULES[found.rule].weight is Weight.UNPROVEN}
-        told = len(unproven) == len(self.judgement.reasons) and self.tells_all(unproven)
-        if told and all(self.for_want_of_a_marker(anomaly) for anomaly in self.anomalies(unproven)):
+        reported = len(unproven) == len(self.judgement.reasons) and self.reports_all(unproven)
+        if reported and all(self.for_want_of_a_marker(anomaly) for anomaly in self.anomalies(unproven)):
             explained.update(self.judgement.reasons)
         return [reason for reason in self.result.reasons if reason not in explained]
 
@@ -127,15 +127,15 @@ def _carry_out(broker: Broker) -> Hunt:
 
     all_faults()
     target = broker.target
-    blows = [blow for blow in BLOWS if offers(target, blow[0])]
+    planned_faults = [planned_fault for planned_fault in PLANNED_FAULTS if offers(target, planned_fault[0])]
     waves = [
         Wave(injections=[Injection(at_s=0, fault=fault, who=who, pick=0, seconds=seconds)], quiet_s=QUIET_S)
-        for fault, who, seconds in blows
+        for fault, who, seconds in planned_faults
     ]
     name = f"history-{uuid.uuid4().hex[:8]}"
     folder: Path = broker.subject.folder / name
     folder.mkdir(parents=True)
-    names = [fault for fault, *_ in blows]
+    names = [fault for fault, *_ in planned_faults]
     plan = Plan(
         target=target.spec,
         minutes=MINUTES,
@@ -187,15 +187,15 @@ def expect_none(broker: Broker, *rules: str, evidence: dict[str, int]) -> None:
     What Kafka does to transactions without a marker is tolerated where the requirement says so.
     """
     found = hunted(broker)
-    told = ", ".join(f"{count} {what}" for what, count in evidence.items())
-    broker.saw(f"{told}; faults {found.result.faults}; history {found.result.folder}")
+    reported = ", ".join(f"{count} {what}" for what, count in evidence.items())
+    broker.saw(f"{reported}; faults {found.result.faults}; history {found.result.folder}")
     anomalies = found.anomalies(rules)
-    tolerant = bool(broker.requirement.tolerated) and found.tells_all(rules)
+    tolerant = bool(broker.requirement.tolerated) and found.reports_all(rules)
     others = [anomaly for anomaly in anomalies if not (tolerant and found.for_want_of_a_marker(anomaly))]
     if others:
-        raise Failed(told_of(others))
+        raise Failed(reported_of(others))
     if anomalies:
-        broker.tolerate(f"{KNOWN}: {told_of(anomalies)}")
+        broker.tolerate(f"{KNOWN}: {reported_of(anomalies)}")
         return
     missing = [what for what, count in evidence.items() if count <= 0]
     if missing:
@@ -204,7 +204,7 @@ def expect_none(broker: Broker, *rules: str, evidence: dict[str, int]) -> None:
         broker.skip("; ".join(found.result.reasons[:WITNESSES]))
 
 
-def told_of(anomalies: Sequence[Anomaly]) -> str:
+def reported_of(anomalies: Sequence[Anomaly]) -> str:
     """The first few in words, and how many there are."""
     more = f" (and {len(anomalies) - WITNESSES} more)" if len(anomalies) > WITNESSES else ""
     return "; ".join(f"{anomaly.rule}: {anomaly.text}" for anomaly in anomalies[:WITNESSES]) + more

@@ -119,8 +119,8 @@ def _sum_up(broker: Broker) -> tuple[Verdict, str]:
 def _cases(broker: Broker, verdict: Verdict) -> list[str]:
     """The cases of one verdict, the first ones in words."""
     found = [case for case in broker.cases if case.verdict is verdict is not Verdict.PASS]
-    told = [f"{case.name}: {case.reason}" for case in found[:5]]
-    return told + [f"and {len(found) - 5} more cases"] * (len(found) > 5)
+    reported = [f"{case.name}: {case.reason}" for case in found[:5]]
+    return reported + [f"and {len(found) - 5} more cases"] * (len(found) > 5)
 
 
 def keep(judgement: Judgement, exchanges: list[RecordedExchange], dropped: int) -> None:

@@ -28,7 +28,7 @@ from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from reference.protocol.schema import Message
 
-NOBODY = 2147483647
+NO_ID = 2147483647
 """A node id that no cluster uses."""
 
 CORE = {
@@ -139,5 +139,5 @@ SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {
     "DescribeTopicPartitions": lambda _, __, topic: DescribeTopicPartitionsRequest(
         topics=[DescribeTopicPartitionsRequest.TopicRequest(name=topic.name)]
     ),
-    "UnregisterBroker": lambda _, __, ___: UnregisterBrokerRequest(broker_id=NOBODY),
+    "UnregisterBroker": lambda _, __, ___: UnregisterBrokerRequest(broker_id=NO_ID),
 }  # fmt: skip

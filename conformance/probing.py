@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from conformance.batches import batch, message_set, next_offset
-from conformance.broker import Broker, Skipped, Subject, Told, Topic, error_name, errors_in, fetch_request, only
+from conformance.broker import AnswerParts, Broker, Skipped, Subject, Topic, error_name, errors_in, fetch_request, only
 from conformance.classic_groups import Group
 from conformance.levels import MUST
 from conformance.minimal import minimal_request
@@ -47,7 +47,7 @@ WITH_TOPIC = (
 )  # fmt: skip
 """The APIs that helpers use: their highest version that gets a readable answer is found out. API-05 judges all others."""
 PROBED_SESSION_MS = 6_000
-TOLD_WITHIN_S = 3.0
+REPORTED_WITHIN_S = 3.0
 """How long a member may wait until it is told of a rebalance, here."""
 SHORT_SESSION_MS = 10_000
 """The session of members where a join is held the longer, the longer the session is."""
@@ -129,7 +129,7 @@ class _Prober:
             answer = broker.eventually(
                 lambda: _api_versions(broker), "ApiVersions v0 is answered", within_s=SPEAKS_WITHIN_S
             )
-        self.subject.api_versions = Told(answer)
+        self.subject.api_versions = AnswerParts(answer)
         self.profile.advertised = {
             APIS[key].name if key in APIS else str(key): both for key, both in sorted(answer.items())
         }
@@ -284,7 +284,9 @@ class _Prober:
             newcomer.identify()
             began = time.monotonic()
             newcomer.begin_join()
-            broker.eventually(lambda: group.rebalances(member), "the first member joins again", within_s=TOLD_WITHIN_S)
+            broker.eventually(
+                lambda: group.rebalances(member), "the first member joins again", within_s=REPORTED_WITHIN_S
+            )
             member.begin_join()
             newcomer.expect_joined()
             self.profile.join_s = max(self.profile.join_s, round(time.monotonic() - began, 2))

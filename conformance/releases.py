@@ -132,11 +132,11 @@ def cell_of(entry: Entry, judgement: Judgement) -> Cell:
 class Keeper:
     """The listener of a run that stores each verdict as soon as it is there: a run that is stopped goes on from there."""
 
-    def __init__(self, version: str, path: Path, told: Callable[[str], None]) -> None:
-        self.version, self.path, self.told = version, path, told
+    def __init__(self, version: str, path: Path, reported: Callable[[str], None]) -> None:
+        self.version, self.path, self.reported = version, path, reported
 
     def starting(self, group: Group, number: int, groups: int) -> None:
-        self.told(f"kafka:{self.version}: start {number} of {groups}")
+        self.reported(f"kafka:{self.version}: start {number} of {groups}")
 
     def judging(self, entry: Entry) -> None:
         """Nothing is stored before the verdict."""
@@ -150,7 +150,7 @@ class Keeper:
             matrix.keep(self.version, catalogue()[id], judgement)
             matrix.write(self.path)
         if judgement.verdict not in (Verdict.PASS, Verdict.NOT_JUDGED):
-            self.told(f"kafka:{self.version}: {id} {judgement.verdict}: {judgement.reason[:LONGEST_REASON]}")
+            self.reported(f"kafka:{self.version}: {id} {judgement.verdict}: {judgement.reason[:LONGEST_REASON]}")
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def measure(
     version: str, entries: Iterable[Entry], folder: Path, *, nodes: int = 1, again: bool = False, path: Path = STORE,
-    told: Callable[[str], None] = lambda _: None,
+    reported: Callable[[str], None] = lambda _: None,
 ) -> int:  # fmt: skip
     """Judge a release, with so many nodes, by what its matrix lacks, and store it; gives how many requirements that were."""
     from conformance.runner import Plan, run
@@ -174,7 +174,7 @@ def measure(
     wanted = Matrix.read(path).lacking(version, entries, again=again, nodes=nodes)
     spec = f"kafka:{version}:{nodes}" if nodes > 1 else f"kafka:{version}"
     if wanted:
-        run(Plan(spec=spec, entries=wanted, folder=folder, listener=Keeper(version, path, told), starts=1))
+        run(Plan(spec=spec, entries=wanted, folder=folder, listener=Keeper(version, path, reported), starts=1))
     return len(wanted)
 
 

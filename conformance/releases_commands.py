@@ -78,8 +78,8 @@ def measure(
         raise typer.BadParameter(str(error)) from error
     for version in versions or releases.RELEASES:
         folder = new_run_folder("releases", f"kafka:{version}", results)
-        count = releases.measure(version, entries, folder, nodes=nodes, again=again, told=_told)
-        _told(f"kafka:{version}: {count} requirements were measured")
+        count = releases.measure(version, entries, folder, nodes=nodes, again=again, reported=_reported)
+        _reported(f"kafka:{version}: {count} requirements were measured")
 
 
 @app.command(
@@ -101,7 +101,7 @@ def store(
         kept = [one for one in run.judgements if one.requirement.id in catalogue() and not one.requirement.untestable]
         for judgement in kept:
             matrix.keep(rest, catalogue()[judgement.requirement.id], judgement)
-        _told(f"kafka:{rest}: {len(kept)} verdicts of {path}")
+        _reported(f"kafka:{rest}: {len(kept)} verdicts of {path}")
     matrix.write()
 
 
@@ -109,7 +109,7 @@ def _in_words(found: dict[str, int]) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items()))
 
 
-def _told(text: str) -> None:
+def _reported(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

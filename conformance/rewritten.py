@@ -183,8 +183,14 @@ def main() -> int:
                 runs += line.get("run", False)
                 print(json.dumps(line), flush=True)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    told = {"trials": chosen.trials, "runs": runs, "rewritten": rewritten, "engine_errors": errors, "overran": overran}
-    print(json.dumps(told | {"peak_mb": peak_mb, "verdicts": dict(verdicts)}))
+    reported = {
+        "trials": chosen.trials,
+        "runs": runs,
+        "rewritten": rewritten,
+        "engine_errors": errors,
+        "overran": overran,
+    }
+    print(json.dumps(reported | {"peak_mb": peak_mb, "verdicts": dict(verdicts)}))
     return 1 if errors or overran else 0
 
 

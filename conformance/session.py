@@ -63,7 +63,7 @@ class Session:
     host: Host
     entries: Sequence[Entry]
     jobs: int
-    tell: Judged
+    report: Judged
     """Is given each judgement as soon as it stands."""
     starting: Callable[[Group, int, int], None] = lambda group, number, groups: None
     judging: Callable[[Entry], None] = lambda entry: None
@@ -340,7 +340,7 @@ class Session:
             if judgement.verdict not in (Verdict.NOT_JUDGED, Verdict.BLOCKED):
                 self.last.append(entry)
             self._learn(judgement)
-            self.tell(judgement)
+            self.report(judgement)
 
     def _learn(self, judgement: Judgement) -> None:
         """What API-05 finds unserved is avoided, and blocks others that meet it."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
 from conformance.batches import NONE as UNCOMPRESSED
-from conformance.broker import TRANSACTION, Broker, Told, Topic, built_on, error_name, only
+from conformance.broker import TRANSACTION, AnswerParts, Broker, Topic, built_on, error_name, only
 from conformance.markers import COMMIT, marker_of
 from conformance.wire import Failed
 from reference.protocol.apis import APIS
@@ -35,7 +35,7 @@ from reference.protocol.schema import Message
 
 TIMEOUT_MS = 60_000
 """The transaction timeout of clients that are not about it: longer than any requirement takes."""
-NOBODY = -1
+NO_ID = -1
 """The producer id, and the epoch, of who has none."""
 LOADING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -115,7 +115,7 @@ class TransactionalClient:
     ) -> None:  # fmt: skip
         self.broker, self.protocol, self.timeout_ms = broker, protocol, timeout_ms
         self.name = broker.unused_name("txn") if name is None else name
-        self.id, self.epoch = NOBODY, NOBODY
+        self.id, self.epoch = NO_ID, NO_ID
         self.asked: tuple[str, int] | None = None
         """A broker that is asked instead of the coordinator; its answers are taken as they are."""
         self._sequences: dict[tuple[Topic, int], int] = {}
@@ -132,7 +132,7 @@ class TransactionalClient:
 
     @built_on("BAS-10")
     def init(
-        self, producer_id: int = NOBODY, epoch: int = NOBODY, *, timeout_ms: int | None = None, patient: bool = True,
+        self, producer_id: int = NO_ID, epoch: int = NO_ID, *, timeout_ms: int | None = None, patient: bool = True,
         version: int | None = None,
     ) -> Any:  # fmt: skip
         """InitProducerId; a success is this client's new identity, in which all sequences begin again."""
@@ -428,7 +428,7 @@ def _added(answer: Any) -> dict[tuple[str, int], int]:
 
 
 def _offset_errors(answer: Any) -> dict[tuple[str, int], int]:
-    return Told(
+    return AnswerParts(
         {(topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions}
     )
 

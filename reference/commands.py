@@ -146,14 +146,14 @@ def _watch(running: Cluster, seconds: float | None, as_json: bool) -> None:
         ended = [member.id for member, _ in running.ended()]
         answers = (describe(member) for member in running.members if member.id not in ended)
         answer = next((each for each in answers if each is not None), None)
-        told = _told(answer, ended, as_json)
-        if told != shown:
-            shown = told
-            typer.echo(told)
+        reported = _reported(answer, ended, as_json)
+        if reported != shown:
+            shown = reported
+            typer.echo(reported)
         time.sleep(LOOK_EVERY_S)
 
 
-def _told(answer: MetadataResponse | None, ended: list[int], as_json: bool) -> str:
+def _reported(answer: MetadataResponse | None, ended: list[int], as_json: bool) -> str:
     """Who is alive and who leads what, as a table or as one JSON object."""
     from reference.runtime.cluster import leaders
 

@@ -174,7 +174,7 @@ class Share:
             row = rows[number]
             if self._ends(row, number):
                 return
-            yield from self._told(row, number)
+            yield from self._reported(row, number)
 
     def _ends(self, row: Row, number: int) -> bool:
         """Whether the specification does not know what becomes of the partition from here on."""
@@ -200,7 +200,7 @@ class Share:
         """A log that is made again, after it was given up in this incarnation."""
         return (row["node"], self._incarnations.numbers[number]) in self._given_up and (row["leo"], row["hw"]) == (0, 0)
 
-    def _told(self, row: Row, number: int) -> Iterator[Event]:
+    def _reported(self, row: Row, number: int) -> Iterator[Event]:
         action, node = row["action"], row["node"]
         if begins_incarnation(row):
             self._started[node] = self._incarnations.numbers[number]

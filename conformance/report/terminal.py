@@ -132,11 +132,11 @@ def _show_causes(run: Run, console: Console) -> None:
     if left > 0:
         console.print(f"and {left} more failures: the report has them all, or --verbose")
     for verdict in (Verdict.ENGINE_ERROR, Verdict.TOLERATED):
-        told = [one for one in run.judgements if one.verdict is verdict]
-        for judgement in told[:CAUSES_IN_FULL]:
+        reported = [one for one in run.judgements if one.verdict is verdict]
+        for judgement in reported[:CAUSES_IN_FULL]:
             show_judgement(judgement, console)
-        if len(told) > CAUSES_IN_FULL:
-            console.print(f"{verdict}: {_ids([one.requirement.id for one in told[CAUSES_IN_FULL:]])}")
+        if len(reported) > CAUSES_IN_FULL:
+            console.print(f"{verdict}: {_ids([one.requirement.id for one in reported[CAUSES_IN_FULL:]])}")
 
 
 def _in_a_line(cause: Cause) -> Text:

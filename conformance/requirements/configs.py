@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from conformance.batches import LOG_APPEND_TIME, Record, batch, batches
-from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Told, Topic, only
+from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, AnswerParts, Broker, Topic, only
 from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -92,7 +92,7 @@ def described(broker: Broker, topic: Topic, keys: Collection[str] | None = None,
     """The configurations of a topic, by their names."""
     result = only(describe(broker, (TOPIC_RESOURCE, topic.name), keys=keys, **options), f"result for {topic.name}")
     broker.expect_error(result.error_code, ErrorCode.NONE, what="DescribeConfigs", message=result.error_message)
-    return Told({one.name: one for one in result.configs})
+    return AnswerParts({one.name: one for one in result.configs})
 
 
 def set_on(broker: Broker, topic: Topic) -> dict[str, str | None]:
@@ -204,7 +204,7 @@ def describe_topic_configs(broker: Broker) -> None:
             broker.expect_equal("names that come twice", sorted({n for n in names if names.count(n) > 1}), [])
             documented = {name for name in DEFAULTS if broker.is_kafka(CAME_WITH.get(name, "0"))}
             broker.expect_equal("documented names that are missing", sorted(documented - set(names)), [])
-            held = Told({one.name: one for one in found.configs})
+            held = AnswerParts({one.name: one for one in found.configs})
             values = {name: held[name].value for name in ("retention.ms", "cleanup.policy", "segment.ms")}
             wanted = {"retention.ms": "12345", "cleanup.policy": "compact", "segment.ms": "604800000"}
             broker.expect_equal("their values", values, wanted)
@@ -257,7 +257,7 @@ def describe_unknown(broker: Broker) -> None:
         with broker.case(f"type {kind}, {'unknown' if name == unknown else name!r}"):
             beside = [] if kind == NO_SUCH_TYPE else [(TOPIC_RESOURCE, topic.name)]
             results = describe(broker, (kind, name), *beside)
-            found = Told({(one.resource_type, one.resource_name): one for one in results})
+            found = AnswerParts({(one.resource_type, one.resource_name): one for one in results})
             if kind == NO_SUCH_TYPE and not broker.is_kafka(WITHOUT_ZOOKEEPER) and (0, name) in found:
                 found[kind, name] = found.pop((0, name))  # answered as of the type that it stands for: unknown
             broker.expect_equal("the resources", set(found), {(kind, name), *beside})
@@ -362,7 +362,7 @@ def refused_changes(broker: Broker) -> None:
                 (TOPIC_RESOURCE, topic.name, changes),
                 (TOPIC_RESOURCE, other.name, [("segment.ms", SET, beside)]),
             )
-            found = Told({one.resource_name: one.error_code for one in results})
+            found = AnswerParts({one.resource_name: one.error_code for one in results})
             broker.expect_equal("the resources of the answer", set(found), {topic.name, other.name})
             broker.expect_error(found[topic.name], *refusals_of_configs(broker, error))
             broker.expect_error(found[other.name], ErrorCode.NONE, what="the other topic")
@@ -541,7 +541,7 @@ def describe_broker(broker: Broker) -> None:
     resource, address = (BROKER_RESOURCE, str(brokers[0].node_id)), (brokers[0].host, brokers[0].port)
     result = only(describe(broker, resource, to=address), f"result for broker {resource[1]}")
     broker.expect_error(result.error_code, ErrorCode.NONE)
-    found = Told({one.name: one for one in result.configs})
+    found = AnswerParts({one.name: one for one in result.configs})
     broker.expect(len(found) >= 50, f"{len(found)} configurations")
     name = "group.initial.rebalance.delay.ms"
     broker.expect(name in found, f"{name} is among them")
@@ -581,5 +581,5 @@ def documentation(broker: Broker) -> None:
     documented = (name for name in DEFAULTS if broker.is_kafka(CAME_WITH.get(name, "0")))
     wordless = sorted(name for name in documented if name not in full or not full[name].documentation)
     broker.expect_equal("names without documentation", wordless, [])
-    told = [name for name, one in described(broker, topic).items() if one.documentation]
-    broker.expect_equal("documented where not asked for", told, [])
+    reported = [name for name, one in described(broker, topic).items() if one.documentation]
+    broker.expect_equal("documented where not asked for", reported, [])

@@ -51,12 +51,12 @@ def expect_retention(broker: Broker, nodes: Cluster, node: int, topic: Topic, wh
         resource_type=TOPIC_RESOURCE, resource_name=topic.name, configuration_keys=["retention.ms"]
     )
 
-    def told() -> bool:
+    def reported() -> bool:
         with suppress(Misbehaved):
             answer = broker.call(DescribeConfigsRequest(resources=[resource]), to=nodes.address(node))
             found = only(answer.results, "result")
             return found.error_code == ErrorCode.NONE and [one.value for one in found.configs] == ["123456789"]
         return False
 
-    broker.eventually(told, f"node {node} describes retention.ms=123456789, {when}", within_s=STATE_WITHIN_S)
+    broker.eventually(reported, f"node {node} describes retention.ms=123456789, {when}", within_s=STATE_WITHIN_S)
     broker.saw(f"node {node} describes it, {when}")

@@ -2,7 +2,7 @@
 
 import struct
 
-from conformance.broker import Broker, Told, Topic
+from conformance.broker import AnswerParts, Broker, Topic
 from conformance.classic_groups import Group, Member, subscription
 from conformance.committed_offsets import commit_one, expect_committed, expect_offset
 from conformance.consumers import DESCRIBE, HEARTBEAT, Consumer, described_one, joined, settle, unused_group
@@ -31,10 +31,10 @@ def partitions_in(data: bytes, topic: Topic) -> set[int]:
         return set()
     try:
         version = struct.unpack_from(">h", data)[0]
-        told, _ = decode_from(ConsumerProtocolAssignment, version, memoryview(data), 2)
+        reported, _ = decode_from(ConsumerProtocolAssignment, version, memoryview(data), 2)
     except (CodecError, IndexError, struct.error, ValueError) as error:
         raise Failed(f"a member is given {len(data)} bytes that are no assignment: {error}") from error
-    return {number for one in told.assigned_partitions if one.topic == topic.name for number in one.partitions}
+    return {number for one in reported.assigned_partitions if one.topic == topic.name for number in one.partitions}
 
 
 class OldConsumer:
@@ -137,7 +137,7 @@ def upgraded_alive(broker: Broker) -> None:
     )
     share(broker, old, new)
     found = described_one(broker, group.name)
-    kinds = Told({one.member_id: one.member_type for one in found.members})
+    kinds = AnswerParts({one.member_id: one.member_type for one in found.members})
     broker.expect_equal("the members' types", kinds, {old.member.id: CLASSIC_MEMBER, new.id: CONSUMER_MEMBER})
     code = commit_one(broker, group.name, topic, 5, generation=old.member.generation, member_id=old.member.id)
     broker.expect_error(code, ErrorCode.NONE, what="the classic member's OffsetCommit")

@@ -14,8 +14,8 @@ from conformance.consumers import (
     described_one,
     joined,
     partitions_of,
+    reported_in,
     settle,
-    told_in,
     unused_group,
 )
 from conformance.requirement import requirement
@@ -167,7 +167,7 @@ def expect_going_on(broker: Broker, consumers: list[Consumer], epoch: int, held:
     """The members find their group as they left it: epochs, members, assignments."""
     for consumer, partitions in zip(consumers, held, strict=True):
         answer = consumer.beat(full=True)
-        broker.expect_equal("epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, partitions))
+        broker.expect_equal("epoch and partitions", (answer.member_epoch, reported_in(answer)), (epoch, partitions))
     found = described_one(broker, consumers[0].group)
     broker.expect_equal("the members", {one.member_id for one in found.members}, {one.id for one in consumers})
     broker.expect_equal("the group's epoch", found.group_epoch, epoch)
@@ -235,7 +235,7 @@ def broker_starts_again(broker: Broker) -> None:
         nodes.restart(node)
         await_known([one], within_s=STATE_WITHIN_S)
         answer = one.beat(full=True)
-        broker.expect_equal("epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held))
+        broker.expect_equal("epoch and partitions", (answer.member_epoch, reported_in(answer)), (epoch, held))
         back = Consumer(broker, group, [topic], instance_id="two")
         back.join()
         settle(one, back, topics=[topic])

@@ -11,8 +11,8 @@ from conformance.consumers import (
     joined,
     listed,
     partitions_of,
+    reported_in,
     settle,
-    told_in,
     unused_group,
 )
 from conformance.requirement import requirement
@@ -71,17 +71,17 @@ def fenced_epochs(broker: Broker) -> None:
     before, now = epochs[-2:]
     own, others = listed(consumer.assigned), listed(partitions_of(topic))
     fenced = ErrorCode.FENCED_MEMBER_EPOCH
-    for told, epoch, owned in (
+    for reported, epoch, owned in (
         ("a later epoch", now + 1, own), ("a far later epoch", 2**31 - 1, own),
         ("the epoch before the one before", before - 1, own),
         ("the epoch before, with partitions of another", before, others),
     ):  # fmt: skip
         answer = consumer.ask(member_epoch=epoch, topic_partitions=owned)
-        broker.expect_error(answer.error_code, fenced, what=told)
+        broker.expect_error(answer.error_code, fenced, what=reported)
     answer = consumer.ask(member_epoch=before, topic_partitions=own)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="the epoch before")
     broker.expect_equal(
-        "the epoch and assignment that it is told", (answer.member_epoch, told_in(answer)), (now, consumer.assigned)
+        "the epoch and assignment that it is told", (answer.member_epoch, reported_in(answer)), (now, consumer.assigned)
     )
     settle(consumer, *newcomers, topics=[topic])
 
@@ -173,9 +173,11 @@ def liars(broker: Broker) -> None:
     for name in (one.id + "x", "nobody"):
         Consumer(broker, group, [topic], id=name).ask(member_epoch=epoch, topic_partitions=[])
     answer = one.beat(full=True)
-    broker.expect_equal("the true one's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[0]))
+    broker.expect_equal(
+        "the true one's epoch and partitions", (answer.member_epoch, reported_in(answer)), (epoch, held[0])
+    )
     answer = liar.beat(full=True)
-    broker.expect_equal("the liar's epoch and partitions", (answer.member_epoch, told_in(answer)), (epoch, held[1]))
+    broker.expect_equal("the liar's epoch and partitions", (answer.member_epoch, reported_in(answer)), (epoch, held[1]))
     found = described_one(broker, group)
     broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, liar.id})
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from conformance.broker import Broker, Told
+from conformance.broker import AnswerParts, Broker
 from conformance.committed_offsets import commit_one, delete_offsets
 from conformance.consumers import (
     BEAT_S,
@@ -20,8 +20,8 @@ from conformance.consumers import (
     joined,
     listed,
     partitions_of,
+    reported_in,
     settle,
-    told_in,
     unused_group,
 )
 from conformance.requirement import requirement
@@ -38,8 +38,8 @@ EPOCHS_IN_COMMITS = 9
 def expect_invalid(broker: Broker, cases: dict[str, dict[str, Any]]) -> None:
     """Each of these first heartbeats is refused with INVALID_REQUEST, and no group comes of it."""
     topic = broker.topic()
-    for told, changed in cases.items():
-        with broker.case(told):
+    for reported, changed in cases.items():
+        with broker.case(reported):
             consumer = Consumer(broker, unused_group(broker), [topic])
             broker.expect_error(consumer.ask(**changed).error_code, ErrorCode.INVALID_REQUEST)
             later = consumer.ask(member_epoch=1, topic_partitions=[])
@@ -60,11 +60,15 @@ def empty_names(broker: Broker) -> None:
     blanks = {"an empty": "", "a blank": " ", "a tab as": "\t", "a null character as": "\x00"}
     expect_invalid(
         broker,
-        {f"{told} {name}": {name: blank} for name in ("instance_id", "rack_id") for told, blank in blanks.items()},
+        {
+            f"{reported} {name}": {name: blank}
+            for name in ("instance_id", "rack_id")
+            for reported, blank in blanks.items()
+        },
     )
     topic = broker.topic()
-    for told, blank in blanks.items():
-        with broker.case(f"{told} group_id"):
+    for reported, blank in blanks.items():
+        with broker.case(f"{reported} group_id"):
             consumer = Consumer(broker, unused_group(broker), [topic])
             broker.expect_error(consumer.ask(group_id=blank).error_code, ErrorCode.INVALID_REQUEST)
     with broker.case("names of a no-break space"):
@@ -97,7 +101,7 @@ def incomplete_joins(broker: Broker) -> None:
     )
     with broker.case("a subscription to nothing"):
         answer = Consumer(broker, unused_group(broker)).join()
-        broker.expect_equal("its assignment", told_in(answer), set())
+        broker.expect_equal("its assignment", reported_in(answer), set())
 
 
 @requirement(
@@ -217,7 +221,7 @@ def short_and_full(broker: Broker) -> None:
         broker.expect_equal("the epoch", answer.member_epoch, epoch)
     answer = consumer.beat(full=True)
     broker.expect(answer.assignment is not None, "a full one is answered with an assignment")
-    broker.expect_equal("it", told_in(answer), partitions_of(topic))
+    broker.expect_equal("it", reported_in(answer), partitions_of(topic))
     broker.expect_equal("the epoch", answer.member_epoch, epoch)
 
 
@@ -258,9 +262,9 @@ def described_groups(broker: Broker) -> None:
     found = described_one(broker, group)
     broker.expect_error(found.error_code, ErrorCode.NONE, what="ConsumerGroupDescribe")
     epoch = consumers[0].epoch
-    told = (found.group_id, found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name)
-    broker.expect_equal("the group", told, (group, STABLE, epoch, epoch, "uniform"))
-    members = Told({member.member_id: member for member in found.members})
+    reported = (found.group_id, found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name)
+    broker.expect_equal("the group", reported, (group, STABLE, epoch, epoch, "uniform"))
+    members = AnswerParts({member.member_id: member for member in found.members})
     broker.expect_equal("the members", set(members), {one.id for one in consumers})
     for consumer in consumers:
         member = members[consumer.id]
@@ -268,9 +272,9 @@ def described_groups(broker: Broker) -> None:
         broker.expect_equal("its subscription", list(member.subscribed_topic_names), [topic.name])
         broker.expect_equal("its rack and client", (member.rack_id, member.client_id), ("a rack", "tidegauge"))
         broker.expect(bool(member.client_host), f"its host is {member.client_host}")
-        for told, assignment in (("owned", member.assignment), ("to be owned", member.target_assignment)):
+        for reported, assignment in (("owned", member.assignment), ("to be owned", member.target_assignment)):
             owned = {(one.topic_id, partition) for one in assignment.topic_partitions for partition in one.partitions}
-            broker.expect_equal(f"the partitions {told}", owned, consumer.assigned)
+            broker.expect_equal(f"the partitions {reported}", owned, consumer.assigned)
             broker.expect_equal("their topic", {one.topic_name for one in assignment.topic_partitions}, {topic.name})
     for consumer in consumers:
         consumer.leave()

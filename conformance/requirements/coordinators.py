@@ -3,7 +3,7 @@
 from typing import Any
 
 from conformance.batches import records
-from conformance.broker import GROUP, TRANSACTION, Broker, Told, Topic, error_name, only
+from conformance.broker import GROUP, TRANSACTION, AnswerParts, Broker, Topic, error_name, only
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -65,7 +65,7 @@ def offsets_partitions(broker: Broker) -> dict[int, Any]:
     """The partitions of the offsets topic, by their numbers; none where it does not exist."""
     entry = MetadataRequest.MetadataRequestTopic(name=OFFSETS)
     topic = only(broker.metadata([entry]).topics, "topic in the answer")
-    return Told({one.partition_index: one for one in topic.partitions})
+    return AnswerParts({one.partition_index: one for one in topic.partitions})
 
 
 @requirement(
@@ -111,7 +111,7 @@ def first_use(broker: Broker) -> None:
     )
     found(broker, group)
     broker.expect_equal("the partitions of the offsets topic", sorted(offsets_partitions(broker)), [0, 1, 2])
-    listed = Told({topic.name: topic.is_internal for topic in broker.metadata(None).topics})
+    listed = AnswerParts({topic.name: topic.is_internal for topic in broker.metadata(None).topics})
     broker.expect_equal(f"{OFFSETS} is internal", listed.get(OFFSETS), True)
 
 
@@ -132,8 +132,8 @@ def several_keys(broker: Broker) -> None:
             answers = find(broker, *groups, version=version)
             broker.expect_equal("the keys of the answer", sorted(one.key for one in answers), sorted(groups))
             broker.expect_equal("the errors", [one.error_code for one in answers], [ErrorCode.NONE] * 5)
-            told = {one.key: place(one) for one in answers}
-            broker.expect_equal("the coordinators", told, dict(zip(groups, places, strict=True)))
+            reported = {one.key: place(one) for one in answers}
+            broker.expect_equal("the coordinators", reported, dict(zip(groups, places, strict=True)))
             broker.expect_equal("entries for no key", find(broker, version=version), [])
 
 

@@ -26,8 +26,8 @@ def not_coordinating(broker: Broker, nodes: Cluster, key: str, kind: int) -> lis
     """The nodes that do not coordinate a key, and their addresses: all but one."""
     at = broker.coordinator(key, kind)
     others = [(node, address) for node, address in sorted(nodes.addresses.items()) if address != at]
-    told = f"{len(others)} of {len(nodes.addresses)} brokers do not coordinate {key}"
-    broker.expect(len(others) == len(nodes.addresses) - 1, told)
+    reported = f"{len(others)} of {len(nodes.addresses)} brokers do not coordinate {key}"
+    broker.expect(len(others) == len(nodes.addresses) - 1, reported)
     return others
 
 
@@ -55,7 +55,7 @@ def not_the_coordinator(broker: Broker) -> None:
                 "OffsetCommit": only(
                     list(commit(broker, group.name, {(topic, 0): 5}, to=address).values()), "partition"
                 ),
-                "OffsetFetch": told_by_offset_fetch(broker, group.name, topic, address),
+                "OffsetFetch": reported_by_offset_fetch(broker, group.name, topic, address),
             }
             group.address = coordinator
             for api, code in found.items():
@@ -74,7 +74,7 @@ def not_the_coordinator(broker: Broker) -> None:
                 broker.expect_error(code, ErrorCode.NOT_COORDINATOR, what=f"{api} at node {node}")
 
 
-def told_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: tuple[str, int]) -> int:
+def reported_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: tuple[str, int]) -> int:
     """The error of OffsetFetch: of the group, or of the partition in versions that have no other place for it."""
     found = committed(broker, group, [(topic, 0)], to=address)
     return found.error_code or next(iter(found.errors.values()), ErrorCode.NONE)
@@ -104,7 +104,7 @@ def coordinator_dies(broker: Broker) -> None:
         nodes.kill(nodes.node_at(dead))
         empty = 0
 
-        def told() -> bool:
+        def reported() -> bool:
             nonlocal empty
             try:
                 at = broker.coordinator(group)
@@ -121,7 +121,7 @@ def coordinator_dies(broker: Broker) -> None:
             empty += offset == -1
             return offset == 5
 
-        broker.eventually(told, "another broker tells the committed offset", within_s=STATE_WITHIN_S)
+        broker.eventually(reported, "another broker tells the committed offset", within_s=STATE_WITHIN_S)
         if empty:
             broker.saw(f"{empty} answers said that nothing is committed")
         expect_committed(broker, group, {(topic, 0): 6})

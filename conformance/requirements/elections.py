@@ -9,7 +9,7 @@ from conformance.batches import batch, values
 from conformance.broker import Broker, Topic, error_name, only, produce_request
 from conformance.cluster import (
     CONNECTION_LOST,
-    NOBODY,
+    NO_ID,
     PREFERRED,
     QUICK,
     STATE_WITHIN_S,
@@ -93,9 +93,9 @@ def nobody_rather_than_a_laggard(broker: Broker) -> None:
     with cluster(broker) as nodes:
         topic, writes, leader, follower = leave_only_a_laggard(nodes, unclean=False)
         state = nodes.await_state(topic, lambda state: state.leader != leader, f"node {leader} does not lead")
-        broker.expect_equal("who leads instead", state.leader, NOBODY)
+        broker.expect_equal("who leads instead", state.leader, NO_ID)
         broker.eventually(lambda: follower in nodes.living(), f"node {follower} lives", within_s=STATE_WITHIN_S)
-        broker.expect_equal("who leads while only the follower that was out lives", nodes.state(topic).leader, NOBODY)
+        broker.expect_equal("who leads while only the follower that was out lives", nodes.state(topic).leader, NO_ID)
         nodes.restart(leader)
         nodes.await_leader(topic, leader)
         nodes.expect_kept(topic, writes)
@@ -193,10 +193,10 @@ def unclean_elections_refused(broker: Broker) -> None:
         error = nodes.elect(led, UNCLEAN)
         broker.expect_error(error, ErrorCode.ELECTION_NOT_NEEDED, what="a leader lives")
         nodes.pause(dead)
-        nodes.await_state(lost, lambda state: state.leader == NOBODY, "nobody leads")
+        nodes.await_state(lost, lambda state: state.leader == NO_ID, "nobody leads")
         error = nodes.elect(lost, UNCLEAN)
         broker.expect_error(error, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, what="no replica lives")
-        broker.expect_equal("who leads", nodes.state(lost).leader, NOBODY)
+        broker.expect_equal("who leads", nodes.state(lost).leader, NO_ID)
 
 
 @requirement(
@@ -247,8 +247,8 @@ def leaving_in_good_order(broker: Broker) -> None:
         nodes.write_some(topic, writes, 20)
         before = nodes.state(topic)
         nodes.stop_during(leader, lambda: nodes.write_some(topic, writes, 300))
-        told = [nodes.state(topic, witness).leader for witness in nodes.reachable]
-        broker.expect_equal("whether it leads when it has ended", leader in told, False)
+        reported = [nodes.state(topic, witness).leader for witness in nodes.reachable]
+        broker.expect_equal("whether it leads when it has ended", leader in reported, False)
         nodes.write_some(topic, writes, 20)
         broker.expect(nodes.state(topic).epoch > before.epoch, "the leader epoch has grown")
         expect_retriable(broker, writes)
@@ -342,7 +342,7 @@ def late_writes(nodes: Cluster, silence: Callable[[int, int, int], None]) -> Lat
 def expect_not_acknowledged(broker: Broker, late: LateWrites) -> None:
     """Whatever the late writes are answered, no acks=-1 is acknowledged."""
     for acks, connection in late.asked:
-        broker.saw(f"acks={acks}: {told_by(connection, final=acks == -1)}")
+        broker.saw(f"acks={acks}: {reported_by(connection, final=acks == -1)}")
 
 
 def expect_lost(nodes: Cluster, late: LateWrites) -> None:
@@ -373,7 +373,7 @@ def a_deposed_leader(broker: Broker) -> None:
         expect_lost(nodes, late)
 
 
-def told_by(connection: Connection, *, final: bool) -> str:
+def reported_by(connection: Connection, *, final: bool) -> str:
     """What a write's answer says. Fails where it is an acknowledgement, if it must not be one."""
     try:
         answer = connection.receive()
@@ -409,7 +409,7 @@ def the_controller_dies(broker: Broker) -> None:
         def replaced() -> Any:
             with suppress(Failed):  # whoever passes the question on may wait for the dead one
                 now = nodes.quorum()
-                return now if now.leader_id not in (active, NOBODY) else None
+                return now if now.leader_id not in (active, NO_ID) else None
             return None
 
         after = broker.eventually(replaced, "another controller is active", within_s=STATE_WITHIN_S)
@@ -468,15 +468,15 @@ def the_quorum_described(broker: Broker) -> None:
     with cluster(broker) as nodes:
 
         def agreed() -> bool:
-            told: set[tuple[int, int]] = set()
+            reported: set[tuple[int, int]] = set()
             for node in nodes.reachable:
                 broker.entrance = nodes.address(node)
                 quorum = nodes.quorum()
                 ends = {one.replica_id: one.log_end_offset for one in quorum.current_voters}
                 broker.expect(quorum.leader_id in ends, f"the leader {quorum.leader_id} is one of {sorted(ends)}")
                 broker.expect(ends[quorum.leader_id] >= quorum.high_watermark > 0, "its log reaches the high watermark")
-                told.add((quorum.leader_id, quorum.leader_epoch))
-            return len(told) == 1
+                reported.add((quorum.leader_id, quorum.leader_epoch))
+            return len(reported) == 1
 
         broker.eventually(agreed, "all brokers tell the same leader and epoch", within_s=STATE_WITHIN_S)
         first = nodes.quorum()

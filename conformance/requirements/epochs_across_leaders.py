@@ -13,7 +13,7 @@ TAIL = 4
 """Records that a leader has for itself alone when it is killed."""
 
 
-class Told:
+class AnswerParts:
     """What readers were told: the record at each offset, and the leader epoch under which it was written."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Told:
                     raise Failed(f"offset {record.offset} is {seen} at {who}, and was {known}: epochs and records")
 
 
-def change_the_leader(nodes: Cluster, topic: Topic, told: Told, leader: int, follower: int) -> bool:
+def change_the_leader(nodes: Cluster, topic: Topic, reported: AnswerParts, leader: int, follower: int) -> bool:
     """Kill the leader with records that nobody else has, write on under the follower, and take the old leader back.
 
     False where the machine was too slow for it: both are in sync again then.
@@ -42,24 +42,24 @@ def change_the_leader(nodes: Cluster, topic: Topic, told: Told, leader: int, fol
     with nodes.paused(follower) as moment:
         for number in range(TAIL):
             broker.append(topic, batch(b"tail %d, epoch %d" % (number, epoch)), acks=1)
-        told.take(broker.log(topic), f"the leader, node {leader}, with its tail")
+        reported.take(broker.log(topic), f"the leader, node {leader}, with its tail")
         nodes.kill(leader)
         lasts = moment.lasts
     if lasts:
         nodes.await_leader(topic, follower, above=epoch)
         for number in range(TAIL):
             broker.append(topic, batch(b"after %d, epoch %d" % (number, epoch)))
-        told.take(broker.log(topic), f"the new leader, node {follower}")
+        reported.take(broker.log(topic), f"the new leader, node {follower}")
     nodes.restart(leader)
     nodes.await_isr(topic, leader, follower)
     return lasts
 
 
-def look_everywhere(nodes: Cluster, topic: Topic, told: Told, places: Iterable[int]) -> None:
+def look_everywhere(nodes: Cluster, topic: Topic, reported: AnswerParts, places: Iterable[int]) -> None:
     """What each of these nodes serves, up to the end."""
     end = nodes.broker.end_offset(topic)
     for node in places:
-        told.take(nodes.log_from(topic, node, end), f"node {node}")
+        reported.take(nodes.log_from(topic, node, end), f"node {node}")
 
 
 @requirement(
@@ -76,16 +76,16 @@ def look_everywhere(nodes: Cluster, topic: Topic, told: Told, places: Iterable[i
 def one_record_an_offset(broker: Broker) -> None:
     with cluster(broker) as nodes:
         leader, follower, _ = nodes.cast()
-        topic, told = nodes.topic(leader, follower), Told()
+        topic, reported = nodes.topic(leader, follower), AnswerParts()
 
         def once() -> bool:
             first = nodes.state(topic).leader
             second = follower if first == leader else leader
-            return change_the_leader(nodes, topic, told, first, second)
+            return change_the_leader(nodes, topic, reported, first, second)
 
         for _ in range(LEADER_EPOCHS):
             in_time(broker, once)
-            look_everywhere(nodes, topic, told, (leader, follower))
-        epochs = {epoch for epoch, _ in told.at.values()}
+            look_everywhere(nodes, topic, reported, (leader, follower))
+        epochs = {epoch for epoch, _ in reported.at.values()}
         broker.expect(len(epochs) > LEADER_EPOCHS, f"records of {len(epochs)} epochs were read")
-        broker.saw(f"{told.answers} answers tell the same of {len(told.at)} offsets")
+        broker.saw(f"{reported.answers} answers tell the same of {len(reported.at)} offsets")

@@ -14,9 +14,9 @@ from conformance.batches import CODECS, Record, batch, batches, idempotent, next
 from conformance.broker import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    AnswerParts,
     Broker,
     Skipped,
-    Told,
     Topic,
     delete_topics_request,
     fetch_request,
@@ -48,7 +48,7 @@ def partitions_of(answer: Any) -> list[Any]:
 
 def served_bytes(answer: Any) -> dict[int, int]:
     """Partition -> bytes of records, in the answer's order."""
-    return Told({one.partition_index: len(one.records or b"") for one in partitions_of(answer)})
+    return AnswerParts({one.partition_index: len(one.records or b"") for one in partitions_of(answer)})
 
 
 def versions_to_ask(broker: Broker) -> list[int]:
@@ -58,7 +58,7 @@ def versions_to_ask(broker: Broker) -> list[int]:
 
 
 @contextmanager
-def somebody_waits(broker: Broker) -> Iterator[Connection]:
+def a_fetch_waits(broker: Broker) -> Iterator[Connection]:
     """While this is open, a fetch that nothing satisfies has been waiting since before; at its end it must still wait."""
     idle = broker.topic()
     connection = broker.connect(broker.leader(idle))
@@ -134,7 +134,7 @@ def out_of_range(broker: Broker) -> None:
 def waits_at_the_end(broker: Broker) -> None:
     topic = broker.topic()
     end = broker.append(topic, batch(b"x")) + 1
-    with somebody_waits(broker):
+    with a_fetch_waits(broker):
         started = time.monotonic()
         found = broker.fetch(topic, end, max_wait_ms=SHORT_MS)
         waited_ms = (time.monotonic() - started) * 1000
@@ -157,7 +157,7 @@ def min_bytes_or_max_wait(broker: Broker) -> None:
     topic = broker.topic()
     data = batch(b"x" * 100)
     broker.append(topic, data)
-    with somebody_waits(broker):
+    with a_fetch_waits(broker):
         at_once = {
             "no wait, too few bytes": fetch_request({(topic, 0): 0}, max_wait_ms=0, min_bytes=PLENTY),
             "exactly enough bytes": fetch_request({(topic, 0): 0}, max_wait_ms=LONG_MS, min_bytes=len(data)),
@@ -231,11 +231,11 @@ def errors_do_not_wait(broker: Broker) -> None:
     }
     if not has_leader_epochs(broker):
         del cases["unknown epoch"]
-    with somebody_waits(broker):
+    with a_fetch_waits(broker):
         for what, (asked, epoch, wanted) in cases.items():
             request = fetch_request(asked, max_wait_ms=LONG_MS, min_bytes=PLENTY, current_leader_epoch=epoch)
             answer = broker.call(request, to=broker.leader(topic))
-            codes = Told({one.partition_index: one.error_code for one in partitions_of(answer)})
+            codes = AnswerParts({one.partition_index: one.error_code for one in partitions_of(answer)})
             broker.expect_equal(f"{what}: the errors by partition", codes, wanted)
 
 
@@ -322,7 +322,7 @@ def whole_batches(broker: Broker) -> None:
     for codec in (CODECS["none"], CODECS["gzip"], CODECS["none"]):
         broker.append(topic, batch(b"a" * 50, b"b" * 50, b"c" * 50, b"d" * 50, codec=codec))
     whole = broker.log(topic)
-    starts = Told({one.base_offset: whole.index(one.data) for one in batches(whole)})
+    starts = AnswerParts({one.base_offset: whole.index(one.data) for one in batches(whole)})
     for offset in range(12):
         found = broker.fetch(topic, offset, partition_max_bytes=400)
         got = bytes(found.records or b"")
@@ -360,7 +360,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     for what, unknown, version, error in cases:
         with broker.case(what):
             answer = broker.call(fetch_request({unknown: 0, (topic, 0): 0}), version, to=broker.leader(topic))
-            codes = Told({one.partition_index: one for one in partitions_of(answer) if one.error_code})
+            codes = AnswerParts({one.partition_index: one for one in partitions_of(answer) if one.error_code})
             bad = only(list(codes.values()), "partition with an error")
             broker.expect_error(bad.error_code, error)
             broker.expect_equal("its partition", bad.partition_index, unknown[1])
@@ -599,7 +599,9 @@ def unknown_partitions_wait(broker: Broker) -> None:
     connection.send(request, broker.version_for(request))
     at_once = not connection.is_silent(0.1)
     broker.append(topic, batch(b"x"))
-    found = Told({one.partition_index: one for one in partitions_of(connection.receive(timeout_s=LONG_MS / 1000 + 5))})
+    found = AnswerParts(
+        {one.partition_index: one for one in partitions_of(connection.receive(timeout_s=LONG_MS / 1000 + 5))}
+    )
     codes = {partition: one.error_code for partition, one in found.items()}
     broker.expect_equal("the errors by partition", codes, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0: ErrorCode.NONE})
     if at_once:

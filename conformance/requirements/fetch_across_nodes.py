@@ -39,9 +39,9 @@ def above_the_high_watermark(broker: Broker) -> None:
             if lasts:
                 for offset, one in enumerate(found, shown):
                     beyond = ErrorCode.OFFSET_OUT_OF_RANGE if offset > end else ErrorCode.NONE
-                    told = f"offset {offset}, high watermark {shown}, log end {end}"
-                    broker.expect_error(one.error_code, beyond, what=told)
-                    broker.expect_equal(f"{told}: the records", values(bytes(one.records or b"")), [])
+                    reported = f"offset {offset}, high watermark {shown}, log end {end}"
+                    broker.expect_error(one.error_code, beyond, what=reported)
+                    broker.expect_equal(f"{reported}: the records", values(bytes(one.records or b"")), [])
                     if offset <= end:
                         broker.expect_equal("the high watermark", one.high_watermark, shown)
             return lasts
@@ -67,18 +67,18 @@ def fetch_elsewhere(broker: Broker) -> None:
         lowest, highest = broker.versions_of(FetchRequest)
         for version in range(max(lowest, 4), highest + 1):
             for node in (follower, stranger):
-                told = f"v{version} at node {node}"
+                reported = f"v{version} at node {node}"
                 if node == follower and version >= FETCH_FROM_FOLLOWERS:
                     broker.eventually(
                         lambda version=version: follower_serves(broker, nodes, topic, follower, version),
-                        f"{told}: its records",
+                        f"{reported}: its records",
                         within_s=STATE_WITHIN_S,
                     )
                     continue
                 request = fetch_of(topic)
                 answer = broker.call(request, version, to=nodes.address(node))
                 found = only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
-                broker.expect_error(found.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER, what=told)
+                broker.expect_error(found.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER, what=reported)
                 broker.expect_equal("its records", bytes(found.records or b""), b"")
                 if version >= FETCH_WITH_LEADER:
                     current = (found.current_leader.leader_id, found.current_leader.leader_epoch)

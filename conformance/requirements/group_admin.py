@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from conformance.broker import Broker, Told, only
+from conformance.broker import AnswerParts, Broker, only
 from conformance.classic_groups import CONSUMER, Group, share_of, subscription
 from conformance.cluster import STATE_WITHIN_S, cluster
 from conformance.committed_offsets import NOTHING, await_offset, expect_committed, expect_offset
@@ -53,14 +53,14 @@ def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, *
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="ListGroups")
     ids = [one.group_id for one in answer.groups]
     broker.expect(len(ids) == len(set(ids)), f"ListGroups tells of {len(ids)} groups, each once")
-    return Told({one.group_id: one for one in answer.groups})
+    return AnswerParts({one.group_id: one for one in answer.groups})
 
 
 def delete(broker: Broker, *groups: str, version: int | None = None, to: Any = None) -> dict[str, int]:
     """DeleteGroups at one coordinator; gives the error code of each group."""
     request = DeleteGroupsRequest(groups_names=list(groups))
     answer = broker.call(request, version, to=to or broker.coordinator(groups[0]))
-    return Told({one.group_id: one.error_code for one in answer.results})
+    return AnswerParts({one.group_id: one.error_code for one in answer.results})
 
 
 @requirement(
@@ -78,8 +78,8 @@ def describe_unknown(broker: Broker) -> None:
         found = describe_one(broker, group, version)
         wanted = ErrorCode.GROUP_ID_NOT_FOUND if version >= FIRST_WITH_NOT_FOUND else ErrorCode.NONE
         broker.expect_error(found.error_code, wanted, what=f"v{version}")
-        told = (found.group_state, found.protocol_type, found.protocol_data, list(found.members))
-        broker.expect_equal("what is told", told, (DEAD, "", "", []))
+        reported = (found.group_state, found.protocol_type, found.protocol_data, list(found.members))
+        broker.expect_equal("what is told", reported, (DEAD, "", "", []))
 
 
 @requirement(
@@ -100,14 +100,14 @@ def describe_states(broker: Broker) -> None:
     for version in range(first, last + 1):
         found = describe_one(broker, group.name, version)
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}")
-        told = (found.group_state, found.protocol_type, found.protocol_data)
-        broker.expect_equal("state, type and protocol", told, (STABLE, CONSUMER, "range"))
-        told_members = {
+        reported = (found.group_state, found.protocol_type, found.protocol_data)
+        broker.expect_equal("state, type and protocol", reported, (STABLE, CONSUMER, "range"))
+        reported_members = {
             one.member_id: (one.client_id, bytes(one.member_metadata), bytes(one.member_assignment))
             for one in found.members
         }
         wanted = {one.id: ("a client", one.protocols["range"], share_of(one)) for one in members}
-        broker.expect_equal("the members", told_members, wanted)
+        broker.expect_equal("the members", reported_members, wanted)
         broker.expect(all(one.client_host for one in found.members), "each member has a host")
     newcomer = group.member()
     newcomer.identify()
@@ -127,8 +127,8 @@ def describe_states(broker: Broker) -> None:
 def expect_without_metadata(broker: Broker, group: Group, state: str, members: int) -> None:
     """The group is in a state in which no protocol and no metadata are told."""
     found = describe_one(broker, group.name)
-    told = (found.group_state, found.protocol_data, len(found.members))
-    broker.expect_equal("state, protocol and number of members", told, (state, "", members))
+    reported = (found.group_state, found.protocol_data, len(found.members))
+    broker.expect_equal("state, protocol and number of members", reported, (state, "", members))
     broker.expect_equal("the metadata", {bytes(one.member_metadata) for one in found.members} - {b""}, set())
 
 
@@ -152,7 +152,7 @@ def listed_groups(broker: Broker) -> None:
     first, last = broker.versions_of(ListGroupsRequest)
     for version in range(first, last + 1):
         found = everywhere(broker, version=version)
-        told = {
+        reported = {
             name: (found[name].protocol_type, found[name].group_state, found[name].group_type)
             for name in ours
             if name in found
@@ -165,7 +165,7 @@ def listed_groups(broker: Broker) -> None:
             )
             for name, (protocol_type, state) in ours.items()
         }
-        broker.expect_equal(f"v{version}: our groups", told, wanted)
+        broker.expect_equal(f"v{version}: our groups", reported, wanted)
     lower_case = {stable.name} if broker.is_kafka("3.8") else set[str]()
     for states, wanted in (
         ([STABLE], {stable.name}), ([EMPTY, COMPLETING], {empty, joining.name}), (["stable"], lower_case),
@@ -267,7 +267,7 @@ def the_empty_group(broker: Broker) -> None:
         broker, other.name, {(topic, 0): 7}, generation=member.generation, member_id=member.id, to=other.address
     )
     invalid = {ErrorCode.INVALID_GROUP_ID}
-    found = Told({one.group_id: one for one in describe(broker, "", other.name, to=other.address)})
+    found = AnswerParts({one.group_id: one for one in describe(broker, "", other.name, to=other.address)})
     broker.expect_equal("the groups told", set(found), {"", other.name})
     broker.expect_error(
         found[""].error_code, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR, tolerated=invalid,
@@ -284,8 +284,8 @@ def the_empty_group(broker: Broker) -> None:
     expect_offset(broker, other.name, topic, 7, "the other one's offset")
     if broker.is_kafka("4.0") and ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
         answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[""]), to=other.address)
-        codes_told = [one.error_code for one in answer.groups]
-        broker.expect_equal("ConsumerGroupDescribe", codes_told, [ErrorCode.INVALID_GROUP_ID])
+        codes_reported = [one.error_code for one in answer.groups]
+        broker.expect_equal("ConsumerGroupDescribe", codes_reported, [ErrorCode.INVALID_GROUP_ID])
 
 
 @requirement(
@@ -322,7 +322,7 @@ def several_described(broker: Broker) -> None:
     broker.expect_equal("groups of one coordinator", len(names), 3)
     Group(broker, names[0]).stable(1)
     expect_committed(broker, names[1], {(broker.topic(), 0): 1})
-    found = Told({one.group_id: one.group_state for one in describe(broker, *names, to=address)})
+    found = AnswerParts({one.group_id: one.group_state for one in describe(broker, *names, to=address)})
     broker.expect_equal("the states", found, dict(zip(names, (STABLE, EMPTY, DEAD), strict=True)))
     broker.expect_equal("no groups", list(broker.call(DescribeGroupsRequest(groups=[]), to=address).groups), [])
 
@@ -343,9 +343,9 @@ def static_members(broker: Broker) -> None:
     new.join()
     first, last = broker.versions_of(DescribeGroupsRequest)
     for version in range(first, last + 1):
-        told = [(one.member_id, one.group_instance_id) for one in describe_one(broker, group.name, version).members]
+        reported = [(one.member_id, one.group_instance_id) for one in describe_one(broker, group.name, version).members]
         instance = "one" if version >= FIRST_WITH_INSTANCES else None
-        broker.expect_equal(f"v{version}: the members", told, [(new.id, instance)])
+        broker.expect_equal(f"v{version}: the members", reported, [(new.id, instance)])
 
 
 @requirement(
@@ -372,10 +372,12 @@ def broker_starts_again(broker: Broker) -> None:
         for group in (stable, empty, deleted):
             group.await_coordinator(within_s=STATE_WITHIN_S)
         found = everywhere(broker, version=min(broker.version_for(ListGroupsRequest), FIRST_WITH_STATES))
-        told = {group.name: found[group.name].group_state for group in (stable, empty, deleted) if group.name in found}
+        reported = {
+            group.name: found[group.name].group_state for group in (stable, empty, deleted) if group.name in found
+        }
         with_states = broker.version_for(ListGroupsRequest) >= FIRST_WITH_STATES
         wanted = {stable.name: STABLE if with_states else "", empty.name: EMPTY if with_states else ""}
-        broker.expect_equal("how they are listed", told, wanted)
+        broker.expect_equal("how they are listed", reported, wanted)
         broker.expect_equal("the members of the stable one", len(describe_one(broker, stable.name).members), 2)
         await_offset(broker, deleted.name, topic, NOTHING, "the deleted one's offset")
         await_offset(broker, empty.name, topic, 5, "the empty one's offset")

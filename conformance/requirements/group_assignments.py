@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from conformance.broker import Broker, Told
+from conformance.broker import AnswerParts, Broker
 from conformance.classic_groups import Group, Member, share_of, subscription
 from conformance.requirement import requirement
 from conformance.requirements.group_generations import HELD_FOR_S, joined_pair
@@ -137,8 +137,8 @@ def opaque_bytes(broker: Broker) -> None:
         f"{LARGE} bytes": bytes(range(251)) * (LARGE // 251 + 1),
     }
     for protocol_type in ("connect", "stream", "sr", "tidegauge's own"):
-        for told, data in kinds.items():
-            with broker.case(f"{protocol_type}, {told}"):
+        for reported, data in kinds.items():
+            with broker.case(f"{protocol_type}, {reported}"):
                 group = Group(broker, protocol_type=protocol_type)
                 members = [group.member(protocols={"v1": data}) for _ in range(2)]
                 group.admit(members[0])
@@ -172,9 +172,9 @@ def cooperative_rebalance(broker: Broker) -> None:
     old.protocols = owning(0, 1, 2, 3)
     group.admit(new, [old])
     leader = group.leader_first([old, new])[0]
-    told = Told({one.member_id: bytes(one.metadata) for one in leader.answer.members})
+    reported = AnswerParts({one.member_id: bytes(one.metadata) for one in leader.answer.members})
     broker.expect_equal(
-        "what the leader is told that they own", told, {old.id: old.protocols[name], new.id: owning()[name]}
+        "what the leader is told that they own", reported, {old.id: old.protocols[name], new.id: owning()[name]}
     )
     group.synchronise([old, new], {old.id: b"orders 0 1", new.id: b"nothing yet"})
     taking = new.generation
@@ -186,6 +186,8 @@ def cooperative_rebalance(broker: Broker) -> None:
         member.expect_joined()
     broker.expect_equal("the generation that gives", new.generation, taking + 1)
     leader = group.leader_first([old, new])[0]
-    told = Told({one.member_id: bytes(one.metadata) for one in leader.answer.members})
-    broker.expect_equal("what the leader is told now", told, {old.id: old.protocols[name], new.id: new.protocols[name]})
+    reported = AnswerParts({one.member_id: bytes(one.metadata) for one in leader.answer.members})
+    broker.expect_equal(
+        "what the leader is told now", reported, {old.id: old.protocols[name], new.id: new.protocols[name]}
+    )
     group.synchronise([old, new], {old.id: b"orders 0 1", new.id: b"orders 2 3"})

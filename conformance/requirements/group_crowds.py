@@ -31,22 +31,22 @@ def legal_group_ids(broker: Broker) -> None:
         "control characters": "\t\n\r\x01", "null": "\x00", "an emoji": "\U0001f600", "letters": "größe-組-ع",
         "an internal topic": "__consumer_offsets", "3,000 characters": "x" * 3_000, "punctuation": "#$%&*\"'`{}",
     }  # fmt: skip
-    names = {told: f"{form}{stem}" for told, form in forms.items()}
+    names = {reported: f"{form}{stem}" for reported, form in forms.items()}
     first = Group(broker).stable(1)[0].generation
     """Of an ordinary group's first member; one that is not a group of its own is in a later generation."""
     kept: set[str] = set()
-    for number, (told, name) in enumerate(names.items()):
-        with broker.case(told):
+    for number, (reported, name) in enumerate(names.items()):
+        with broker.case(reported):
             group = Group(broker, name)
             member = group.stable(1)[0]
             broker.expect_equal("the generation", member.generation, first)
             code = commit_one(broker, name, topic, number, generation=member.generation, member_id=member.id)
             broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit")
             kept.add(name)
-    for number, (told, name) in enumerate(names.items()):
+    for number, (reported, name) in enumerate(names.items()):
         if name not in kept:
             continue
-        with broker.case(f"{told}: its offset"):
+        with broker.case(f"{reported}: its offset"):
             found = committed(broker, name, [(topic, 0)])
             broker.expect_equal("the offset", [one.offset for one in found.partitions.values()], [number])
 
@@ -142,6 +142,6 @@ def crowds(broker: Broker) -> None:
     broker.eventually(together, f"{CROWD} members are in one generation", within_s=60)
     leader = group.leader_first(members)[0]
     broker.expect_equal("who leads", {one.answer.leader for one in members}, {leader.id})
-    told = {one.member_id for one in leader.answer.members}
-    broker.expect(told == {one.id for one in members}, f"the leader is told {len(told)} members")
+    reported = {one.member_id for one in leader.answer.members}
+    broker.expect(reported == {one.id for one in members}, f"the leader is told {len(reported)} members")
     group.synchronise(members)

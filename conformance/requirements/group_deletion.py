@@ -60,8 +60,10 @@ def consumer_groups(broker: Broker) -> None:
     expect_committed(broker, group, {(topic, 0): 5})
     (consumer,) = joined(broker, group, 1, [topic])
     found = everywhere(broker, types_filter=["consumer"])
-    told = {name: (one.protocol_type, one.group_state, one.group_type) for name, one in found.items() if name == group}
-    broker.expect_equal("how it is listed", told, {group: (CONSUMER, STABLE, "consumer")})
+    reported = {
+        name: (one.protocol_type, one.group_state, one.group_type) for name, one in found.items() if name == group
+    }
+    broker.expect_equal("how it is listed", reported, {group: (CONSUMER, STABLE, "consumer")})
     broker.expect_equal("with a member", delete(broker, group), {group: ErrorCode.NON_EMPTY_GROUP})
     consumer.leave()
     broker.expect_equal("without", delete(broker, group), {group: ErrorCode.NONE})

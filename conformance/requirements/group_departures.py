@@ -137,8 +137,8 @@ def leaving_while_joining(broker: Broker) -> None:
     broker.expect_error(third.leave(), ErrorCode.NONE, what="LeaveGroup")
     for member in (leader, follower):
         member.expect_joined()
-    told = group.leader_first([leader, follower])[0].answer.members
-    broker.expect_equal("the members", {one.member_id for one in told}, {leader.id, follower.id})
+    reported = group.leader_first([leader, follower])[0].answer.members
+    broker.expect_equal("the members", {one.member_id for one in reported}, {leader.id, follower.id})
     group.synchronise([leader, follower])
 
 
@@ -162,8 +162,8 @@ def never_came_back(broker: Broker) -> None:
     follower.begin_join()
     for member in (leader, follower):
         member.expect_joined()
-    told = group.leader_first([leader, follower])[0].answer.members
-    broker.expect_equal("the members", {one.member_id for one in told}, {leader.id, follower.id})
+    reported = group.leader_first([leader, follower])[0].answer.members
+    broker.expect_equal("the members", {one.member_id for one in reported}, {leader.id, follower.id})
     group.synchronise([leader, follower])
     broker.eventually(
         lambda: lost.heartbeat(leader.generation) == ErrorCode.UNKNOWN_MEMBER_ID,
@@ -248,8 +248,8 @@ def waiting_is_not_silence(broker: Broker) -> None:
     other.begin_join()
     for member in (other, waiting):
         member.expect_joined()
-    told = group.leader_first([waiting, other])[0].answer.members
-    broker.expect_equal("the members", {one.member_id for one in told}, {waiting.id, other.id})
+    reported = group.leader_first([waiting, other])[0].answer.members
+    broker.expect_equal("the members", {one.member_id for one in reported}, {waiting.id, other.id})
     wanted = ErrorCode.NONE if broker.is_kafka("2.7") else ErrorCode.REBALANCE_IN_PROGRESS  # KAFKA-10134
     broker.expect_error(waiting.heartbeat(), wanted, what="its Heartbeat")
 

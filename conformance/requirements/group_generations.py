@@ -47,12 +47,12 @@ def fenced_generations(broker: Broker) -> None:
         (follower, 1, ErrorCode.ILLEGAL_GENERATION),
         (stranger, 0, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
-        told = f"{'a stranger' if member is stranger else 'a member'} in generation {shift:+d}"
+        reported = f"{'a stranger' if member is stranger else 'a member'} in generation {shift:+d}"
         at = leader.generation + shift
-        broker.expect_error(member.sync(generation=at).error_code, error, what=f"SyncGroup of {told}")
-        broker.expect_error(member.heartbeat(at), error, what=f"Heartbeat of {told}")
+        broker.expect_error(member.sync(generation=at).error_code, error, what=f"SyncGroup of {reported}")
+        broker.expect_error(member.heartbeat(at), error, what=f"Heartbeat of {reported}")
         code = commit_one(broker, group.name, topic, 7, generation=at, member_id=member.id)
-        broker.expect_error(code, error, what=f"OffsetCommit of {told}")
+        broker.expect_error(code, error, what=f"OffsetCommit of {reported}")
     for member in (leader, follower):
         broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="Heartbeat of a member in its generation")
 
@@ -141,19 +141,19 @@ def joining_again(broker: Broker) -> None:
     broker.expect_error(leader.heartbeat(), ErrorCode.NONE, what="the leader's Heartbeat")
     answer = follower.sync()
     broker.expect_equal("the follower's assignment", bytes(answer.assignment), share_of(follower))
-    for member, other, told in ((leader, follower, "the leader"), (follower, leader, "other metadata")):
+    for member, other, reported in ((leader, follower, "the leader"), (follower, leader, "other metadata")):
         if member is follower:
             follower.protocols["range"] = subscription(user_data=b"other")
         member.begin_join()
         group.await_rebalance(other)
-        broker.saw(f"{told}: the other one is told to join again")
+        broker.saw(f"{reported}: the other one is told to join again")
         other.begin_join()
         for one in (member, other):
             one.expect_joined()
         before += 1
-        broker.expect_equal(f"{told}: the generations", [leader.generation, follower.generation], [before, before])
-        told_to_leader = group.leader_first([leader, follower])[0].answer.members
-        metadata = {one.member_id: bytes(one.metadata) for one in told_to_leader}
+        broker.expect_equal(f"{reported}: the generations", [leader.generation, follower.generation], [before, before])
+        reported_to_leader = group.leader_first([leader, follower])[0].answer.members
+        metadata = {one.member_id: bytes(one.metadata) for one in reported_to_leader}
         broker.expect_equal("the metadata", metadata, {one.id: one.protocols["range"] for one in (leader, follower)})
         group.synchronise([leader, follower])
 

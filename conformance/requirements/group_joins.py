@@ -2,7 +2,7 @@
 
 import time
 
-from conformance.broker import Broker, Told
+from conformance.broker import AnswerParts, Broker
 from conformance.classic_groups import FIRST_WITH_IDENTITY, Group, Member, subscription
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -108,13 +108,17 @@ def unknown_members(broker: Broker) -> None:
     (stranger,) = Group(broker).stable(1)
     for group in (unused, used):
         for id in ("nobody", stranger.id):
-            told = f"{'an unused' if group is unused else 'a used'} group, {'another member' if id != 'nobody' else id}"
+            reported = (
+                f"{'an unused' if group is unused else 'a used'} group, {'another member' if id != 'nobody' else id}"
+            )
             other = group.member(id=id)
-            broker.expect_error(other.ask_to_join().error_code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"JoinGroup, {told}")
-            synced = other.sync(generation=member.generation)
-            broker.expect_error(synced.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"SyncGroup, {told}")
             broker.expect_error(
-                other.heartbeat(member.generation), ErrorCode.UNKNOWN_MEMBER_ID, what=f"Heartbeat, {told}"
+                other.ask_to_join().error_code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"JoinGroup, {reported}"
+            )
+            synced = other.sync(generation=member.generation)
+            broker.expect_error(synced.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"SyncGroup, {reported}")
+            broker.expect_error(
+                other.heartbeat(member.generation), ErrorCode.UNKNOWN_MEMBER_ID, what=f"Heartbeat, {reported}"
             )
     broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="the member that is there")
 
@@ -141,12 +145,12 @@ def inconsistent_protocols(broker: Broker) -> None:
     bare.protocols, first_bare.protocols = {}, {}
     wrong |= {"no protocol": bare, "the first without a protocol": first_bare}
     if not broker.is_kafka("1.0"):
-        wrong = {told: other for told, other in wrong.items() if "the first" not in told}
-    for told, other in wrong.items():
+        wrong = {reported: other for reported, other in wrong.items() if "the first" not in reported}
+    for reported, other in wrong.items():
         answer = other.ask_to_join()
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             answer = other.ask_to_join()
-        broker.expect_error(answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what=told)
+        broker.expect_error(answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what=reported)
     broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="the member that is there")
 
 
@@ -166,9 +170,9 @@ def one_leader(broker: Broker) -> None:
     broker.expect_equal("the leaders named", len({one.answer.leader for one in members}), 1)
     leader, *followers = group.leader_first(members)
     broker.expect(leader.leads, f"{leader.id} leads")
-    told = Told({one.member_id: bytes(one.metadata) for one in leader.answer.members})
+    reported = AnswerParts({one.member_id: bytes(one.metadata) for one in leader.answer.members})
     broker.expect_equal("the members that the leader is told", len(leader.answer.members), len(members))
-    broker.expect_equal("what the leader is told", told, {one.id: one.protocols["range"] for one in members})
+    broker.expect_equal("what the leader is told", reported, {one.id: one.protocols["range"] for one in members})
     if any(one.answer.members for one in followers):
         broker.tolerate("followers are told the members too")
 
@@ -258,8 +262,8 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
     waited_ms = (time.monotonic() - began) * 1000
     broker.expect(waited_ms >= INITIAL_DELAY_MS, f"the first is answered after {waited_ms:.0f} ms")
     broker.expect_equal("its generation", first.generation, 1)
-    told = {one.member_id for one in first.answer.members}
-    if first.leads and told == {first.id}:
+    reported = {one.member_id for one in first.answer.members}
+    if first.leads and reported == {first.id}:
         return False
     second.expect_joined()
     broker.expect_equal("the second's generation", second.generation, 1)

@@ -143,8 +143,8 @@ def no_subscription(broker: Broker) -> None:
             else:
                 answer = odd.joined()
                 broker.saw(f"its join: error {answer.error_code}")
-                told = [bytes(one.metadata) for one in answer.members]
-                broker.expect(answer.error_code != ErrorCode.NONE or told == [data], "no other metadata are told")
+                reported = [bytes(one.metadata) for one in answer.members]
+                broker.expect(answer.error_code != ErrorCode.NONE or reported == [data], "no other metadata are told")
     for _ in range(20):
         Group(broker).stable(1)
     broker.saw("20 other groups are stable")

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
-from conformance.broker import EARLIEST, TRANSACTION, Broker, Told, Topic, error_name, only
+from conformance.broker import EARLIEST, TRANSACTION, AnswerParts, Broker, Topic, error_name, only
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -99,7 +99,7 @@ def active_producers(
     answer = broker.call(DescribeProducersRequest(topics=[asked]), to=to or broker.leader(topic, partition))
     found = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
     broker.expect_error(found.error_code, ErrorCode.NONE, what="DescribeProducers")
-    return Told({one.producer_id: one for one in found.active_producers})
+    return AnswerParts({one.producer_id: one for one in found.active_producers})
 
 
 @requirement(

@@ -71,8 +71,10 @@ def expect_everywhere(broker: Broker, topic: Topic, current: int, error: ErrorCo
             found = ask(broker, topic, current, version)
             broker.expect_error(found.error_code, error, what=f"{name} v{version}, current leader epoch {current}")
             if error != ErrorCode.NONE:
-                told = {"Fetch": "high_watermark", "ListOffsets": "offset", "OffsetForLeaderEpoch": "end_offset"}[name]
-                broker.expect_equal(f"its {told}", getattr(found, told), UNKNOWN)
+                reported = {"Fetch": "high_watermark", "ListOffsets": "offset", "OffsetForLeaderEpoch": "end_offset"}[
+                    name
+                ]
+                broker.expect_equal(f"its {reported}", getattr(found, reported), UNKNOWN)
 
 
 @requirement(
@@ -143,8 +145,8 @@ def end_of_the_current_epoch(broker: Broker) -> None:
     for version in range(lowest, highest + 1):
         found = end_of_epoch(broker, topic, epoch, version=version)
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}, {end} records")
-        told = found.leader_epoch if version >= 1 else epoch
-        broker.expect_equal("epoch and end offset", (told, found.end_offset), (epoch, end))
+        reported = found.leader_epoch if version >= 1 else epoch
+        broker.expect_equal("epoch and end offset", (reported, found.end_offset), (epoch, end))
         end = broker.append(topic, batch(b"a", b"b", b"c")) + 3
 
 
@@ -272,14 +274,14 @@ def epochs_grow(broker: Broker) -> None:
             after = nodes.lead(topic, node)
             broker.expect(after.epoch > before.epoch, f"epoch {after.epoch} after {before.epoch}")
             for witness in nodes.reachable:
-                told = broker.eventually(  # an election may take two epochs, and a broker learn of both
+                reported = broker.eventually(  # an election may take two epochs, and a broker learn of both
                     lambda witness=witness, after=after: (
                         seen if (seen := nodes.state(topic, witness)).epoch >= after.epoch else None
                     ),
                     f"node {witness} tells of epoch {after.epoch}",
                 )
                 broker.expect_equal(
-                    f"what node {witness} tells", (told.leader, told.epoch), (after.leader, after.epoch)
+                    f"what node {witness} tells", (reported.leader, reported.epoch), (after.leader, after.epoch)
                 )
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from conformance.batches import CODECS, Record, batch
-from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, Broker, Told, Topic, only
+from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, AnswerParts, Broker, Topic, only
 from conformance.changes import codecs
 from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
@@ -192,12 +192,12 @@ def ask(broker: Broker, topic: Topic, wanted: list[tuple[int, int]], version: in
     return [partition for one in answer.topics for partition in one.partitions]
 
 
-def answered(answers: list[Any]) -> Told[int, Any]:
+def answered(answers: list[Any]) -> AnswerParts[int, Any]:
     """The answers by partition, each of which has one."""
     numbers = [one.partition_index for one in answers]
     if len(set(numbers)) != len(numbers):
         raise Failed(f"partitions {numbers} are answered")
-    return Told({one.partition_index: one for one in answers})
+    return AnswerParts({one.partition_index: one for one in answers})
 
 
 @requirement(

@@ -52,13 +52,13 @@ def expect_read(
     """Every version of Fetch gives these messages, at offsets from `first` on, in the format of its clients."""
     for version, magic in FETCHES:
         seen = fetched(broker, topic, version, first)
-        told = f"{what}, read by Fetch v{version}"
-        broker.expect_equal(f"{told}: the magics", {one.magic for one in seen}, {magic})
+        reported = f"{what}, read by Fetch v{version}"
+        broker.expect_equal(f"{reported}: the magics", {one.magic for one in seen}, {magic})
         expected = [
             Message(one.value, one.key, one.timestamp if magic and stamped else NO_TIMESTAMP, first + at)
             for at, one in enumerate(wanted)
         ]
-        broker.expect_equal(told, [one.message for one in seen], expected)
+        broker.expect_equal(reported, [one.message for one in seen], expected)
     highest = broker.version_for(FetchRequest)
     if highest >= WITH_BATCHES:
         found = [one for one in records(broker.log(topic, offset=first)) if one.offset >= first]
@@ -188,10 +188,14 @@ def append_time(broker: Broker) -> None:
                 answer = broker.produce(late, message_set(MESSAGES, magic, codec=codec), version=2)
                 after = int(time.time() * 1000)
                 broker.expect_error(answer.error_code, ErrorCode.NONE)
-                told = answer.log_append_time_ms
-                broker.expect(before <= told <= after, f"the append time {told} is between {before} and {after}")
+                reported = answer.log_append_time_ms
+                broker.expect(
+                    before <= reported <= after, f"the append time {reported} is between {before} and {after}"
+                )
                 seen = fetched(broker, late, 2)
-                broker.expect_equal("the timestamps", [one.message.timestamp for one in seen], [told] * len(MESSAGES))
+                broker.expect_equal(
+                    "the timestamps", [one.message.timestamp for one in seen], [reported] * len(MESSAGES)
+                )
                 broker.expect(
                     all(one.attributes & LOG_APPEND_TIME for one in seen), "each message says whose time it is"
                 )

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from conformance.batches import batch
-from conformance.broker import Broker, Told, delete_topics_request, number, only
+from conformance.broker import AnswerParts, Broker, delete_topics_request, number, only
 from conformance.changes import METADATA_WITH_EPOCHS
 from conformance.requirement import requirement
 from conformance.wire import Closed
@@ -172,9 +172,11 @@ def partitions_in_order(broker: Broker) -> None:
     found = broker.describe_topic(topic.name).partitions
     broker.expect_equal("the partitions' numbers", sorted(p.partition_index for p in found), [0, 1, 2, 3, 4])
     for p in found:
-        told = f"partition {p.partition_index}: leader {p.leader_id}, replicas {p.replica_nodes}, in sync {p.isr_nodes}"
+        reported = (
+            f"partition {p.partition_index}: leader {p.leader_id}, replicas {p.replica_nodes}, in sync {p.isr_nodes}"
+        )
         related = p.leader_id in p.isr_nodes and set(p.isr_nodes) <= set(p.replica_nodes) <= nodes
-        broker.expect(related and len(p.replica_nodes) == broker.subject.nodes, told)
+        broker.expect(related and len(p.replica_nodes) == broker.subject.nodes, reported)
         if broker.version_for(MetadataRequest) >= METADATA_WITH_EPOCHS:
             broker.expect(p.leader_epoch >= 0, f"partition {p.partition_index}: leader epoch {p.leader_epoch}")
         broker.expect_equal(f"partition {p.partition_index}: offline replicas", p.offline_replicas, [])
@@ -263,7 +265,7 @@ def id_before_v12(broker: Broker) -> None:
 def internal_topics(broker: Broker) -> None:
     ordinary, underscored = broker.topic(), broker.topic(name="__" + broker.unused_name())
     broker.coordinator(broker.unused_name("group"))
-    marked = Told({topic.name: topic.is_internal for topic in broker.metadata(None).topics})
+    marked = AnswerParts({topic.name: topic.is_internal for topic in broker.metadata(None).topics})
     broker.expect_equal("__consumer_offsets is internal", marked.get("__consumer_offsets", True), True)
     broker.expect_equal(f"{ordinary.name} is internal", marked[ordinary.name], False)
     broker.expect_equal(f"{underscored.name} is internal", marked[underscored.name], False)
@@ -384,7 +386,7 @@ def auto_creation_disabled(broker: Broker) -> None:
 )
 def each_topic_its_own(broker: Broker) -> None:
     topic, unknown = broker.topic(), broker.unused_name()
-    found = Told({one.name: one for one in broker.metadata(by_name(unknown, topic.name, "not/legal")).topics})
+    found = AnswerParts({one.name: one for one in broker.metadata(by_name(unknown, topic.name, "not/legal")).topics})
     broker.expect_equal("the topics in the answer", sorted(found), sorted((unknown, topic.name, "not/legal")))
     broker.expect_error(found[topic.name].error_code, ErrorCode.NONE, what="the known topic")
     broker.expect_equal("its partitions", len(found[topic.name].partitions), topic.partitions)

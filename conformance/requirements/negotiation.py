@@ -1,6 +1,6 @@
 """API: version negotiation. What a broker says that it speaks, and whether it does."""
 
-from conformance.broker import Broker, Told, error_name, errors_in
+from conformance.broker import AnswerParts, Broker, error_name, errors_in
 from conformance.minimal import CORE, minimal_request
 from conformance.requirement import requirement, version_key
 from conformance.wire import Misbehaved, request_header
@@ -70,7 +70,7 @@ def version_above_highest(broker: Broker) -> None:
         connection.send_bytes(framed(header + body), api_key=API_VERSIONS, version=version, awaited=True)
         answer = connection.receive(version=0)
         broker.expect_error(answer.error_code, ErrorCode.UNSUPPORTED_VERSION, what=f"ApiVersions v{version}")
-        ranges = Told({api.api_key: (api.min_version, api.max_version) for api in answer.api_keys})
+        ranges = AnswerParts({api.api_key: (api.min_version, api.max_version) for api in answer.api_keys})
         broker.expect_equal("the range of ApiVersions in the refusal", ranges.get(API_VERSIONS), (lowest, highest))
     broker.expect_error(connection.call(ApiVersionsRequest(), 0).error_code, ErrorCode.NONE, what="v0 afterwards")
 
@@ -207,13 +207,15 @@ def asked_again(broker: Broker) -> None:
 )
 def finalized_features(broker: Broker) -> None:
     answer = broker.connect().call(named(), broker.version_for(ApiVersionsRequest))
-    supported = Told({feature.name: feature for feature in answer.supported_features})
+    supported = AnswerParts({feature.name: feature for feature in answer.supported_features})
     broker.expect(answer.finalized_features_epoch >= 0, f"the features' epoch is {answer.finalized_features_epoch}")
     for feature in answer.finalized_features:
         limits = supported.get(feature.name)
-        told = f"{feature.name} is at {feature.max_version_level}"
+        reported = f"{feature.name} is at {feature.max_version_level}"
         inside = limits is not None and limits.min_version <= feature.max_version_level <= limits.max_version
-        broker.expect(inside, f"{told}, within what is supported" if inside else f"{told}, which is not supported")
+        broker.expect(
+            inside, f"{reported}, within what is supported" if inside else f"{reported}, which is not supported"
+        )
     names = [feature.name for feature in answer.finalized_features]
     broker.expect("metadata.version" in names, f"finalized are {', '.join(names)}")
 
@@ -228,8 +230,8 @@ def finalized_features(broker: Broker) -> None:
 )
 def features_from_level_zero(broker: Broker) -> None:
     connection = broker.connect()
-    old = Told({one.name: one.min_version for one in connection.call(named(), 3).supported_features})
-    new = Told({one.name: one.min_version for one in connection.call(named(), 4).supported_features})
+    old = AnswerParts({one.name: one.min_version for one in connection.call(named(), 3).supported_features})
+    new = AnswerParts({one.name: one.min_version for one in connection.call(named(), 4).supported_features})
     if not new:
         broker.skip("the target lists no supported features")
     broker.expect(0 not in old.values(), f"v3 lists {len(old)} features, none from level 0")
@@ -259,5 +261,5 @@ def release_profile(broker: Broker) -> None:
         ranges = [APIS[key].releases[release] for release in around]
         first, last = max(one[0] for one in ranges), min(one[1] - one[2] for one in ranges)
         with broker.case(APIS[key].name):
-            told = f"v{lowest} to v{highest} advertised, Kafka {' and '.join(around)} has v{first} to v{last}"
-            broker.expect(lowest <= first and highest >= last, told)
+            reported = f"v{lowest} to v{highest} advertised, Kafka {' and '.join(around)} has v{first} to v{last}"
+            broker.expect(lowest <= first and highest >= last, reported)

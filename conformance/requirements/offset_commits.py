@@ -59,7 +59,7 @@ def unknown_topic(broker: Broker) -> Topic:
     "one, "
     "else -1",
 )
-def told_as_committed(broker: Broker) -> None:
+def reported_as_committed(broker: Broker) -> None:
     topic = broker.topic()
     group = Group(broker).name
     for version in commit_versions(broker):
@@ -90,13 +90,13 @@ def nothing_committed(broker: Broker) -> None:
     expect_committed(broker, used, {(topic, 1): 5})
     for version in fetch_versions(broker):
         for group in (used, unused):
-            found = committed(broker, group, [(topic, 0)], version=version, as_told=True)
+            found = committed(broker, group, [(topic, 0)], version=version, as_reported=True)
             broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch v{version}")
-            told = {partition: (one.offset, one.leader_epoch) for partition, one in found.partitions.items()}
-            broker.expect_equal("the offset and leader epoch", told, {(topic, 0): (NOTHING, -1)})
+            reported = {partition: (one.offset, one.leader_epoch) for partition, one in found.partitions.items()}
+            broker.expect_equal("the offset and leader epoch", reported, {(topic, 0): (NOTHING, -1)})
             broker.expect_equal("the partition's error", found.errors, {(topic, 0): ErrorCode.NONE})
         if version >= 2:
-            found = committed(broker, unused, None, version=version, as_told=True)
+            found = committed(broker, unused, None, version=version, as_reported=True)
             broker.expect_equal("all of an unused group", (found.error_code, found.partitions), (ErrorCode.NONE, {}))
 
 
@@ -179,8 +179,8 @@ def all_partitions(broker: Broker) -> None:
     for version in fetch_versions(broker, 2):
         found = committed(broker, group, None, known=[one, other, unused], version=version)
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch v{version}")
-        told = {key: value.offset for key, value in found.partitions.items()}
-        broker.expect_equal(f"what v{version} tells", told, offsets)
+        reported = {key: value.offset for key, value in found.partitions.items()}
+        broker.expect_equal(f"what v{version} tells", reported, offsets)
         broker.expect_equal("an empty list", committed(broker, group, [], version=version).partitions, {})
 
 
@@ -204,9 +204,9 @@ def several_groups(broker: Broker) -> None:
         broker.expect_equal("the groups", sorted(found), sorted(groups))
         for number, group in enumerate(groups):
             broker.expect_error(found[group].error_code, ErrorCode.NONE, what=f"group {number}")
-            told = {key[1]: value.offset for key, value in found[group].partitions.items()}
+            reported = {key[1]: value.offset for key, value in found[group].partitions.items()}
             wanted = {3: {0: 3, 1: 13}, 4: {0: NOTHING}}.get(number, {0: number})
-            broker.expect_equal(f"v{version}: group {number}", told, wanted)
+            broker.expect_equal(f"v{version}: group {number}", reported, wanted)
 
 
 def groups_of_one_coordinator(broker: Broker, count: int) -> list[str]:
@@ -388,8 +388,8 @@ def too_much_at_once(broker: Broker) -> None:
         broker.expect(found == offsets, f"{len(found)} offsets are told as committed")
         broker.tolerate("it is taken as a whole")
     else:
-        told = {key: one.offset for key, one in found.items()}
-        broker.expect_equal("what is told", told, {(topic, TOO_MANY - 1): 7})
+        reported = {key: one.offset for key, one in found.items()}
+        broker.expect_equal("what is told", reported, {(topic, TOO_MANY - 1): 7})
     expect_committed(broker, group, {(topic, 0): 8})
     expect_offset(broker, group, topic, 8, "the offset of a smaller commit")
 
@@ -407,5 +407,5 @@ def empty_metadata(broker: Broker) -> None:
     expect_committed(broker, group, {(topic, 0): Committed(5, None)})
     for version in fetch_versions(broker):
         found = committed(broker, group, [(topic, 0), (topic, 1)], version=version).partitions
-        told = {partition: one.metadata for partition, one in found.items()}
-        broker.expect_equal(f"v{version}: the metadata", told, {(topic, 0): "", (topic, 1): ""})
+        reported = {partition: one.metadata for partition, one in found.items()}
+        broker.expect_equal(f"v{version}: the metadata", reported, {(topic, 0): "", (topic, 1): ""})

@@ -95,7 +95,7 @@ def fenced_commits(broker: Broker) -> None:
     )
     if not broker.is_kafka("3.0"):  # until then a commit was not held against the instance id of another member
         tries = tries[:-1]
-    for told, generation, id, instance, error in tries:
+    for reported, generation, id, instance, error in tries:
         codes = commit(
             broker,
             group.name,
@@ -104,7 +104,7 @@ def fenced_commits(broker: Broker) -> None:
             member_id=id,
             instance_id=instance,
         )
-        broker.expect_equal(f"the errors of {told}", codes, {(topic, 0): error, (topic, 1): error})
+        broker.expect_equal(f"the errors of {reported}", codes, {(topic, 0): error, (topic, 1): error})
     for partition, offset in ((0, 5), (1, 6)):
         expect_offset(broker, group.name, topic, offset, f"the offset of partition {partition}", partition=partition)
 

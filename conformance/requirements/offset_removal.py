@@ -37,7 +37,7 @@ EARLY_S = 1
 """By so much a look may be early: the coordinator's clock and ours are read at different moments."""
 GONE_WITHIN_S = 60.0
 """How long it may take from the end of the retention until offsets are gone, on a busy machine."""
-RETENTION_TOLD = range(2, 5)
+RETENTION_REPORTED = range(2, 5)
 """The versions of OffsetCommit in which a client says how long its offsets shall be kept."""
 
 
@@ -65,8 +65,8 @@ def coordinator_dies(broker: Broker) -> None:
         group.await_coordinator(within_s=STATE_WITHIN_S)
         for when in ("while the coordinator is dead", "when it is back"):
             for number, name in enumerate(names):
-                told = f"the offset of group {number} {when}"
-                await_offset(broker, name, topic, 100 + number, told, within_s=STATE_WITHIN_S)
+                reported = f"the offset of group {number} {when}"
+                await_offset(broker, name, topic, 100 + number, reported, within_s=STATE_WITHIN_S)
             nodes.mend()
 
 
@@ -224,7 +224,7 @@ def deleted_topics(broker: Broker) -> None:
 )
 def own_retention(broker: Broker) -> None:
     topic = broker.topic(2)
-    version = RETENTION_TOLD[-1]
+    version = RETENTION_REPORTED[-1]
     group = Group(broker).name
     expect_committed(broker, group, {(topic, 1): 7})
     began = time.monotonic()
@@ -251,7 +251,7 @@ def own_retention(broker: Broker) -> None:
 )
 def any_retention(broker: Broker) -> None:
     topic = broker.topic()
-    for version in RETENTION_TOLD:
+    for version in RETENTION_REPORTED:
         for retention_ms in (0, -2, -(2**63), 2**63 - 1):
             with broker.case(f"v{version}, {retention_ms} ms"):
                 group = Group(broker).name

@@ -54,11 +54,11 @@ def members_in_transactions(broker: Broker) -> None:
         ("an unknown member", new.generation, "nobody", None, ErrorCode.UNKNOWN_MEMBER_ID),
         ("the one that was replaced", new.generation, old.id, "one", ErrorCode.FENCED_INSTANCE_ID),
     )
-    for told, generation, id, instance, error in tries:
+    for reported, generation, id, instance, error in tries:
         code = commit_in_transaction(
             broker, client, group.name, topic, 99, generation=generation, member_id=id, instance_id=instance
         )
-        broker.expect_error(code, error, what=told)
+        broker.expect_error(code, error, what=reported)
     client.finish(committed=True)
     expect_offset(broker, group.name, topic, NOTHING, "the offset after a transaction of refused commits")
     other = group.member()

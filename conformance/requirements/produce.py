@@ -22,7 +22,7 @@ from conformance.batches import (
     varint,
     write_record,
 )  # fmt: skip
-from conformance.broker import Broker, Skipped, Told, Topic, only, produce_request
+from conformance.broker import AnswerParts, Broker, Skipped, Topic, only, produce_request
 from conformance.changes import closes_on_unreadable_batches, codecs, has_leader_epochs, refusals
 from conformance.requirement import requirement
 from conformance.wire import Closed
@@ -66,7 +66,7 @@ def expect_refused(
         after = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
         broker.expect_equal(f"{what}: the log end offsets after the connection was closed", after, before)
         return None
-    results = Told({one.index: one for one in only(answer.responses, "topic in the answer").partition_responses})
+    results = AnswerParts({one.index: one for one in only(answer.responses, "topic in the answer").partition_responses})
     bad, other = results[0], results[1]
     broker.expect_error(
         bad.error_code, *accepted, tolerated={*tolerated, *also_tolerated}, what=what, message=bad.error_message

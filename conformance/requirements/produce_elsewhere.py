@@ -38,8 +38,8 @@ def produce_elsewhere(broker: Broker) -> None:
                 )
                 broker.expect_equal("its base offset", found.base_offset, -1)
                 if version >= WITH_LEADER:
-                    told = (found.current_leader.leader_id, found.current_leader.leader_epoch)
-                    nodes.expect_leader_named(topic, told, answer.node_endpoints)
+                    reported = (found.current_leader.leader_id, found.current_leader.leader_epoch)
+                    nodes.expect_leader_named(topic, reported, answer.node_endpoints)
         broker.expect_equal("the log", values(broker.log(topic)), [b"a"])
 
 

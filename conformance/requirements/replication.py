@@ -69,11 +69,11 @@ def on_every_replica_in_sync(broker: Broker) -> None:
     with cluster(broker) as nodes:
         leader, one, other = nodes.cast()
         topics = [nodes.topic(leader, one, other), nodes.topic(leader, other, one)]
-        told = [Writes(), Writes()]
-        for topic, writes in zip(topics, told, strict=True):
+        reported = [Writes(), Writes()]
+        for topic, writes in zip(topics, reported, strict=True):
             nodes.write_some(topic, writes, 20)
         nodes.kill(leader)
-        for topic, writes in zip(topics, told, strict=True):
+        for topic, writes in zip(topics, reported, strict=True):
             nodes.await_leader(topic, one, other)
             nodes.expect_kept(topic, writes)
 
@@ -160,8 +160,8 @@ def back_when_in_the_epoch(broker: Broker) -> None:
             until = time.monotonic() + NEWS_S
             while time.monotonic() < until:
                 seen |= nodes.state(topic).isr
-        told = f"fetches at {committed} and {begins - 1}, before the epoch's start at {begins}"
-        broker.expect_equal(f"who is in sync after {told}", seen, {former, leader})
+        reported = f"fetches at {committed} and {begins - 1}, before the epoch's start at {begins}"
+        broker.expect_equal(f"who is in sync after {reported}", seen, {former, leader})
 
         def brought() -> bool:
             fetch_as(broker, topic, follower, begins, nodes.address(leader))
@@ -531,8 +531,8 @@ def strangers_do_not_follow(broker: Broker) -> None:
                 found = fetch_as(
                     broker, topic, who, 1, nodes.address(leader), current_leader_epoch=current
                 )  # fmt: skip
-                told = f"a fetch of broker {who} with the current leader epoch {current}"
-                broker.expect_error(found.error_code, error, what=told)
+                reported = f"a fetch of broker {who} with the current leader epoch {current}"
+                broker.expect_error(found.error_code, error, what=reported)
                 broker.expect_equal("what it gives", bytes(found.records or b""), b"")
         broker.expect_equal("the partition", nodes.state(topic), before)
 

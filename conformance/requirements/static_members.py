@@ -72,15 +72,15 @@ def fenced_instances(broker: Broker) -> None:
     stranger.generation = new.generation
     tries = ((old, fenced), (stranger, unknown)) if broker.is_kafka("3.0") else ((old, fenced),)
     for member, error in tries:
-        told = "the old member id" if member is old else "an unknown instance id"
-        broker.expect_error(member.heartbeat(), error, what=f"Heartbeat with {told}")
-        broker.expect_error(member.sync().error_code, error, what=f"SyncGroup with {told}")
+        reported = "the old member id" if member is old else "an unknown instance id"
+        broker.expect_error(member.heartbeat(), error, what=f"Heartbeat with {reported}")
+        broker.expect_error(member.sync().error_code, error, what=f"SyncGroup with {reported}")
         code = commit_one(
             broker, group.name, topic, 5, generation=member.generation, member_id=member.id,
             instance_id=member.instance_id,
         )  # fmt: skip
-        broker.expect_error(code, error, what=f"OffsetCommit with {told}")
-        broker.expect_error(member.leave(), error, what=f"LeaveGroup with {told}")
+        broker.expect_error(code, error, what=f"OffsetCommit with {reported}")
+        broker.expect_error(member.leave(), error, what=f"LeaveGroup with {reported}")
     broker.expect_error(old.ask_to_join().error_code, fenced, what="JoinGroup with the old member id")
     broker.expect_error(new.heartbeat(), ErrorCode.NONE, what="Heartbeat of the new one")
 
@@ -109,8 +109,8 @@ def removed_by_instance_id(broker: Broker) -> None:
             broker.expect_equal("the errors", codes, [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID])
             broker.expect_error(leader.heartbeat(), ErrorCode.NONE, what="Heartbeat while nobody has left")
             answer = group.leave(right, version=version)
-            told = [(one.group_instance_id, one.error_code) for one in answer.members]
-            broker.expect_equal("the result", told, [(follower.instance_id, 0)])
+            reported = [(one.group_instance_id, one.error_code) for one in answer.members]
+            broker.expect_equal("the result", reported, [(follower.instance_id, 0)])
             broker.expect_error(follower.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of who was removed")
             broker.expect_error(leader.heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS, what="Heartbeat of the other one")
 
@@ -136,8 +136,8 @@ def leader_back_again(broker: Broker) -> None:
             broker.expect_equal("the generation", again.generation, leader.generation)
             broker.expect_equal("whether it is told that it leads", again.leads, version >= SKIPS)
             broker.expect_equal("whether it is to skip the assignment", answer.skip_assignment, version >= SKIPS)
-            told = {one.group_instance_id for one in answer.members}
-            broker.expect_equal("the members told", told, {"one", "two"} if version >= SKIPS else set())
+            reported = {one.group_instance_id for one in answer.members}
+            broker.expect_equal("the members told", reported, {"one", "two"} if version >= SKIPS else set())
             synced = again.sync()
             broker.expect_error(synced.error_code, ErrorCode.NONE, what="SyncGroup")
             broker.expect_equal("the assignment", bytes(synced.assignment), share_of(leader))

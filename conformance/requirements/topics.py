@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from conformance.batches import Record, batch, values
-from conformance.broker import Broker, Told, Topic, delete_topics_request, new_topic, number, only
+from conformance.broker import AnswerParts, Broker, Topic, delete_topics_request, new_topic, number, only
 from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
 from conformance.wire import Connection, Failed
@@ -298,7 +298,9 @@ def assignment_by_hand(broker: Broker) -> None:
         result = only(create(broker, topic), "result")
         broker.expect_error(result.error_code, ErrorCode.NONE)
         broker.await_topic(topic.name, 2)
-        found = Told({one.partition_index: one.replica_nodes for one in broker.describe_topic(topic.name).partitions})
+        found = AnswerParts(
+            {one.partition_index: one.replica_nodes for one in broker.describe_topic(topic.name).partitions}
+        )
         broker.expect_equal("the replicas", found, wanted)
 
 
@@ -371,9 +373,9 @@ def validate_only(broker: Broker) -> None:
 def twice_in_one_request(broker: Broker) -> None:
     twice, other = broker.unused_name(), broker.unused_name()
     results = create(broker, new_topic(twice), new_topic(other), new_topic(twice, 2))
-    told = [(result.name, result.error_code) for result in results]
+    reported = [(result.name, result.error_code) for result in results]
     found = sorted(
-        told if broker.is_kafka("3.3") else set(told)
+        reported if broker.is_kafka("3.3") else set(reported)
     )  # with ZooKeeper, from 2.3 on, one result for each time
     wanted = sorted([(twice, ErrorCode.INVALID_REQUEST), (other, ErrorCode.NONE)])
     broker.expect_equal("the results", found, wanted)
@@ -420,7 +422,7 @@ def details_in_the_answer(broker: Broker) -> None:
 def each_its_own(broker: Broker) -> None:
     good, bad = [broker.unused_name() for _ in range(2)], broker.unused_name()
     topics = [new_topic(good[0]), new_topic("not/legal"), new_topic(bad, 0), new_topic(good[1], 2)]
-    seen = Told({result.name: result.error_code for result in create(broker, *topics)})
+    seen = AnswerParts({result.name: result.error_code for result in create(broker, *topics)})
     made = dict.fromkeys(good, ErrorCode.NONE)
     refused = {"not/legal": ErrorCode.INVALID_TOPIC_EXCEPTION, bad: ErrorCode.INVALID_PARTITIONS}
     broker.expect_equal("the results", seen, made | refused)
@@ -428,7 +430,7 @@ def each_its_own(broker: Broker) -> None:
         broker.await_topic(name, partitions)
     version = broker.version_for(DeleteTopicsRequest)
     answer = broker.call(delete_topics_request([good[0], bad, good[1]], version), version)
-    seen = Told({result.name: result.error_code for result in answer.responses})
+    seen = AnswerParts({result.name: result.error_code for result in answer.responses})
     broker.expect_equal("the results of deleting", seen, made | {bad: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
     broker.eventually(lambda: not existing(broker) & set(good), "the good ones are gone")
 
@@ -595,7 +597,7 @@ def growth(broker: Broker) -> None:
     topic = broker.topic(2)
     for partition in (0, 1):
         broker.append(topic, batch(b"%d" % partition), partition=partition)
-    before = Told({one.partition_index: one.leader_id for one in broker.describe_topic(topic.name).partitions})
+    before = AnswerParts({one.partition_index: one.leader_id for one in broker.describe_topic(topic.name).partitions})
     lowest, highest = broker.versions_of(CreatePartitionsRequest)
     count = 2
     for version in range(lowest, highest + 1):
@@ -604,7 +606,7 @@ def growth(broker: Broker) -> None:
         broker.expect_error(result.error_code, ErrorCode.NONE, what=f"v{version}: {count} partitions")
         broker.expect_equal(f"v{version}: the id", broker.await_topic(topic.name, count).id, topic.id)
     expect_partitions(broker, topic, count)
-    after = Told({one.partition_index: one.leader_id for one in broker.describe_topic(topic.name).partitions})
+    after = AnswerParts({one.partition_index: one.leader_id for one in broker.describe_topic(topic.name).partitions})
     broker.expect_equal("the leaders of the old partitions", {p: after[p] for p in before}, before)
     for partition in range(2, count):
         offset = broker.append(topic, batch(b"%d" % partition), partition=partition)
@@ -713,5 +715,7 @@ def growth_by_hand(broker: Broker) -> None:
     result = only(grow(broker, {topic.name: 4}, assignments=[[nodes[-1]], [nodes[0]]]), "result")
     broker.expect_error(result.error_code, ErrorCode.NONE, what="replicas by hand")
     broker.await_topic(topic.name, 4)
-    found = Told({one.partition_index: one.replica_nodes for one in broker.describe_topic(topic.name).partitions})
+    found = AnswerParts(
+        {one.partition_index: one.replica_nodes for one in broker.describe_topic(topic.name).partitions}
+    )
     broker.expect_equal("the new partitions' replicas", (found[2], found[3]), ([nodes[-1]], [nodes[0]]))

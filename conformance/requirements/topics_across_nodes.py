@@ -75,9 +75,9 @@ def expect_known(broker: Broker, nodes: Cluster, name: str, wanted: bool) -> Non
     """Every broker knows the topic, or none does; Metadata follows a change by a moment."""
     for node, address in sorted(nodes.addresses.items()):
 
-        def told(address: tuple[str, int] = address) -> bool:
+        def reported(address: tuple[str, int] = address) -> bool:
             listed = {one.name for one in broker.metadata(None, to=address).topics}
             return (name in listed) == wanted
 
         what = f"node {node} {'knows' if wanted else 'does not know'} {name}"
-        broker.eventually(told, what, within_s=STATE_WITHIN_S)
+        broker.eventually(reported, what, within_s=STATE_WITHIN_S)

@@ -49,7 +49,7 @@ class Held:
     """A group whose coordinator lives."""
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """What it is called in reports."""
         return f"{self.client.protocol.name}, {'commit' if self.committed else 'abort'}"
 
@@ -109,11 +109,11 @@ def in_each_outcome(broker: Broker, judge: Callable[[Held], None]) -> None:
         ]
         with nodes.paused(frozen):
             for case in cases:
-                with broker.case(case.told):
+                with broker.case(case.reported):
                     end_of(broker, case)
                     judge(case)
         for case in cases:
-            with broker.case(f"{case.told}, completed"):
+            with broker.case(f"{case.reported}, completed"):
                 expect_completed(broker, case)
 
 
@@ -152,12 +152,12 @@ def nothing_is_added(broker: Broker) -> None:
 def no_second_end(broker: Broker) -> None:
     def judge(case: Held) -> None:
         for identity in sorted({case.began, case.client.identity}):
-            told = f"epoch {identity[1]}"
+            reported = f"epoch {identity[1]}"
             same = case.client.end(committed=case.committed, identity=identity, patient=False)
-            broker.expect_error(same.error_code, CONCURRENT, what=f"{told}, the same result")
+            broker.expect_error(same.error_code, CONCURRENT, what=f"{reported}, the same result")
             other = case.client.end(committed=not case.committed, identity=identity, patient=False)
             broker.expect_error(
-                other.error_code, CONCURRENT, tolerated={ErrorCode.INVALID_TXN_STATE}, what=f"{told}, the other"
+                other.error_code, CONCURRENT, tolerated={ErrorCode.INVALID_TXN_STATE}, what=f"{reported}, the other"
             )
 
     in_each_outcome(broker, judge)
@@ -208,8 +208,8 @@ def between_end_and_completion(broker: Broker) -> None:
 
         def expect_prepared(what: str) -> None:
             found = client.described()
-            told = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
-            broker.expect_equal(f"{what}: what is told", told, (prepared, [(case.held.name, [0])]))
+            reported = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
+            broker.expect_equal(f"{what}: what is told", reported, (prepared, [(case.held.name, [0])]))
 
         broker.eventually(
             lambda: [one.topic for one in client.described().topics] == [case.held.name], "one partition is left"
@@ -244,11 +244,11 @@ def another_broker(broker: Broker) -> None:
             lost = TransactionalClient(broker, CLASSIC, client.name, initialised=False)
             lost.become(*client.identity)
             lost.asked = address
-            told = f"at {address[0]}:{address[1]}"
+            reported = f"at {address[0]}:{address[1]}"
             wrong = ErrorCode.NOT_COORDINATOR
-            broker.expect_error(lost.init().error_code, wrong, what=f"InitProducerId {told}")
-            broker.expect_error(lost.add(topic), wrong, what=f"AddPartitionsToTxn {told}")
-            broker.expect_error(lost.add_offsets("group"), wrong, what=f"AddOffsetsToTxn {told}")
-            broker.expect_error(lost.end(committed=True).error_code, wrong, what=f"EndTxn {told}")
-            broker.expect_error(lost.described().error_code, wrong, what=f"DescribeTransactions {told}")
+            broker.expect_error(lost.init().error_code, wrong, what=f"InitProducerId {reported}")
+            broker.expect_error(lost.add(topic), wrong, what=f"AddPartitionsToTxn {reported}")
+            broker.expect_error(lost.add_offsets("group"), wrong, what=f"AddOffsetsToTxn {reported}")
+            broker.expect_error(lost.end(committed=True).error_code, wrong, what=f"EndTxn {reported}")
+            broker.expect_error(lost.described().error_code, wrong, what=f"DescribeTransactions {reported}")
         broker.expect_equal("who it is", (client.described().producer_epoch, client.state()), (0, "Empty"))

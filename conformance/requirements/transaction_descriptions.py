@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Told, Topic, only
+from conformance.broker import READ_COMMITTED, TRANSACTION, AnswerParts, Broker, Topic, only
 from conformance.markers import COMMIT, markers
 from conformance.requirement import requirement, untestable
 from conformance.transaction_client import (
@@ -15,7 +15,7 @@ from conformance.transaction_client import (
     COMPLETE_COMMIT,
     EMPTY,
     LOADING,
-    NOBODY,
+    NO_ID,
     ONGOING,
     TIMEOUT_MS,
     TRANSACTIONS,
@@ -56,7 +56,7 @@ def list_transactions(broker: Broker, names: Sequence[str], version: int | None 
         )
         for address in sorted({broker.coordinator(name, TRANSACTION) for name in names})
     ]
-    found = Told({one.transactional_id: one for answer in answers for one in answer.transaction_states})
+    found = AnswerParts({one.transactional_id: one for answer in answers for one in answer.transaction_states})
     return answers, {name: found[name] for name in names if name in found}
 
 
@@ -89,25 +89,25 @@ def described(broker: Broker) -> None:
         topic, other = broker.topic(2), broker.topic()
         client = TransactionalClient(broker, protocol, timeout_ms=TIMEOUT_MS)
 
-        def expect_told(state: str, partitions: dict[str, list[int]]) -> int:
+        def expect_reported(state: str, partitions: dict[str, list[int]]) -> int:
             found = client.described()
-            told = found.transaction_state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms
-            broker.expect_equal("what is told", told, (state, *client.identity, TIMEOUT_MS))
+            reported = found.transaction_state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms
+            broker.expect_equal("what is told", reported, (state, *client.identity, TIMEOUT_MS))
             listed = {one.topic: sorted(one.partitions) for one in found.topics}
             broker.expect_equal(f"{state}: the partitions", listed, partitions)
             return found.transaction_start_time_ms
 
-        broker.expect_equal("the start time before any", expect_told(EMPTY, {}), NO_TIME)
+        broker.expect_equal("the start time before any", expect_reported(EMPTY, {}), NO_TIME)
         before_ms = time.time() * 1000 - CLOCKS_DIFFER_MS
         client.write(topic, b"x", partition=1)
-        began_ms = expect_told(ONGOING, {topic.name: [1]})
+        began_ms = expect_reported(ONGOING, {topic.name: [1]})
         after_ms = time.time() * 1000 + CLOCKS_DIFFER_MS
         broker.expect(before_ms <= began_ms <= after_ms, "the start time is when it began")
         client.write(topic, b"x")
         client.write(other, b"x")
-        broker.expect_equal("the start time", expect_told(ONGOING, {topic.name: [0, 1], other.name: [0]}), began_ms)
+        broker.expect_equal("the start time", expect_reported(ONGOING, {topic.name: [0, 1], other.name: [0]}), began_ms)
         client.finish(committed=True)
-        expect_told(COMPLETE_COMMIT, {})
+        expect_reported(COMPLETE_COMMIT, {})
 
     in_each_protocol(broker, judge)
     unknown = TransactionalClient(broker, CLASSIC, initialised=False).described()
@@ -132,13 +132,13 @@ def several_described(broker: Broker) -> None:
     while broker.coordinator(nobody, TRANSACTION) != coordinator:
         nobody = broker.unused_name("txn")
     names = [client.name, nobody, "", client.name]
-    told = broker.call(DescribeTransactionsRequest(transactional_ids=names), to=coordinator).transaction_states
-    broker.expect_equal("the transactional ids", [one.transactional_id for one in told], names)
+    reported = broker.call(DescribeTransactionsRequest(transactional_ids=names), to=coordinator).transaction_states
+    broker.expect_equal("the transactional ids", [one.transactional_id for one in reported], names)
     missing, invalid = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST
     wanted = [ErrorCode.NONE, missing, invalid, ErrorCode.NONE]
-    broker.expect_equal("the errors", [one.error_code for one in told], wanted)
-    told = broker.call(DescribeTransactionsRequest(transactional_ids=[]), to=coordinator).transaction_states
-    broker.expect_equal("what is told of none", list(told), [])
+    broker.expect_equal("the errors", [one.error_code for one in reported], wanted)
+    reported = broker.call(DescribeTransactionsRequest(transactional_ids=[]), to=coordinator).transaction_states
+    broker.expect_equal("what is told of none", list(reported), [])
 
 
 @requirement(
@@ -162,8 +162,8 @@ def listed(broker: Broker) -> None:
             broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
             broker.expect_equal(f"{what}: unknown states", sorted(answer.unknown_state_filters), sorted(unknown))
         wanted = {clients[state].name: (clients[state].id, state) for state in states}
-        told = {name: (one.producer_id, one.transaction_state) for name, one in found.items()}
-        broker.expect_equal(what, told, wanted)
+        reported = {name: (one.producer_id, one.transaction_state) for name, one in found.items()}
+        broker.expect_equal(what, reported, wanted)
 
     ids = [clients[COMPLETE_COMMIT].id, clients[ONGOING].id]
     expect_listed("no filter", list(clients))
@@ -260,12 +260,12 @@ def verified(broker: Broker) -> None:
         seen = add_for_others(broker, coordinator, [one, two, stranger], topic, version, verify_only=True)
         wanted = {one.name: {0: yes, 1: no}, two.name: {0: no, 1: yes}, stranger.name: {0: unmapped, 1: unmapped}}
         broker.expect_equal(f"v{version}, verified", seen, wanted)
-        told = [list(one.partitions) for one in one.described().topics]
-        broker.expect_equal("the partitions of the transaction", told, [[0]])
+        reported = [list(one.partitions) for one in one.described().topics]
+        broker.expect_equal("the partitions of the transaction", reported, [[0]])
     seen = add_for_others(broker, coordinator, [one], topic, BATCHED, verify_only=False)
     broker.expect_equal("added", seen, {one.name: {0: yes, 1: yes}})
-    told = [sorted(one.partitions) for one in one.described().topics]
-    broker.expect_equal("the partitions of the transaction", told, [[0, 1]])
+    reported = [sorted(one.partitions) for one in one.described().topics]
+    broker.expect_equal("the partitions of the transaction", reported, [[0, 1]])
 
 
 def client_at(broker: Broker, coordinator: tuple[str, int], *, initialised: bool) -> TransactionalClient:
@@ -327,21 +327,21 @@ def markers_from_outside(broker: Broker) -> None:
             client.write(topic, b"x")
             id, epoch = client.identity
             agreed = {0: ErrorCode.NONE, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            for what, nobody in (("no producer id", (NOBODY, epoch)), ("no epoch", (id, NOBODY))):
+            for what, nobody in (("no producer id", (NO_ID, epoch)), ("no epoch", (id, NO_ID))):
                 seen = write_markers(broker, topic, nobody, version)
                 broker.expect_error(seen[0], ErrorCode.UNKNOWN_SERVER_ERROR, what=what)
-            for what, told, error in (
+            for what, reported, error in (
                 ("an older epoch", epoch - 1, ErrorCode.INVALID_PRODUCER_EPOCH),
                 ("the epoch", epoch, ErrorCode.NONE),
                 ("the same again", epoch, ErrorCode.NONE),
                 ("a later epoch", epoch + 1, ErrorCode.NONE),
                 ("the epoch before it", epoch, ErrorCode.INVALID_PRODUCER_EPOCH),
             ):
-                seen = write_markers(broker, topic, (id, told), version)
+                seen = write_markers(broker, topic, (id, reported), version)
                 broker.expect_equal(what, seen, agreed | {0: error})
             log = [(one.producer_id, one.producer_epoch, one.kind) for one in markers(broker.log(topic))]
-            told = [(id, epoch, COMMIT), (id, epoch, COMMIT), (id, epoch + 1, COMMIT)]
-            broker.expect_equal("the control batches", log, told)
+            reported = [(id, epoch, COMMIT), (id, epoch, COMMIT), (id, epoch + 1, COMMIT)]
+            broker.expect_equal("the control batches", log, reported)
             broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 4)
 
 
@@ -354,7 +354,7 @@ def write_markers(broker: Broker, topic: Topic, identity: tuple[int, int], versi
     )  # fmt: skip
     answer = broker.call(table(markers=[marker]), version, to=broker.leader(topic))
     found = only(only(answer.markers, "marker in the answer").topics, "topic in the answer").partitions
-    errors = Told({one.partition_index: one.error_code for one in found})
+    errors = AnswerParts({one.partition_index: one.error_code for one in found})
     if set(errors.values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
         broker.skip("only brokers may ask this")
     return errors

@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.batches import CONTROL, batches
 from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, Topic
-from conformance.cluster import NOBODY, PATIENT, QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import NO_ID, PATIENT, QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.read_committed import aborted_of, committed_values
 from conformance.requirement import requirement
 from conformance.transaction_client import (
@@ -187,11 +187,11 @@ def the_leader_dies(broker: Broker) -> None:
             case.client.finish(committed=False)
         for case in cases:
             case.client.write(topic, case.value)
-        before = told_of(broker, topic)
+        before = reported_of(broker, topic)
         state = nodes.state(topic)
         nodes.kill(leader)
         nodes.await_leader(topic, one, other, above=state.epoch)
-        broker.expect_equal("the last stable offset and the aborted ones", through_told(broker, topic), before)
+        broker.expect_equal("the last stable offset and the aborted ones", through_reported(broker, topic), before)
         for case in cases:
             case.client.write(topic, case.value)
             expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
@@ -205,16 +205,16 @@ def the_leader_dies(broker: Broker) -> None:
             expect_outcomes(broker, cases, topic, times=2)
 
 
-def told_of(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
+def reported_of(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
     """The last stable offset, and the aborted transactions below it."""
     found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
     expect_agreed("Fetch", found.error_code)
     return found.last_stable_offset, sorted(aborted_of(found))
 
 
-def through_told(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
+def through_reported(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
     """The same of a leader that is new."""
-    return through(broker, lambda: told_of(broker, topic), "the new leader tells of transactions")
+    return through(broker, lambda: reported_of(broker, topic), "the new leader tells of transactions")
 
 
 @requirement(
@@ -237,9 +237,9 @@ def the_coordinator_dies(broker: Broker) -> None:
         before = [description(case) for case in cases]
         nodes.kill(coordinator)
         for case, wanted in zip(cases, before, strict=True):
-            told = through(broker, lambda case=case: description(case), f"{case.value.decode()} is described")
-            broker.expect_equal(case.value.decode(), told, wanted)
-            broker.expect_equal("the state", told[0], ONGOING)
+            reported = through(broker, lambda case=case: description(case), f"{case.value.decode()} is described")
+            broker.expect_equal(case.value.decode(), reported, wanted)
+            broker.expect_equal("the state", reported[0], ONGOING)
             case.client.write(old, case.value)
             case.client.write(new, case.value)
             expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
@@ -298,12 +298,12 @@ def while_nobody_leads(broker: Broker) -> None:
     with cluster(broker) as nodes:
         frozen, living, _ = nodes.cast()
         held, free = nodes.topic(frozen), nodes.topic(living)
-        cases = each_outcome(nodes, lambda node: node not in (frozen, NOBODY))
+        cases = each_outcome(nodes, lambda node: node not in (frozen, NO_ID))
         for case in cases:
             case.client.write(held, case.value)
             case.client.write(free, case.value)
         nodes.pause(frozen)
-        nodes.await_state(held, lambda state: state.leader == NOBODY, "nobody leads")
+        nodes.await_state(held, lambda state: state.leader == NO_ID, "nobody leads")
         for case in cases:
             expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
         expect_outcomes(broker, cases, free, times=1)

@@ -83,8 +83,8 @@ def control_records(broker: Broker) -> None:
             offset = client.write(topic, b"x") + 1
             client.finish(committed=kind == COMMIT)
             marker = only(markers(broker.log(topic, offset=offset)), f"marker from offset {offset} on")
-            told = marker.offset, marker.kind, marker.key_version, marker.value_version
-            broker.expect_equal("its offset, type and versions", told, (offset, kind, 0, 0))
+            reported = marker.offset, marker.kind, marker.key_version, marker.value_version
+            broker.expect_equal("its offset, type and versions", reported, (offset, kind, 0, 0))
             raised = epoch + (protocol is IMPLICIT)
             broker.expect_equal("its producer", (marker.producer_id, marker.producer_epoch), (client.id, raised))
             epochs.append(marker.coordinator_epoch)
@@ -194,11 +194,11 @@ def over_a_restart(broker: Broker) -> None:
 
     def seen() -> tuple[object, ...]:
         found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
-        told = [client.described() for client in clients]
+        reported = [client.described() for client in clients]
         states = [
-            (one.transaction_state, one.producer_id, one.producer_epoch, one.transaction_timeout_ms) for one in told
+            (one.transaction_state, one.producer_id, one.producer_epoch, one.transaction_timeout_ms) for one in reported
         ]
-        partitions = [[(listed.topic, list(listed.partitions)) for listed in one.topics] for one in told]
+        partitions = [[(listed.topic, list(listed.partitions)) for listed in one.topics] for one in reported]
         return found.last_stable_offset, sorted(aborted_of(found)), states, partitions
 
     before = seen()

@@ -130,9 +130,9 @@ def somebody_else(broker: Broker) -> None:
         fenced = fenced_in(version)
         other.become(id + 5000, epoch)
         broker.expect_error(step(other), ErrorCode.INVALID_PRODUCER_ID_MAPPING, what=f"{what}, another id")
-        for told, wrong in (("an old epoch", 0), ("a future epoch", epoch + 1)):
+        for reported, wrong in (("an old epoch", 0), ("a future epoch", epoch + 1)):
             other.become(id, wrong)
-            broker.expect_error(step(other), fenced, what=f"{what}, {told}")
+            broker.expect_error(step(other), fenced, what=f"{what}, {reported}")
 
     for_each_step(broker, judge)
     broker.expect_equal("the state", client.state(), ONGOING)
@@ -279,15 +279,15 @@ def ends_by_state(broker: Broker) -> None:
 
     def judge(protocol: Protocol, state: str) -> None:
         for committed in (True, False):
-            told = f"{'commit' if committed else 'abort'} in {state}"
+            reported = f"{'commit' if committed else 'abort'} in {state}"
             error, after = ENDS[state][protocol.name, committed]
             client = in_state(broker, protocol, state, topic)
             epoch = client.epoch
-            broker.expect_error(client.end(committed=committed).error_code, error, what=told)
+            broker.expect_error(client.end(committed=committed).error_code, error, what=reported)
             client.await_state(after)
             raised = protocol is IMPLICIT and error is AGREED
             if client.is_described:
-                broker.expect_equal(f"{told}: the epoch", client.described().producer_epoch, epoch + raised)
+                broker.expect_equal(f"{reported}: the epoch", client.described().producer_epoch, epoch + raised)
 
     for state in ENDS:
         in_each_protocol(broker, lambda protocol, state=state: judge(protocol, state), state)

@@ -178,9 +178,9 @@ def going_on_after_a_timeout(broker: Broker) -> None:
 )
 def the_last_timeout_counts(broker: Broker) -> None:
     client = TransactionalClient(broker, CLASSIC)
-    for timeout_ms, told_ms in ((30_000, 30_000), (0, 30_000), (5_000, 5_000), (45_000, 45_000)):
+    for timeout_ms, reported_ms in ((30_000, 30_000), (0, 30_000), (5_000, 5_000), (45_000, 45_000)):
         client.init(timeout_ms=timeout_ms)
-        broker.expect_equal(f"after {timeout_ms} ms", client.described().transaction_timeout_ms, told_ms)
+        broker.expect_equal(f"after {timeout_ms} ms", client.described().transaction_timeout_ms, reported_ms)
     for timeout_ms in (0, -1, 2**31 - 1):
         answer = broker.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms))
         broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"no transactional id, {timeout_ms} ms")

@@ -91,12 +91,12 @@ def uncommitted_reads(broker: Broker) -> None:
         client.write(topic, b"1")
         broker.append(topic, batch(b"plain"))
         client.write(topic, b"2")
-        for told in ("open", "aborted"):
+        for reported in ("open", "aborted"):
             found = broker.fetch(topic, 0, isolation=READ_UNCOMMITTED)
             seen = values(broker.log(topic, isolation=READ_UNCOMMITTED))
-            broker.expect_equal(f"{told}: the records", seen, [b"1", b"plain", b"2"])
-            broker.expect(not found.aborted_transactions, f"{told}: no aborted transactions are listed")
-            if told == "open":
+            broker.expect_equal(f"{reported}: the records", seen, [b"1", b"plain", b"2"])
+            broker.expect(not found.aborted_transactions, f"{reported}: no aborted transactions are listed")
+            if reported == "open":
                 client.finish(committed=False)
 
     in_each_protocol(broker, judge)
@@ -120,8 +120,14 @@ def the_last_stable_offset(broker: Broker) -> None:
         def expect_stable(what: str, offset: int | None) -> None:
             found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
             end = broker.end_offset(topic)
-            told = broker.end_offset(topic, isolation=READ_COMMITTED), found.last_stable_offset, found.high_watermark
-            broker.expect_equal(what, told, (end if offset is None else offset, end if offset is None else offset, end))
+            reported = (
+                broker.end_offset(topic, isolation=READ_COMMITTED),
+                found.last_stable_offset,
+                found.high_watermark,
+            )
+            broker.expect_equal(
+                what, reported, (end if offset is None else offset, end if offset is None else offset, end)
+            )
 
         expect_stable("an empty log", None)
         broker.append(topic, batch(b"plain"))
@@ -201,12 +207,12 @@ def zombies(broker: Broker) -> None:
             for partition, sequences in ((0, (0, 1)), (1, (0,))):
                 for sequence in sequences:
                     result = old.produce(topic, b"late", partition=partition, sequence=sequence, identity=zombie)
-                    told = f"{what}, partition {partition}, sequence {sequence}"
+                    reported = f"{what}, partition {partition}, sequence {sequence}"
                     broker.expect_error(
                         result.error_code,
                         ErrorCode.INVALID_PRODUCER_EPOCH,
                         tolerated={ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE},
-                        what=told,
+                        what=reported,
                     )
 
         refused("before the first write")

@@ -10,7 +10,7 @@ from conformance.transaction_client import (
     CLASSIC,
     COMPLETE_ABORT,
     EMPTY,
-    NOBODY,
+    NO_ID,
     TRANSACTIONS,
     Protocol,
     TransactionalClient,
@@ -51,7 +51,7 @@ def expect_identity(broker: Broker, what: str, answer: Any, identity: tuple[int,
 def expect_refused(broker: Broker, what: str, answer: Any, *accepted: ErrorCode) -> None:
     """The answer refuses, and gives no producer id."""
     broker.expect_error(answer.error_code, *accepted, what=what)
-    broker.expect_equal(f"{what}: the producer id", answer.producer_id, NOBODY)
+    broker.expect_equal(f"{what}: the producer id", answer.producer_id, NO_ID)
 
 
 @requirement(
@@ -147,7 +147,7 @@ def taking_over(broker: Broker) -> None:
         old = TransactionalClient(broker, protocol)
         old.write(topic, b"open")
         new = TransactionalClient(broker, protocol, old.name, initialised=False)
-        who = old.identity if known else (NOBODY, NOBODY)
+        who = old.identity if known else (NO_ID, NO_ID)
         first = new.init(*who, patient=False)
         broker.expect_error(
             first.error_code, ErrorCode.CONCURRENT_TRANSACTIONS, tolerated={ErrorCode.NONE}, what="the first answer"
@@ -227,7 +227,7 @@ def exhausted_epochs(broker: Broker) -> None:
     raise_epoch(client, LAST_EPOCH)
     old = client.identity
     answer = client.init(*old)
-    broker.expect(answer.producer_id not in (old[0], NOBODY), f"{answer.producer_id} comes after {old}")
+    broker.expect(answer.producer_id not in (old[0], NO_ID), f"{answer.producer_id} comes after {old}")
     expect_identity(broker, "after the last epoch", answer, (answer.producer_id, 0))
     expect_identity(broker, "asked again with the old identity", client.init(*old), (answer.producer_id, 0))
     error = client.add(topic, identity=old)

@@ -13,30 +13,30 @@ OFFSETS = TRANSACTIONS | {"TxnOffsetCommit": 0, "AddOffsetsToTxn": 0}
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
-def told_of(
+def reported_of(
     broker: Broker, group: str, topic: Topic, partition: int = 0, *, stable: bool = False, version: int | None = None
 ) -> tuple[int, int]:
     """What OffsetFetch tells of one partition: the offset and the error code. `stable` is require_stable."""
 
-    def told() -> Found | None:
+    def reported() -> Found | None:
         found = committed(broker, group, [(topic, partition)], version=version, require_stable=stable)
         return None if found.error_code in LOADING else found
 
-    found = broker.eventually(told, f"the offsets of {group} are told")
+    found = broker.eventually(reported, f"the offsets of {group} are told")
     broker.expect_equal("the error of OffsetFetch", found.error_code, ErrorCode.NONE)
     offset = only([*found.partitions.values()], "partition in the answer to OffsetFetch").offset
     return offset, only([*found.errors.values()], "error in the answer to OffsetFetch")
 
 
-def expect_told(broker: Broker, what: str, group: str, topic: Topic, offset: int, partition: int = 0) -> None:
+def expect_reported(broker: Broker, what: str, group: str, topic: Topic, offset: int, partition: int = 0) -> None:
     """This offset is committed, once no transaction with the group's offsets is pending any more."""
     stable = broker.versions_of(OffsetFetchRequest)[1] >= STABLE_SINCE
 
-    def told() -> tuple[int, int] | None:
-        found = told_of(broker, group, topic, partition, stable=stable)
+    def reported() -> tuple[int, int] | None:
+        found = reported_of(broker, group, topic, partition, stable=stable)
         return None if found[1] == UNSTABLE or not (stable or found[0] == offset) else found
 
-    found = broker.eventually(told, f"{what}: the offset of {group} is stable")
+    found = broker.eventually(reported, f"{what}: the offset of {group} is stable")
     broker.expect_equal(what, found, (offset, ErrorCode.NONE))
 
 
@@ -57,12 +57,14 @@ def offsets_of_a_transaction(broker: Broker) -> None:
         before = NOTHING
         for offset, ends_well in ((5, False), (6, True), (7, False), (3, True)):
             client.write_offsets(group, {(topic, 0): offset})
-            told = told_of(broker, group, topic)
-            broker.expect_equal(f"while {offset} is pending", told, (before, ErrorCode.NONE))
+            reported = reported_of(broker, group, topic)
+            broker.expect_equal(f"while {offset} is pending", reported, (before, ErrorCode.NONE))
             client.finish(committed=ends_well)
             before = offset if ends_well else before
-            expect_told(broker, f"after {offset} was {'committed' if ends_well else 'aborted'}", group, topic, before)
-        expect_told(broker, "the other partition", group, topic, NOTHING, partition=1)
+            expect_reported(
+                broker, f"after {offset} was {'committed' if ends_well else 'aborted'}", group, topic, before
+            )
+        expect_reported(broker, "the other partition", group, topic, NOTHING, partition=1)
 
     in_each_protocol(broker, judge)
 
@@ -87,14 +89,14 @@ def unstable_offsets(broker: Broker) -> None:
         for ends_well in (False, True):
             client.write_offsets(group, {(topic, 0): 5})
             for version in range(max(lowest, STABLE_SINCE), highest + 1):
-                told = told_of(broker, group, topic, stable=True, version=version)
-                broker.expect_equal(f"v{version}, require_stable", told, (NOTHING, UNSTABLE))
-                told = told_of(broker, group, topic, 1, stable=True, version=version)
-                broker.expect_equal(f"v{version}, the other partition", told, (2, ErrorCode.NONE))
-                told = told_of(broker, group, topic, version=version)
-                broker.expect_equal(f"v{version}, without require_stable", told, (1, ErrorCode.NONE))
+                reported = reported_of(broker, group, topic, stable=True, version=version)
+                broker.expect_equal(f"v{version}, require_stable", reported, (NOTHING, UNSTABLE))
+                reported = reported_of(broker, group, topic, 1, stable=True, version=version)
+                broker.expect_equal(f"v{version}, the other partition", reported, (2, ErrorCode.NONE))
+                reported = reported_of(broker, group, topic, version=version)
+                broker.expect_equal(f"v{version}, without require_stable", reported, (1, ErrorCode.NONE))
             client.finish(committed=ends_well)
-            expect_told(broker, "after the end", group, topic, 5 if ends_well else 1)
+            expect_reported(broker, "after the end", group, topic, 5 if ends_well else 1)
 
     in_each_protocol(broker, judge)
 
@@ -119,8 +121,8 @@ def several_groups_and_offsets(broker: Broker) -> None:
             client.write_offsets(one, {(topic, 1): 4})
             client.finish(committed=ends_well)
             for group, partition, offset in ((one, 0, 5), (one, 1, 4), (other, 0, 50), (other, 1, NOTHING)):
-                told = f"{'one' if group == one else 'the other'} group, partition {partition}"
-                expect_told(broker, told, group, topic, offset if ends_well else NOTHING, partition)
+                reported = f"{'one' if group == one else 'the other'} group, partition {partition}"
+                expect_reported(broker, reported, group, topic, offset if ends_well else NOTHING, partition)
 
     in_each_protocol(broker, judge)
 
@@ -142,17 +144,17 @@ def the_last_one_written(broker: Broker) -> None:
         first, second = (TransactionalClient(broker, protocol) for _ in range(2))
         first.write_offsets(group, {(topic, 0): 5})
         expect_committed(broker, group, {(topic, 0): 3})
-        told = told_of(broker, group, topic)
-        broker.expect_equal("a plain commit while another is pending", told, (3, ErrorCode.NONE))
+        reported = reported_of(broker, group, topic)
+        broker.expect_equal("a plain commit while another is pending", reported, (3, ErrorCode.NONE))
         first.finish(committed=True)
-        expect_told(broker, "after the pending one's commit", group, topic, 3)
+        expect_reported(broker, "after the pending one's commit", group, topic, 3)
         first.write_offsets(group, {(topic, 0): 7})
         second.write_offsets(group, {(topic, 0): 6})
         second.finish(committed=True)
-        broker.eventually(lambda: told_of(broker, group, topic)[0] == 6, "the second one's offset is told")
-        told = told_of(broker, group, topic, stable=True)
-        broker.expect_equal("require_stable while the first is pending", told, (NOTHING, UNSTABLE))
+        broker.eventually(lambda: reported_of(broker, group, topic)[0] == 6, "the second one's offset is told")
+        reported = reported_of(broker, group, topic, stable=True)
+        broker.expect_equal("require_stable while the first is pending", reported, (NOTHING, UNSTABLE))
         first.finish(committed=True)
-        expect_told(broker, "after the first one's commit", group, topic, 6)
+        expect_reported(broker, "after the first one's commit", group, topic, 6)
 
     in_each_protocol(broker, judge)

@@ -3,14 +3,14 @@
 from typing import Any
 
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
-from conformance.broker import READ_COMMITTED, Broker, Told, Topic, only, produce_request
+from conformance.broker import READ_COMMITTED, AnswerParts, Broker, Topic, only, produce_request
 from conformance.requirement import requirement
 from conformance.requirements.coordinators import OFFSETS, java_hash, offsets_partitions
 from conformance.transaction_client import (
     CLASSIC,
     EMPTY,
     IMPLICIT,
-    NOBODY,
+    NO_ID,
     ONGOING,
     TRANSACTIONS,
     Protocol,
@@ -44,7 +44,7 @@ def versions_of_each_protocol(broker: Broker) -> list[int]:
 
 def results_of(answer: Any) -> dict[int, int]:
     """The error code of each partition of a Produce answer."""
-    return Told({one.index: one.error_code for topic in answer.responses for one in topic.partition_responses})
+    return AnswerParts({one.index: one.error_code for topic in answer.responses for one in topic.partition_responses})
 
 
 def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> None:
@@ -104,10 +104,10 @@ def partitions_add_themselves(broker: Broker) -> None:
             result = client.produce(topic, b"x", partition=2, version=version)
             broker.expect_error(result.error_code, ErrorCode.NONE, what="a third partition")
             client.write_offsets(group, {(topic, 0): 7})
-            told = {one.topic: sorted(one.partitions) for one in client.described().topics}
-            broker.expect_equal("the topic's partitions in the transaction", told.get(topic.name), [0, 1, 2])
+            reported = {one.topic: sorted(one.partitions) for one in client.described().topics}
+            broker.expect_equal("the topic's partitions in the transaction", reported.get(topic.name), [0, 1, 2])
             if offsets_partitions(broker):  # else the target keeps groups elsewhere
-                broker.expect_equal("the other partitions", len(told.get(OFFSETS, [])), 1)
+                broker.expect_equal("the other partitions", len(reported.get(OFFSETS, [])), 1)
             client.finish(committed=True)
             ends = [broker.end_offset(topic, partition, isolation=READ_COMMITTED) for partition in range(3)]
             broker.expect_equal("the stable ends", ends, [2, 2, 2])
@@ -231,7 +231,7 @@ def writes_of_somebody_else(broker: Broker) -> None:
             for code in who.commit_offsets(group, {(topic, 0): 1}, identity=identity).values():
                 broker.expect_error(code, error, what=f"TxnOffsetCommit, {what}")
         expect_end(broker, topic, 0)
-        result = client.produce(topic, b"x", identity=(NOBODY, NOBODY), sequence=-1)
+        result = client.produce(topic, b"x", identity=(NO_ID, NO_ID), sequence=-1)
         broker.expect_error(result.error_code, ErrorCode.NONE, what="Produce, no producer")
         broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 1)
         broker.expect_equal("the state", client.state(), EMPTY)
@@ -258,8 +258,8 @@ def the_groups_partition(broker: Broker) -> None:
         if not partitions:
             broker.skip(f"the target has no topic {OFFSETS}: it keeps groups elsewhere")
         wanted = abs(java_hash(group)) % len(partitions)
-        told = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
-        broker.expect_equal(f"v{version}: what is open", told, (ONGOING, [(OFFSETS, [wanted])]))
+        reported = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
+        broker.expect_equal(f"v{version}: what is open", reported, (ONGOING, [(OFFSETS, [wanted])]))
         client.finish(committed=True)
 
 

@@ -160,12 +160,12 @@ def read_store(path: Path) -> dict[str, Trial]:
 def write_store(path: Path, trials: dict[str, Trial]) -> None:
     """Keep the trials; a reader never finds half a file."""
     partial = path.with_suffix(".part")
-    lines = [f" {json.dumps(name)}: {json.dumps(_told(trials[name]))}" for name in sorted(trials)]
+    lines = [f" {json.dumps(name)}: {json.dumps(_reported(trials[name]))}" for name in sorted(trials)]
     partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     partial.replace(path)
 
 
-def _told(trial: Trial) -> dict[str, Any]:
+def _reported(trial: Trial) -> dict[str, Any]:
     return {name: value for name, value in asdict(trial).items() if name != "python" or value}
 
 

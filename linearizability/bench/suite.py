@@ -314,7 +314,7 @@ def rewrite(wanted: int, jobs: int, kept: dict[str, dict[str, Any]], done: Calla
         done()
 
 
-def rewritings_told(kept: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def rewritings_reported(kept: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The counts of all batches."""
     sums = {
         name: sum(batch[name] for batch in kept.values())
@@ -405,7 +405,7 @@ def suite(
     if rewritings:
         kept.rewritten = kept.rewritten if resume else {}
         rewrite(rewritings, jobs, kept.rewritten, lambda: kept.write(store), until)
-    said["rewritings"] = rewritings_told(kept.rewritten)
+    said["rewritings"] = rewritings_reported(kept.rewritten)
     print(json.dumps(said) if json_ else json.dumps(said, indent=1))
     if said["engine_errors"] or said["bystanders_accused"] or said["not_found"] or said["rewritings"]["bad_seeds"]:
         raise typer.Exit(1)

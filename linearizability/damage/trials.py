@@ -27,7 +27,7 @@ class Verdict(StrEnum):
     """The start, or the partition, is refused, and the log says which file or folder it is."""
     CHECKSUM = "checksum"
     """A client is given bytes whose checksum is wrong, as its library notices."""
-    TOLD = "less, told"
+    REPORTED = "less, told"
     """Less is served, and the log names the partition and says what was cut off."""
     UNNAMED = "refused, unnamed"
     """The start, or a request, fails, and nothing says why."""
@@ -146,7 +146,7 @@ def _judge_one(name: str, value: Any, found: Any, warnings: Sequence[str]) -> Ve
         return Verdict.REFUSED if is_named else Verdict.UNNAMED
     if _is_more(name, value, found):
         return Verdict.MORE
-    return Verdict.TOLD if is_named else Verdict.LESS
+    return Verdict.REPORTED if is_named else Verdict.LESS
 
 
 METADATA = "__cluster_metadata-0"

@@ -65,7 +65,7 @@ class DockerNetwork:
         link = _way(sender, receiver)
         with self._lock:
             self._cuts[link] += 1
-            self._tell(link, "cut")
+            self._announce(link, "cut")
 
     def join(self, sender: int, receiver: int) -> None:
         """Take one cut back; the link works again when no fault wants it cut."""
@@ -73,16 +73,16 @@ class DockerNetwork:
         with self._lock:
             self._cuts[link] = max(0, self._cuts[link] - 1)
             if not self._cuts[link]:
-                self._tell(link, "join")
+                self._announce(link, "join")
 
     def heal(self) -> None:
         """Take all cuts back."""
         with self._lock:
             for link in [link for link, count in self._cuts.items() if count]:
-                self._tell(link, "join")
+                self._announce(link, "join")
             self._cuts.clear()
 
-    def _tell(self, link: tuple[int, int], what: str) -> None:
+    def _announce(self, link: tuple[int, int], what: str) -> None:
         """Errors: TargetError when the sender's agent does not do it."""
         sender, receiver = link
         self._ask(sender, {what: _address(receiver)})

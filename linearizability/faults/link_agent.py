@@ -8,7 +8,7 @@ import json
 import sys
 
 INTERFACE = "eth0"
-NOBODY = "02:77:00:00:ff:ff"
+UNUSED_ADDRESS = "02:77:00:00:ff:ff"
 """A hardware address that no interface has."""
 PERMANENT = 128
 """The kernel's NUD_PERMANENT: a neighbour that is not asked for."""
@@ -23,7 +23,7 @@ def main() -> None:
             try:
                 order = json.loads(line)
                 if "cut" in order:
-                    link.neigh("replace", dst=order["cut"], lladdr=NOBODY, ifindex=interface, state=PERMANENT)
+                    link.neigh("replace", dst=order["cut"], lladdr=UNUSED_ADDRESS, ifindex=interface, state=PERMANENT)
                 if "join" in order:
                     link.neigh("del", dst=order["join"], ifindex=interface)
                 print("done", flush=True)

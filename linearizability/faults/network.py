@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from linearizability.faults.link_agent import NOBODY, PERMANENT
+from linearizability.faults.link_agent import PERMANENT, UNUSED_ADDRESS
 from linearizability.targets.hosts import Host
 from linearizability.targets.target import TargetError
 
@@ -117,7 +117,7 @@ class Network:
         """From now on nothing that the sender sends reaches the receiver."""
         with self._lock:
             self._cuts[sender, receiver] += 1
-            self._point(sender, receiver, NOBODY)
+            self._point(sender, receiver, UNUSED_ADDRESS)
 
     def join(self, sender: int, receiver: int) -> None:
         """Take one cut back; the link works again when no fault wants it cut."""

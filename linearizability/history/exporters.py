@@ -23,7 +23,7 @@ from linearizability.history.paired import NEMESIS
 from linearizability.history.streams import History
 
 NO_OPERATION = -1
-LANES = 10_000
+EXTRA_PROCESSES = 10_000
 """The first number of a process that stands in for another one's overlapping operations."""
 
 
@@ -37,9 +37,9 @@ def neutral_events(history: History) -> Iterator[dict[str, Any]]:
 
 def edn_events(history: History) -> Iterator[dict[str, Any]]:
     """The events that Jepsen's workload knows, one operation a process at a time."""
-    lanes: dict[int, int] = {}
+    processes: dict[int, int] = {}
     busy: set[int] = set()
-    extra = LANES
+    extra = EXTRA_PROCESSES
     for number, event in _by_time(history):
         if event["f"] not in CLIENTS:
             continue
@@ -48,9 +48,9 @@ def edn_events(history: History) -> Iterator[dict[str, Any]]:
             if who in busy:
                 who, extra = extra, extra + 1
             busy.add(who)
-            lanes[number] = who
+            processes[number] = who
         else:
-            who = lanes.get(number, who)
+            who = processes.get(number, who)
             busy.discard(who)
         yield event | {"process": who}
 

@@ -199,7 +199,7 @@ def read_neutral(path: Path, given: Contract = NOTHING_GIVEN) -> Iterator[Histor
                 labels = document.get("anomalies")
                 if labels is not None and not all(isinstance(label, str) for label in labels):
                     raise ValueError("'anomalies' is no list of names")
-                known = [_told(defect) for defect in document.get("defects") or []]
+                known = [_reported(defect) for defect in document.get("defects") or []]
             except UNREADABLE as error:
                 raise HistoryError(path, number, reason(error)) from error
             try:
@@ -211,7 +211,7 @@ def read_neutral(path: Path, given: Contract = NOTHING_GIVEN) -> Iterator[Histor
             yield history
 
 
-def _told(defect: dict[str, Any]) -> Defect:
+def _reported(defect: dict[str, Any]) -> Defect:
     """A defect of the history from which this one was written."""
     if defect["kind"] not in (MISSING, CLOCK, CONTRACT):
         raise ValueError(f"{defect['kind']!r} is no kind of defect")

@@ -243,7 +243,7 @@ def fenced_broker_admitted(original: Any, image: Any, member: Any) -> None:
     return None
 
 
-def _whoever_has_fetched(
+def _all_that_have_fetched(
     original: Any, fetched_epoch: int, registered_epoch: int, is_fenced: bool, is_shutting_down: bool
 ) -> bool:
     return fetched_epoch != NEVER_FETCHED
@@ -257,7 +257,7 @@ def _in_any_incarnation(original: Any, leader: Any, follower: int, broker_epoch:
     "fencing-unnoticed",
     "reference.controller.isr_proposals:_judge_member",
     "Neither the controller nor the leader, which has replayed it, minds that a broker is fenced.",
-    fuzz=True, nodes=3, also={"reference.replication.isr:is_admissible": _whoever_has_fetched},
+    fuzz=True, nodes=3, also={"reference.replication.isr:is_admissible": _all_that_have_fetched},
 )  # fmt: skip
 def fencing_unnoticed(original: Any, image: Any, member: Any) -> None:
     return None
@@ -269,7 +269,7 @@ def fencing_unnoticed(original: Any, image: Any, member: Any) -> None:
     "Neither the controller nor the leader, which has replayed it, minds that a broker has begun another life.",
     fuzz=True, nodes=3,
     also={
-        "reference.replication.isr:is_admissible": _whoever_has_fetched,
+        "reference.replication.isr:is_admissible": _all_that_have_fetched,
         "reference.replication.leader:Leading._require_present_incarnation": _in_any_incarnation,
     },
 )  # fmt: skip

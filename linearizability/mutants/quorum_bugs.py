@@ -9,7 +9,7 @@ from typing import Any
 from linearizability.mutants.registry import mutant
 from reference.controller.quorum_log import IN_LINE, Verdict
 
-NOBODY = -1
+NO_NODE = -1
 
 
 @mutant(
@@ -19,7 +19,7 @@ NOBODY = -1
     fuzz=True, nodes=3,
 )  # fmt: skip
 def vote_forgotten(original: Any, disk: Any, folder: Any, state: Any) -> None:
-    original(disk, folder, replace(state, voted=NOBODY))
+    original(disk, folder, replace(state, voted=NO_NODE))
 
 
 @mutant(
@@ -50,7 +50,7 @@ def divergence_unchecked(original: Any, log: Any, offset: int, epoch: int) -> An
     fuzz=True, nodes=3,
 )  # fmt: skip
 def fetch_across_epochs(
-    original: Any, leading: Any, partition: Any, request: Any, replica: int = NOBODY, now: int | None = None
+    original: Any, leading: Any, partition: Any, request: Any, replica: int = NO_NODE, now: int | None = None
 ) -> Any:
     asked, own = partition.current_leader_epoch, copy(partition)
     own.current_leader_epoch = leading.epoch

@@ -92,7 +92,7 @@ class Outline:
     facts: int
     low: int
     high: int
-    lanes: Mapping[int, tuple[int, int, int]]
+    processes: Mapping[int, tuple[int, int, int]]
     """Of each file: records, first operation, last operation."""
 
 
@@ -100,29 +100,29 @@ def outline(columns: Columns) -> Outline:
     records = is_record(columns)
     offsets = columns["offset"][records & (columns["offset"] >= 0)]
     operations = columns["operation"][records]
-    lane = operations >> 32
-    lanes = {}
-    for number in np.unique(lane).tolist():
-        mine = operations[lane == number]
-        lanes[number] = (len(mine), int(mine.min()), int(mine.max()))
+    process = operations >> 32
+    processes = {}
+    for number in np.unique(process).tolist():
+        mine = operations[process == number]
+        processes[number] = (len(mine), int(mine.min()), int(mine.max()))
     low, high = (int(offsets.min()), int(offsets.max())) if len(offsets) else (PAST_ALL, NO_PLACE)
-    return Outline(len(columns["kind"]), low, high, lanes)
+    return Outline(len(columns["kind"]), low, high, processes)
 
 
 def plan_of(outlines: Iterable[Outline], facts_a_part: int) -> Plan:
     """Parts of about equally many facts, if these lie evenly."""
     outlines = list(outlines)
     low, high = min(each.low for each in outlines), max(each.high for each in outlines)
-    lanes: dict[int, tuple[int, int, int]] = {}
+    processes: dict[int, tuple[int, int, int]] = {}
     for each in outlines:
-        for lane, (count, first, last) in each.lanes.items():
-            known = lanes.get(lane, (0, first, last))
-            lanes[lane] = (known[0] + count, min(known[1], first), max(known[2], last))
+        for process, (count, first, last) in each.processes.items():
+            known = processes.get(process, (0, first, last))
+            processes[process] = (known[0] + count, min(known[1], first), max(known[2], last))
     facts = sum(each.facts for each in outlines)
     return Plan(
         {
             By.OFFSET: _evenly(low, high, -(-facts // facts_a_part)),
-            By.OPERATION: _by_lanes([lanes[lane] for lane in sorted(lanes)], facts_a_part),
+            By.OPERATION: _by_processes([processes[process] for process in sorted(processes)], facts_a_part),
         }
     )
 
@@ -134,11 +134,11 @@ def _evenly(low: int, high: int, parts: int) -> Array:
     return np.unique([low + (high + 1 - low) * part // parts for part in range(1, parts)]).astype(np.int64)
 
 
-def _by_lanes(lanes: list[tuple[int, int, int]], facts_a_part: int) -> Array:
+def _by_processes(processes: list[tuple[int, int, int]], facts_a_part: int) -> Array:
     """Small files share a part, large ones are cut."""
     cuts: list[int] = []
     filled = 0
-    for count, first, last in lanes:
+    for count, first, last in processes:
         if filled and filled + count > facts_a_part:
             cuts.append(first)
             filled = 0

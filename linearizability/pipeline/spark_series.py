@@ -42,7 +42,7 @@ def series_of_store(spark: SparkSession, store: Path, marks: Mapping[str, list[d
     widths = spark.createDataFrame(rows, "run string, start long, width double")
     place = f.floor((f.col("invoked") - f.col("start")) / f.lit(1e9) / f.col("width")).cast("int")
     is_ok = f.col("outcome") == int(Outcome.OK)
-    told = (
+    reported = (
         sends.join(f.broadcast(widths), "run")
         .groupBy("run", f.least(place, f.lit(BUCKETS - 1)).alias("bucket"))
         .agg(
@@ -55,7 +55,7 @@ def series_of_store(spark: SparkSession, store: Path, marks: Mapping[str, list[d
     )
     counts = {run: {each: np.zeros(BUCKETS, int) for each in Outcome} for run in bounds}
     took = {run: np.full((2, BUCKETS), np.nan) for run in bounds}
-    for row in told:
+    for row in reported:
         for each in Outcome:
             counts[row["run"]][each][row["bucket"]] = row[each.name]
         if row["took"] is not None:

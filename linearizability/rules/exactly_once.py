@@ -28,12 +28,12 @@ import numpy.typing as npt
 from linearizability.history.facts import NEVER, Kind, Outcome, identity
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS
 from linearizability.rules.partition import Array, Mask, Partition, Rows, is_in
-from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, log_starts
+from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts
 from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
 from linearizability.rules.sessions import known_at, must_be_delivered
 
 CONSUMED, COMMITTED, OWED, BEGINS, EXPIRED_BELOW, KEPT, BEGAN, ENDED, EXCUSED, WRITTEN, HAPPENED = range(11)
-NOBODY = -1
+NO_PROCESS = -1
 
 
 def _rows(kind: int, place: int, transactions: Array | int, offsets: Array) -> Array:
@@ -51,7 +51,7 @@ def _as_output(partition: Partition) -> Iterator[Array]:
     appends = partition.appends
     mine = (appends.transaction >= 0) & (appends.outcome != Outcome.FAIL)
     happened = np.unique(appends.transaction[mine & partition.happened])
-    yield _rows(HAPPENED, NOBODY, happened, np.zeros(len(happened), np.int64))
+    yield _rows(HAPPENED, NO_PROCESS, happened, np.zeros(len(happened), np.int64))
     slots = partition.append_position
     placed = np.flatnonzero(mine & (slots >= 0))
     offsets = partition.slot_offset[slots[placed]] if len(placed) else np.empty(0, np.int64)
@@ -61,21 +61,21 @@ def _as_output(partition: Partition) -> Iterator[Array]:
 def _as_input(partition: Partition, context: Context) -> Iterator[Array]:
     seen, commits = partition.observations, partition.rows(Kind.COMMIT)
     taken = (seen.transaction >= 0) & (seen.group >= 0) & (seen.offset >= 0) & (seen.outcome != Outcome.FAIL)
-    told = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
+    reported = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
     sure = np.unique(np.concatenate([each.transaction[each.outcome == Outcome.OK] for each in (seen, commits)]))
-    yield _rows(HAPPENED, NOBODY, sure[sure >= 0], np.zeros(int((sure >= 0).sum()), np.int64))
+    yield _rows(HAPPENED, NO_PROCESS, sure[sure >= 0], np.zeros(int((sure >= 0).sum()), np.int64))
     for group in np.unique(seen.group[taken]):
         place = identity(f"{group} from {partition.name}")
-        mine, its = taken & (seen.group == group), told & (commits.group == group)
+        mine, its = taken & (seen.group == group), reported & (commits.group == group)
         yield _rows(CONSUMED, place, seen.transaction[mine], seen.offset[mine])
         yield _rows(COMMITTED, place, commits.transaction[its], commits.offset[its])
         owed = np.flatnonzero(must_be_delivered(partition))
         owed = owed[partition.slot_offset[owed] >= seen.offset[mine].min()]
-        made = known_at(partition)[0][owed] if context.excuses else NOBODY
+        made = known_at(partition)[0][owed] if context.excuses else NO_PROCESS
         yield _rows(OWED, place, made, partition.slot_offset[owed])
         if context.contract.cleanup == "delete":
             starts = log_starts(partition)
-            yield _rows(BEGINS, place, NOBODY, np.array([starts.highest]))
+            yield _rows(BEGINS, place, NO_PROCESS, np.array([starts.highest]))
             yield _rows(EXPIRED_BELOW, place, commits.transaction[its], starts.known_at(commits.invoked[its]))
             kept = its & (commits.invoked < starts.last_asked)
             yield _rows(KEPT, place, commits.transaction[kept], commits.offset[kept])
@@ -94,7 +94,7 @@ def _excused(partition: Partition, context: Context, place: int, seen: Rows, com
         for number, excuse in enumerate(context.excuses)
         if excuse.covers(partition.topic, partition.partition) or excuse.touches(GROUPS) or excuse.touches(TRANSACTIONS)
     ]
-    yield _rows(EXCUSED, place, NOBODY, np.array(covering, np.int64))
+    yield _rows(EXCUSED, place, NO_PROCESS, np.array(covering, np.int64))
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ def _may_be_passed(copies: _Copies, context: Context, place: int, offset: int, p
     below, begins, kept = (rows[rows[:, 1] == place] for rows in (below, begins, kept))
     if offset < below[np.isin(below[:, 2], past), 3].min(initial=NEVER):
         return EXPIRED
-    told_later = bool((np.isin(kept[:, 2], past) & (kept[:, 3] > offset)).any())
-    return loss or ("" if told_later and offset >= begins[:, 3].max(initial=0) else START_NOT_TOLD)
+    reported_later = bool((np.isin(kept[:, 2], past) & (kept[:, 3] > offset)).any())
+    return loss or ("" if reported_later and offset >= begins[:, 3].max(initial=0) else START_NOT_REPORTED)
 
 
 def copy_order(rows: Array, context: Context) -> Iterator[Found]:

@@ -122,8 +122,8 @@ def add_precedence(graph: Graph, operation: Array, invoked: Array, completed: Ar
     preceding: dict[int, set[int]] = {}
     before, after = [], []
     for _, kind, i in events:
-        lane = int(names[i]) >> 32 if by_process else 0
-        ready = frontier.setdefault(lane, set())
+        process = int(names[i]) >> 32 if by_process else 0
+        ready = frontier.setdefault(process, set())
         if kind == 0:
             preceding[i] = set(ready)
             before += [int(names[j]) for j in ready]

@@ -10,7 +10,7 @@ from linearizability.history.facts import NEVER, Kind, Outcome
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, permits_loss
 from linearizability.rules.partition import Array, Partition, Rows
-from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, log_starts
+from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import known_at, must_be_delivered
 
@@ -117,7 +117,7 @@ def past_undelivered(partition: Partition, context: Context) -> Iterator[Found]:
             if context.contract.cleanup == "delete":
                 starts, asked = log_starts(partition), accepted.invoked[passed]
                 sure = (offsets[indices] >= starts.highest) & (starts.last_asked > asked)
-                reasons[(reasons == "") & ~sure] = START_NOT_TOLD
+                reasons[(reasons == "") & ~sure] = START_NOT_REPORTED
                 reasons[offsets[indices] < starts.known_at(asked)] = EXPIRED
             return reasons.astype(str)
 

@@ -19,13 +19,13 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
     slots = np.flatnonzero(torn)
     if not len(slots):
         return
-    appends, observations, told = partition.appends, partition.observations, partition.told_appends
+    appends, observations, reported = partition.appends, partition.observations, partition.reported_appends
     promised = _promised(partition, torn)
 
     def witness(index: int) -> Witness:
         slot = slots[index]
         read = observations.value[partition.observation_slot == slot]
-        values = np.unique(np.concatenate([appends.value[told[partition.append_slot[told] == slot]], read]))
+        values = np.unique(np.concatenate([appends.value[reported[partition.append_slot[reported] == slot]], read]))
         operations = []
         for value in values[:3]:
             seen = observations.operation[(partition.observation_slot == slot) & (observations.value == value)]
@@ -35,7 +35,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         return offset, int(values[0]), operations, f"offset {offset} holds {' and '.join(map(str, values[:3]))}"
 
     def permitted(indices: Array) -> Array:
-        made, seen = at_slots(partition, slots[indices], told)
+        made, seen = at_slots(partition, slots[indices], reported)
         reasons = permits_loss(context, partition, made, seen)
         return np.where((reasons == "") & (promised[slots[indices]] < 2), ACKS_BELOW_ALL, reasons)
 
@@ -44,8 +44,8 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 
 def _torn(partition: Partition) -> Mask:
     """Slots at which two different values are known, or one was read and another one reported."""
-    told = partition.told_appends
-    beside = told[~is_in(told, partition.log_appends)]
+    reported = partition.reported_appends
+    beside = reported[~is_in(reported, partition.log_appends)]
     if not len(beside):
         return partition.disagreeing
     placed = np.flatnonzero(partition.observation_slot >= 0)
@@ -60,7 +60,7 @@ def _torn(partition: Partition) -> Mask:
 def _promised(partition: Partition, torn: Mask) -> Array:
     """For each slot, how many different values were read there or reported with acks=all: those stay for ever."""
     appends = partition.appends
-    mine = partition.told_appends
+    mine = partition.reported_appends
     mine = mine[appends.flag(Flag.ACKS_ALL)[mine] & torn[partition.append_slot[mine]]]
     seen = np.flatnonzero(partition.observation_slot >= 0)
     seen = seen[torn[partition.observation_slot[seen]]]

@@ -70,14 +70,14 @@ def places(partition: Partition, strict: bool) -> Placed:
         (*seen, partition.places_of(Kind.OBSERVATION, placed), np.ones(len(placed), bool), sent_at(partition)[placed])
     )
     ends = partition.rows(Kind.END_OFFSETS)
-    told = np.flatnonzero((ends.outcome == Outcome.OK) & (ends.offset >= 0))
-    started = ends.invoked[told] if strict else np.full(len(told), BEFORE_ALL)
-    behind = 4 * ends.offset[told] - (2 if strict else 3)
-    sources = partition.places_of(Kind.END_OFFSETS, told)
+    reported = np.flatnonzero((ends.outcome == Outcome.OK) & (ends.offset >= 0))
+    started = ends.invoked[reported] if strict else np.full(len(reported), BEFORE_ALL)
+    behind = 4 * ends.offset[reported] - (2 if strict else 3)
+    sources = partition.places_of(Kind.END_OFFSETS, reported)
     asked = np.where(
-        ends.position[told] == 0, ends.invoked[told], BEFORE_ALL
+        ends.position[reported] == 0, ends.invoked[reported], BEFORE_ALL
     )  # a fetch may have been answered long before
-    parts.append((behind, started, ends.completed[told], sources, np.ones(len(told), bool), asked))
+    parts.append((behind, started, ends.completed[reported], sources, np.ones(len(reported), bool), asked))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return Placed(*(column[order] for column in columns))

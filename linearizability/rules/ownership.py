@@ -46,8 +46,8 @@ def former_generation(partition: Partition, context: Context) -> Iterator[Found]
     owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
     for group in np.unique(commits.group):
         accepted = (commits.group == group) & (commits.outcome == Outcome.OK) & (commits.epoch >= 0)
-        told = (owned.group == group) & (owned.outcome == Outcome.OK) & (owned.epoch >= 0)
-        known = [commits.where(accepted), owned.where(told)]
+        reported = (owned.group == group) & (owned.outcome == Outcome.OK) & (owned.epoch >= 0)
+        known = [commits.where(accepted), owned.where(reported)]
         completed, generation, operation, invoked = (
             np.concatenate([getattr(rows, name) for rows in known])
             for name in ("completed", "epoch", "operation", "invoked")

@@ -263,11 +263,11 @@ class Partition:
         return np.flatnonzero(self.happened & (self.append_slot >= 0))
 
     @cached_property
-    def told_appends(self) -> npt.NDArray[np.intp]:
+    def reported_appends(self) -> npt.NDArray[np.intp]:
         """Appends whose offset was reported, whether or not they are known to have taken effect: no other record is there.
         A record of a transaction that was aborted keeps its place."""
-        told = (self.appends.outcome != Outcome.FAIL) | self.appends.flag(Flag.ACKNOWLEDGED)
-        return np.flatnonzero(told & (self.append_slot >= 0))
+        reported = (self.appends.outcome != Outcome.FAIL) | self.appends.flag(Flag.ACKNOWLEDGED)
+        return np.flatnonzero(reported & (self.append_slot >= 0))
 
     @cached_property
     def log_value(self) -> Array:

@@ -5,8 +5,8 @@ then. A report of where the log begins says it of the time at which it was asked
 
 - a report asked for by then begins beyond the record: the record had expired (EXPIRED);
 - no report ever begins beyond it, and one was asked for later: the record was still there;
-- anything else leaves it open (START_NOT_TOLD). A later report below the record does not close it where others begin beyond it:
-  after a change of leaders the log may begin lower for a while.
+- anything else leaves it open (START_NOT_REPORTED). A later report below the record does not close it where others begin beyond
+  it: after a change of leaders the log may begin lower for a while.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from linearizability.rules.rule import UNPROVEN, Context
 
 COMPACTED = "compaction may have removed the records between"
 EXPIRED = "the records between may have expired"
-START_NOT_TOLD = f"{UNPROVEN}whether the records between had expired: no report of the log's start tells"
+START_NOT_REPORTED = f"{UNPROVEN}whether the records between had expired: no report of the log's start tells"
 
 
 @dataclass(frozen=True)

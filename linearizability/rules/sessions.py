@@ -20,7 +20,7 @@ from linearizability.rules.cut import By, Cut, last_of_each, owned
 from linearizability.rules.excusing import eras, explained, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, Partition, is_in
-from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_TOLD, expired_by, log_starts
+from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, expired_by, log_starts
 from linearizability.rules.rule import Context
 
 Indices = npt.NDArray[np.intp]
@@ -140,12 +140,12 @@ def permitted_step(
     if context.contract.cleanup == "delete":
         starts = log_starts(partition)
         never_expired = _lead_over(partition, promised, steps, indices, np.full(len(indices), starts.highest))
-        reasons[(reasons == "") & ~(never_expired & (starts.last_asked > given))] = START_NOT_TOLD
+        reasons[(reasons == "") & ~(never_expired & (starts.last_asked > given))] = START_NOT_REPORTED
     if context.excuses:
         unexcused = _unexcused(partition, context, steps, indices, promised, start)
         made = sent_at(partition)[steps.after[indices]]
         loss = explained(context, partition, unexcused, made)
-        reasons = np.where((loss != "") & ((reasons == "") | (reasons == START_NOT_TOLD)), loss, reasons)
+        reasons = np.where((loss != "") & ((reasons == "") | (reasons == START_NOT_REPORTED)), loss, reasons)
     reasons[~_lead_over(partition, promised, steps, indices, start)] = ACKS_BELOW_ALL
     reasons[~_lead_over(partition, kept, steps, indices, start)] = EXPIRED
     return reasons.astype(str)

@@ -40,12 +40,12 @@ def _highest_before(states: Rows) -> Array:
     order = np.lexsort((states.operation, states.completed, states.epoch, states.node))
     node, epoch = states.node[order], states.epoch[order]
     fresh = np.flatnonzero((node[1:] != node[:-1]) | (epoch[1:] != epoch[:-1])) + 1
-    for told in np.split(order, fresh):  # of one node in one epoch, by the time of the answer
-        offset = states.offset[told]
-        rises = np.concatenate([[True], offset[1:] > np.maximum.accumulate(offset)[:-1]])[: len(told)]
-        peak = told[np.maximum.accumulate(np.where(rises, np.arange(len(told)), 0))]
-        before = np.searchsorted(states.completed[told], states.invoked[told], side="left") - 1
-        highest[told] = np.where(before >= 0, peak[np.maximum(before, 0)], -1)
+    for reported in np.split(order, fresh):  # of one node in one epoch, by the time of the answer
+        offset = states.offset[reported]
+        rises = np.concatenate([[True], offset[1:] > np.maximum.accumulate(offset)[:-1]])[: len(reported)]
+        peak = reported[np.maximum.accumulate(np.where(rises, np.arange(len(reported)), 0))]
+        before = np.searchsorted(states.completed[reported], states.invoked[reported], side="left") - 1
+        highest[reported] = np.where(before >= 0, peak[np.maximum(before, 0)], -1)
     return highest
 
 

@@ -23,14 +23,14 @@ from linearizability.simulation.world import Violation
 from reference.replication.partition import Partition
 from reference.storage.log import Log
 
-NOBODY = -1
+NO_LEADER = -1
 
 
 class Decided(NamedTuple):
     """What the newest record of the controller says of the partition, as far as any node knows."""
 
     partition_epoch: int = -1
-    leader: int = NOBODY
+    leader: int = NO_LEADER
     leader_epoch: int = -1
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
@@ -187,7 +187,7 @@ class PartitionOracle:
         before, self.decided = self.decided, decided
         if decided.leader_epoch < before.leader_epoch:
             self._broken("leader-epoch-back", f"{before} was followed by {decided}")
-        if decided.leader != NOBODY and decided.leader not in decided.isr:
+        if decided.leader != NO_LEADER and decided.leader not in decided.isr:
             self._broken("leader-not-in-isr", f"{decided}")
         if {*decided.isr} & {*decided.eligible}:
             self._broken("isr-and-elr-overlap", f"{decided}")

@@ -46,7 +46,7 @@ class Wire:
         self._timeout_s = timeout_s
         self._numbers = itertools.count(1)
         self._versions: dict[int, tuple[int, int]] | None = None
-        self.tells_versions = True
+        self.reports_versions = True
         """False once the broker has been found to be older than ApiVersions."""
 
     @classmethod
@@ -111,7 +111,7 @@ class Wire:
         with self._socket:
             self._socket = Wire.connect(host, port, timeout_s=self._timeout_s)._socket
         self.call(MetadataRequest(topics=[]), 0)
-        self.tells_versions = False
+        self.reports_versions = False
         return BEFORE_VERSIONS
 
     def close(self) -> None:

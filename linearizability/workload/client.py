@@ -49,7 +49,7 @@ class ClientTask(BaseModel):
         return f"tidegauge-{self.number}"
 
 
-class Life:
+class ClientRun:
     """What a client's lives share: the stop sign, counters, and a recorder for each life."""
 
     def __init__(self, task: ClientTask) -> None:
@@ -64,11 +64,11 @@ class Life:
 
     def recorder(self) -> Recorder:
         """The history file of the next life, under its own process number. Errors: RuntimeError after the last."""
-        life = self.counts["lives"]
-        if life >= PROCESSES_A_CLIENT:
-            raise RuntimeError(f"client {self.task.number} died {life} times")
+        client_run = self.counts["lives"]
+        if client_run >= PROCESSES_A_CLIENT:
+            raise RuntimeError(f"client {self.task.number} died {client_run} times")
         self.counts["lives"] += 1
-        process = self.task.number * PROCESSES_A_CLIENT + life
+        process = self.task.number * PROCESSES_A_CLIENT + client_run
         return Recorder.open(self.task.history, process=process, contract=self.task.contract, run=self.task.run)
 
     def count(self, what: str, how_many: int = 1) -> None:
@@ -93,8 +93,8 @@ def main(arguments: list[str]) -> None:
     The handler does not set the event itself: it may have interrupted the main thread, or itself, inside the event's lock.
     """
     task = ClientTask.model_validate_json(arguments[0])
-    life = Life(task)
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=life.stopping.set, daemon=True).start())
+    client_run = ClientRun(task)
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=client_run.stopping.set, daemon=True).start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     match task.does:
         case Producing(client="exact"):
@@ -106,13 +106,13 @@ def main(arguments: list[str]) -> None:
         case Consuming():
             from linearizability.workload.consumer import run
     try:
-        run(life)
-        life.say(life.counts)
+        run(client_run)
+        client_run.say(client_run.counts)
     except (RecordingError, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.ENOSPC:
             raise
         os._exit(CANNOT_RECORD)
-    if life.hung:
+    if client_run.hung:
         os._exit(0)
 
 

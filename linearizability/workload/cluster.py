@@ -135,9 +135,9 @@ def find_controller(nodes: Sequence[Node], named: int) -> int:
                 answer = wire.call(DescribeQuorumRequest(topics=[topic]))
         except (WireError, ValueError):
             continue
-        told = [each for entry in answer.topics for each in entry.partitions if each.error_code == ErrorCode.NONE]
-        if answer.error_code == ErrorCode.NONE and told and told[0].leader_id >= 0:
-            return told[0].leader_id
+        reported = [each for entry in answer.topics for each in entry.partitions if each.error_code == ErrorCode.NONE]
+        if answer.error_code == ErrorCode.NONE and reported and reported[0].leader_id >= 0:
+            return reported[0].leader_id
     return named
 
 

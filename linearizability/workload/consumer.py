@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from linearizability.history.operations import Key, Value, commit, committed, poll
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import Life
+from linearizability.workload.client import ClientRun
 from linearizability.workload.librdkafka import connection_settings
 from linearizability.workload.outcomes import proves_nothing_committed
 from linearizability.workload.profile import Consuming
@@ -26,20 +26,20 @@ GROUP_METADATA = struct.Struct("=7si")
 GROUP_METADATA_WORD = b"CGMDv2:"
 
 
-def run(life: Life) -> None:
+def run(client_run: ClientRun) -> None:
     """Consume until told to stop."""
-    while not life.stopping.is_set():
-        with life.recorder() as recorder:
-            OneLife(life, recorder).run()
+    while not client_run.stopping.is_set():
+        with client_run.recorder() as recorder:
+            Incarnation(client_run, recorder).run()
 
 
-class OneLife:
+class Incarnation:
     """A consumer until its end or its first fatal error."""
 
-    def __init__(self, life: Life, recorder: Recorder) -> None:
-        task, does = life.task, life.task.does
+    def __init__(self, client_run: ClientRun, recorder: Recorder) -> None:
+        task, does = client_run.task, client_run.task.does
         assert isinstance(does, Consuming)
-        self.life = life
+        self.client_run = client_run
         self.does = does
         self.recorder = recorder
         self.topic = task.topic
@@ -69,12 +69,12 @@ class OneLife:
             else:
                 self.consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
             commit_at = time.monotonic() + self.does.commit_every_s
-            while not self.life.stopping.is_set() and not self.fatal:
+            while not self.client_run.stopping.is_set() and not self.fatal:
                 self._poll()
                 if self.does.how == "subscribe" and time.monotonic() >= commit_at:
                     self._commit()
                     commit_at = time.monotonic() + self.does.commit_every_s
-                self.life.report()
+                self.client_run.report()
         finally:
             self._close()
 
@@ -84,7 +84,7 @@ class OneLife:
         closing.start()
         closing.join(CLOSE_WITHIN_S)
         if closing.is_alive():
-            self.life.hung = True
+            self.client_run.hung = True
             self.recorder.mark("note", text=f"the consumer's close did not end within {CLOSE_WITHIN_S:.0f} s")
 
     # ---- reading
@@ -113,7 +113,7 @@ class OneLife:
             if message.error() is None and message.partition() in self.positions:
                 self.positions[int(message.partition())] = int(message.offset()) + 1  # type: ignore[arg-type]
                 self.uncommitted = True
-                self.life.counts["read"] += 1
+                self.client_run.counts["read"] += 1
         for partition in sorted(lost):
             self._seek_start(partition)
 
@@ -139,7 +139,7 @@ class OneLife:
     # ---- partitions
 
     def _take_all(self) -> None:
-        self.positions = dict.fromkeys(range(self.life.task.partitions), 0)
+        self.positions = dict.fromkeys(range(self.client_run.task.partitions), 0)
         self._momentary("assign", keys=self._keys(self.positions))
         self.consumer.assign([TopicPartition(self.topic, partition, 0) for partition in self.positions])
 
@@ -212,7 +212,7 @@ class OneLife:
             return
         refused = error or next((item.error for item in answered if item.error is not None), None)
         if refused is None:
-            self.life.counts["commits"] += 1
+            self.client_run.counts["commits"] += 1
             self.recorder.ok(operation)
         else:
             self.uncommitted = True

@@ -19,7 +19,7 @@ from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
 from linearizability.targets.address import parse_address
 from linearizability.targets.wire import Wire, WireError
-from linearizability.workload.client import Life
+from linearizability.workload.client import ClientRun
 from linearizability.workload.outcomes import NEVER_APPENDED_CODES, SESSION_LOST_CODES
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Producing
 from reference.protocol.errors import ErrorCode
@@ -32,8 +32,8 @@ from reference.protocol.records.compression import Codec
 from reference.protocol.records.legacy import write_message_set
 from reference.protocol.records.record import Record
 
-MOST_LANES = 10
-LIVES_A_LANE = PROCESSES_A_CLIENT // MOST_LANES
+MOST_SENDERS = 10
+INCARNATIONS_A_SENDER = PROCESSES_A_CLIENT // MOST_SENDERS
 RECORDS_A_BATCH = 50
 PRODUCE_TIMEOUT_MS = 5_000
 """The broker's own bound on waiting for the in-sync replicas."""
@@ -71,37 +71,39 @@ class Session:
     sequence: int = -1
 
 
-def run(life: Life) -> None:
+def run(client_run: ClientRun) -> None:
     """Produce on all lanes until told to stop."""
-    lanes = [Lane(life, partition) for partition in range(min(life.task.partitions, MOST_LANES))]
-    threads = [threading.Thread(target=lane.run, name=f"lane {lane.partition}") for lane in lanes]
+    senders = [
+        PartitionSender(client_run, partition) for partition in range(min(client_run.task.partitions, MOST_SENDERS))
+    ]
+    threads = [threading.Thread(target=sender.run, name=f"lane {sender.partition}") for sender in senders]
     for thread in threads:
         thread.start()
     at_work = True
     while at_work:
         at_work = any(thread.is_alive() for thread in threads)
-        life.report()
-        broken = next((lane.broken for lane in lanes if lane.broken), None)
+        client_run.report()
+        broken = next((sender.broken for sender in senders if sender.broken), None)
         if broken is not None:
-            life.stopping.set()
+            client_run.stopping.set()
             raise broken
         time.sleep(PAUSE_S)
 
 
-class Lane:
+class PartitionSender:
     """One partition's share of the producer."""
 
-    def __init__(self, life: Life, partition: int) -> None:
-        does = life.task.does
+    def __init__(self, client_run: ClientRun, partition: int) -> None:
+        does = client_run.task.does
         assert isinstance(does, Producing)
-        self.life = life
+        self.client_run = client_run
         self.does = does
         self.partition = partition
-        self.key = f"{life.task.topic}-{partition}"
+        self.key = f"{client_run.task.topic}-{partition}"
         self.acks = {"all": -1, "1": 1}[does.acks]
-        self.rate_per_s = does.rate_per_s / min(life.task.partitions, MOST_LANES)
-        self.addresses = [parse_address(text) for text in life.task.bootstrap.split(",")]
-        self.turn = partition + life.task.number
+        self.rate_per_s = does.rate_per_s / min(client_run.task.partitions, MOST_SENDERS)
+        self.addresses = [parse_address(text) for text in client_run.task.bootstrap.split(",")]
+        self.turn = partition + client_run.task.number
         """Which bootstrap address is asked next."""
         self.leader: Leader | None = None
         self.session = Session()
@@ -113,19 +115,19 @@ class Lane:
     def run(self) -> None:
         """Live until told to stop; what breaks the lane itself is left in `broken`."""
         try:
-            for number in range(LIVES_A_LANE):
-                if self.life.stopping.is_set():
+            for number in range(INCARNATIONS_A_SENDER):
+                if self.client_run.stopping.is_set():
                     return
                 self._live(number)
-            raise RuntimeError(f"{self.key}: {LIVES_A_LANE} sessions were lost")
+            raise RuntimeError(f"{self.key}: {INCARNATIONS_A_SENDER} sessions were lost")
         except BaseException as error:
             self.broken = error
         finally:
             self._leave()
 
     def _live(self, number: int) -> None:
-        task = self.life.task
-        process = task.number * PROCESSES_A_CLIENT + self.partition * LIVES_A_LANE + number
+        task = self.client_run.task
+        process = task.number * PROCESSES_A_CLIENT + self.partition * INCARNATIONS_A_SENDER + number
         with Recorder.open(task.history, process=process, contract=task.contract, run=task.run) as recorder:
             try:
                 self._produce(recorder)
@@ -138,10 +140,10 @@ class Lane:
             self.session = self._new_session()
         due_from = time.monotonic()
         counter = 0
-        while not self.life.stopping.is_set():
+        while not self.client_run.stopping.is_set():
             due = int((time.monotonic() - due_from) * self.rate_per_s) - counter
             if due < 1:
-                self.life.stopping.wait(min(1 / self.rate_per_s, PAUSE_S))
+                self.client_run.stopping.wait(min(1 / self.rate_per_s, PAUSE_S))
                 continue
             if self._find_leader() is None:
                 due_from = time.monotonic() - counter / self.rate_per_s  # what was missed is not made up for
@@ -182,7 +184,7 @@ class Lane:
         leader = self._find_leader()
         if leader is None:
             return ErrorCode.LEADER_NOT_AVAILABLE if not self.does.idempotence else None, -1
-        task = self.life.task
+        task = self.client_run.task
         topic = ProduceRequest.TopicProduceData(
             name=task.topic,
             partition_data=[
@@ -194,13 +196,13 @@ class Lane:
         request = ProduceRequest(acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
         try:
             answer = leader.wire.call(request, leader.version, timeout_s=ANSWER_WITHIN_S)
-            told = answer.responses[0].partition_responses[0]
+            reported = answer.responses[0].partition_responses[0]
         except (WireError, IndexError):
             self._leave()
             return None, -1
-        if told.error_code != ErrorCode.NONE:
+        if reported.error_code != ErrorCode.NONE:
             self._leave()
-        return told.error_code, told.base_offset
+        return reported.error_code, reported.base_offset
 
     def _encoded(self, values: Sequence[int], version: int) -> bytes | bytearray:
         now = int(time.time() * 1000)
@@ -223,7 +225,7 @@ class Lane:
         if error in NEVER_APPENDED_CODES and error != ErrorCode.NOT_ENOUGH_REPLICAS:
             return False
         time.sleep(PAUSE_S)
-        if not self.life.stopping.is_set():
+        if not self.client_run.stopping.is_set():
             return True
         self.stop_by = self.stop_by or time.monotonic() + LAST_TRIES_S
         return time.monotonic() < self.stop_by
@@ -233,7 +235,7 @@ class Lane:
     def _complete_ok(self, recorder: Recorder, operations: list[int], values: list[int], base: int) -> None:
         for place, (operation, value) in enumerate(zip(operations, values, strict=True)):
             recorder.ok(operation, [send(self.key, value, offset=base + place if base >= 0 else None)])
-        self.life.count("ok", len(operations))
+        self.client_run.count("ok", len(operations))
 
     def _complete_failed(self, recorder: Recorder, operations: list[int], uncertain: str, error: int | None) -> None:
         """`fail` only when every attempt is known to have left nothing."""
@@ -242,7 +244,7 @@ class Lane:
                 recorder.info(operation, error=uncertain)
             else:
                 recorder.fail(operation, error=error_name(error))
-        self.life.count("info" if uncertain else "fail", len(operations))
+        self.client_run.count("info" if uncertain else "fail", len(operations))
 
     # ---- the leader
 
@@ -260,7 +262,7 @@ class Lane:
 
     def _connect(self, host: str, port: int) -> Leader:
         """Errors: WireError, LookupError where no leader is named."""
-        topics = [MetadataRequest.MetadataRequestTopic(name=self.life.task.topic)]
+        topics = [MetadataRequest.MetadataRequestTopic(name=self.client_run.task.topic)]
         with Wire.connect(host, port, timeout_s=CONNECT_WITHIN_S) as wire:
             version = wire.version_of(MetadataRequest)
             answer = wire.call(MetadataRequest(topics=topics, allow_auto_topic_creation=version < 4), version)
@@ -285,7 +287,7 @@ class Lane:
 
     def _new_session(self) -> Session:
         """A producer id from any broker; waits until one gives it. Errors: SessionLost when told to stop."""
-        while not self.life.stopping.is_set():
+        while not self.client_run.stopping.is_set():
             host, port = self.addresses[self.turn % len(self.addresses)]
             self.turn += 1
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)

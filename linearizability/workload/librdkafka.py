@@ -25,18 +25,18 @@ def connection_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 500,
         "topic.metadata.refresh.interval.ms": 1_000,
-        **({} if tells_versions(bootstrap) else OLD),
+        **({} if reports_versions(bootstrap) else OLD),
         **log_settings(),
     }
 
 
 @cache
-def tells_versions(bootstrap: str) -> bool:
+def reports_versions(bootstrap: str) -> bool:
     """Whether the brokers know ApiVersions; so it is assumed where none answers."""
     for host, port in map(parse_address, bootstrap.split(",")):
         with suppress(WireError), Wire.connect(host, port, timeout_s=2) as wire:
             wire.versions()
-            return wire.tells_versions
+            return wire.reports_versions
     return True
 
 

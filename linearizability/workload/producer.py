@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import Life
+from linearizability.workload.client import ClientRun
 from linearizability.workload.librdkafka import producer_settings
 from linearizability.workload.outcomes import proves_nothing_appended
 from linearizability.workload.partitioning.partitioners import (
@@ -50,27 +50,27 @@ def partitioner(does: Producing, chance: random.Random) -> Partitioner:
             return Sticky(STICKS_FOR_BYTES, chance)
 
 
-def run(life: Life) -> None:
+def run(client_run: ClientRun) -> None:
     """Produce until told to stop."""
-    while not life.stopping.is_set():
-        with life.recorder() as recorder:
-            OneLife(life, recorder).run()
+    while not client_run.stopping.is_set():
+        with client_run.recorder() as recorder:
+            Incarnation(client_run, recorder).run()
 
 
-class OneLife:
+class Incarnation:
     """A producer until its end or its first fatal error, which librdkafka raises when idempotence is lost for good."""
 
-    def __init__(self, life: Life, recorder: Recorder) -> None:
-        task, does = life.task, life.task.does
+    def __init__(self, client_run: ClientRun, recorder: Recorder) -> None:
+        task, does = client_run.task, client_run.task.does
         assert isinstance(does, Producing)
-        self.life = life
+        self.client_run = client_run
         self.recorder = recorder
         self.acks = does.acks
         self.outstanding = 0
         self.fatal = False
         self.period_s = 1 / does.rate_per_s
         self.topic = Topic(task.topic, task.partitions)
-        self.choose = partitioner(does, life.random)
+        self.choose = partitioner(does, client_run.random)
         self.has_keys = does.partitioner != "given"
         self.producer = Producer(
             producer_settings(task.bootstrap, task.client_id)
@@ -89,14 +89,14 @@ class OneLife:
         """Send at the rate while the answers keep up; then wait for what is in flight."""
         due = time.monotonic()
         counter = 0
-        while not self.life.stopping.is_set() and not self.fatal:
+        while not self.client_run.stopping.is_set() and not self.fatal:
             now = time.monotonic()
             if now >= due and self.outstanding < MAX_OUTSTANDING:
                 self._send(counter)
                 counter += 1
                 due = max(due + self.period_s, now - 1)
             self._serve(self.producer.poll, min(max(due - time.monotonic(), 0), POLL_S))
-            self.life.report()
+            self.client_run.report()
         if not self.fatal:
             self._serve(self.producer.flush, FLUSH_WITHIN_S)
         self.producer.purge()
@@ -110,7 +110,7 @@ class OneLife:
             self._on_error(error.args[0])
 
     def _send(self, counter: int) -> None:
-        task = self.life.task
+        task = self.client_run.task
         value = self.recorder.process << 32 | counter
         customer = b"customer %d" % (counter % CUSTOMERS) if self.has_keys else None
         partition = self.choose(Outgoing(customer, len(str(value))), self.topic)
@@ -142,7 +142,7 @@ class OneLife:
 
     def _complete(self, outcome: str, operation: int, mops: Any = None, **fields: Any) -> None:
         self.outstanding -= 1
-        self.life.counts[outcome] += 1
+        self.client_run.counts[outcome] += 1
         getattr(self.recorder, outcome)(operation, mops, **fields)
 
     def _on_error(self, error: KafkaError) -> None:

@@ -53,7 +53,7 @@ class Inspector:
         self.node = node
         self.topic = topic
         self._wire: Wire | None = None
-        self._told: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
         """Partition -> the highest epoch of which the node has spoken."""
         self._spent: dict[int, int] = {}
         """Partition -> the highest of which it had spoken before the present connection."""
@@ -71,13 +71,13 @@ class Inspector:
             return
         operation = recorder.invoke("state")
         try:
-            told = self._numbers(wire, version, leads)
+            reported = self._numbers(wire, version, leads)
         except (WireError, ValueError) as error:
             self.close()
             recorder.fail(operation, error=str(error))
             return
-        if told:
-            recorder.ok(operation, told)
+        if reported:
+            recorder.ok(operation, reported)
         else:
             recorder.fail(operation, error="it answered for no partition")
 
@@ -86,7 +86,7 @@ class Inspector:
         if self._wire is not None:
             self._wire.close()
             self._wire = None
-        self._spent = dict(self._told)
+        self._spent = dict(self._reported)
 
     def _connected(self) -> Wire:
         if self._wire is None:
@@ -114,15 +114,15 @@ class Inspector:
             questions["last_stable_offset"] = (LATEST, READ_COMMITTED)
             questions["high_watermark"] = (LATEST, READ_UNCOMMITTED)
         answers = {name: self._offsets(wire, version, epochs, *question) for name, question in questions.items()}
-        told: list[MicroOperation] = []
+        reported: list[MicroOperation] = []
         for partition, epoch in epochs.items():
             numbers = {name: offsets[partition] for name, offsets in answers.items() if partition in offsets}
             if len(numbers) < len(questions):
                 continue
-            self._told[partition] = max(epoch, self._told.get(partition, -1))
+            self._reported[partition] = max(epoch, self._reported.get(partition, -1))
             known = {} if epoch == UNKNOWN_EPOCH else {"epoch": epoch}
-            told.append(state(f"{self.topic}-{partition}", self.node.id, **numbers, **known))
-        return told
+            reported.append(state(f"{self.topic}-{partition}", self.node.id, **numbers, **known))
+        return reported
 
     def _offsets(
         self, wire: Wire, version: int, epochs: dict[int, int], timestamp: int, isolation: int

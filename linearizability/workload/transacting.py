@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import Life
+from linearizability.workload.client import ClientRun
 from linearizability.workload.librdkafka import producer_settings
 from linearizability.workload.outcomes import proves_nothing_appended
 from linearizability.workload.profile import Transacting
@@ -28,29 +28,29 @@ LAST_TRIES_S = 20.0
 """How long, after the stop sign, the end of the last transaction is still asked for."""
 
 
-class LifeOver(Exception):
+class IncarnationOver(Exception):
     """The producer is of no use any more, or told to stop; the text says why."""
 
 
-def run(life: Life) -> None:
+def run(client_run: ClientRun) -> None:
     """Transact until told to stop."""
-    while not life.stopping.is_set():
-        with life.recorder() as recorder:
-            OneLife(life, recorder).run()
+    while not client_run.stopping.is_set():
+        with client_run.recorder() as recorder:
+            Incarnation(client_run, recorder).run()
 
 
-class OneLife:
+class Incarnation:
     """A producer until its end, or its first fatal error: a newer one under its id, or a coordinator that knows better."""
 
-    def __init__(self, life: Life, recorder: Recorder) -> None:
-        task, does = life.task, life.task.does
+    def __init__(self, client_run: ClientRun, recorder: Recorder) -> None:
+        task, does = client_run.task, client_run.task.does
         assert isinstance(does, Transacting)
-        self.life = life
+        self.client_run = client_run
         self.does = does
         self.recorder = recorder
         self.id = f"{task.topic}-{task.client_id}"
         """The transactional id."""
-        self.epoch = life.counts["lives"]
+        self.epoch = client_run.counts["lives"]
         """The place of this life among those of the id: what a life has written never lies behind the next one's."""
         self.period_s = does.records / does.rate_per_s
         self.values = 0
@@ -69,48 +69,48 @@ class OneLife:
         try:
             self._insist(self.producer.init_transactions)
             number = 0
-            while not self.life.stopping.is_set():
+            while not self.client_run.stopping.is_set():
                 began = time.monotonic()
                 self._transact(number)
                 number += 1
-                self.life.report()
-                self.life.stopping.wait(max(0.0, began + self.period_s - time.monotonic()))
-        except LifeOver as over:
+                self.client_run.report()
+                self.client_run.stopping.wait(max(0.0, began + self.period_s - time.monotonic()))
+        except IncarnationOver as over:
             self.recorder.mark("note", text=f"{self.id}: {over}")
-            self.life.stopping.wait(PAUSE_S)
+            self.client_run.stopping.wait(PAUSE_S)
 
     def _transact(self, number: int) -> None:
-        """Begin, send, end. Errors: LifeOver."""
+        """Begin, send, end. Errors: IncarnationOver."""
         name = f"{self.id}-{self.recorder.process}-{number}"
         self.producer.begin_transaction()
         fields = {"txn": name, "producer": self.id, "epoch": self.epoch}
         self.recorder.ok(self.recorder.invoke("begin", **fields))
         for place in range(self.does.records):
-            self._send((number + place) % self.life.task.partitions, name)
+            self._send((number + place) % self.client_run.task.partitions, name)
         self.producer.flush(CALL_WITHIN_S)
-        if self.life.random.random() < HELD_SHARE:
-            self.life.stopping.wait(self.life.random.uniform(0, HELD_S))
+        if self.client_run.random.random() < HELD_SHARE:
+            self.client_run.stopping.wait(self.client_run.random.uniform(0, HELD_S))
         to_be_kept = (number + 1) % self.does.abort_every != 0
         if not (to_be_kept and self._end(name, commit=True)):
             self._end(name, commit=False)
 
     def _end(self, name: str, *, commit: bool) -> bool:
-        """Commit or abort. False when the transaction is spoilt and wants to be aborted. Errors: LifeOver."""
+        """Commit or abort. False when the transaction is spoilt and wants to be aborted. Errors: IncarnationOver."""
         operation = self.recorder.invoke("end", txn=name, commit=commit)
         try:
             ended = self._insist(self.producer.commit_transaction if commit else self.producer.abort_transaction)
-        except LifeOver as over:
+        except IncarnationOver as over:
             self.recorder.info(operation, error=str(over))
             raise
         if ended:
             self.recorder.ok(operation)
-            self.life.count("committed" if commit else "aborted")
+            self.client_run.count("committed" if commit else "aborted")
         else:
             self.recorder.info(operation, error="the transaction is spoilt")
         return ended
 
     def _insist(self, call: Callable[[float], None]) -> bool:
-        """Call until it succeeds; False when the transaction must be aborted instead. Errors: LifeOver."""
+        """Call until it succeeds; False when the transaction must be aborted instead. Errors: IncarnationOver."""
         while True:
             try:
                 call(CALL_WITHIN_S)
@@ -120,13 +120,13 @@ class OneLife:
                 if error.txn_requires_abort():
                     return False
                 if not error.retriable():
-                    raise LifeOver(f"{error.name()}: {error.str()}") from None
+                    raise IncarnationOver(f"{error.name()}: {error.str()}") from None
                 if not self._may_try_again():
-                    raise LifeOver(f"stopped while it was tried: {error.name()}") from None
-                self.life.stopping.wait(PAUSE_S)
+                    raise IncarnationOver(f"stopped while it was tried: {error.name()}") from None
+                self.client_run.stopping.wait(PAUSE_S)
 
     def _may_try_again(self) -> bool:
-        if not self.life.stopping.is_set():
+        if not self.client_run.stopping.is_set():
             return True
         self.stop_by = self.stop_by or time.monotonic() + LAST_TRIES_S
         return time.monotonic() < self.stop_by
@@ -136,11 +136,11 @@ class OneLife:
     def _send(self, partition: int, name: str) -> None:
         value = self.recorder.process << 32 | self.values
         self.values += 1
-        key = f"{self.life.task.topic}-{partition}"
+        key = f"{self.client_run.task.topic}-{partition}"
         operation = self.recorder.invoke("send", [send(key, value)], txn=name)
         try:
             self.producer.produce(
-                self.life.task.topic,
+                self.client_run.task.topic,
                 str(value),
                 partition=partition,
                 on_delivery=partial(self._on_delivery, operation, key, value, name),
@@ -160,6 +160,6 @@ class OneLife:
     def _complete(
         self, outcome: str, operation: int, mops: Sequence[dict[str, object]], name: str, error: str = ""
     ) -> None:
-        self.life.count(outcome)
+        self.client_run.count(outcome)
         fields = {"error": error} if error else {}
         getattr(self.recorder, outcome)(operation, list(mops), txn=name, **fields)

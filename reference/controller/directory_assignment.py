@@ -42,11 +42,11 @@ def assign_replicas_to_dirs(
         answer = DirectoryAnswer(id=asked.id)
         response.directories.append(answer)
         for topic in asked.topics:
-            told = TopicAnswer(topic_id=topic.topic_id)
-            answer.topics.append(told)
+            reported = TopicAnswer(topic_id=topic.topic_id)
+            answer.topics.append(reported)
             for index in [each.partition_index for each in topic.partitions]:
                 result = PartitionAnswer(partition_index=index)
-                told.partitions.append(result)
+                reported.partitions.append(result)
                 try:
                     place = _find(image, broker.id, topic.topic_id, index)
                 except KafkaError as error:

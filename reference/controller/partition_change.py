@@ -109,9 +109,9 @@ def _complete_reassignment(target: Target) -> None:
     adding, removing = target.adding_replicas, target.removing_replicas
     isr = [each for each in target.isr if each not in removing]
     replicas = [each for each in target.replicas if each not in removing]
-    leaves_nobody = bool(removing) and not (isr and replicas)
+    leaves_no_replica = bool(removing) and not (isr and replicas)
     needed = adding if len(adding) >= len(removing) else [*adding, *replicas]
-    if (adding or removing) and not leaves_nobody and {*needed} <= {*isr}:
+    if (adding or removing) and not leaves_no_replica and {*needed} <= {*isr}:
         target.isr, target.replicas = isr, replicas
         target.removing_replicas, target.adding_replicas = [], []
 

@@ -9,7 +9,7 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_leading import Leading
 from reference.controller.quorum_member import MAX_EPOCH, PARTITION_NAME
 from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Role, Unattached
-from reference.controller.quorum_rules import NOBODY, grants_vote, is_up_to_date, successor_delay_ms
+from reference.controller.quorum_rules import NO_NODE, grants_vote, is_up_to_date, successor_delay_ms
 from reference.controller.quorum_state import QuorumState
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -36,7 +36,7 @@ class Electing(Leading):
         """Begin a new epoch with a vote for itself."""
         self._change(
             Nominee(Role.CANDIDATE, self._election_deadline(now), {self.node}),
-            QuorumState(NOBODY, self.epoch + 1, self.node),
+            QuorumState(NO_NODE, self.epoch + 1, self.node),
         )
         self._trace_step("BecomeCandidate")
         self._count_votes(now)
@@ -57,7 +57,7 @@ class Electing(Leading):
         elif self._stored.leader in self._others:
             self._become_follower(self.epoch, self._stored.leader, now)
         else:
-            self._become_unattached(self.epoch, NOBODY, now)
+            self._become_unattached(self.epoch, NO_NODE, now)
 
     def _ask_for_votes(self, state: Nominee, now: TimestampMs) -> None:
         if self._has_lost(state):
@@ -106,7 +106,7 @@ class Electing(Leading):
     ) -> tuple[ErrorCode, bool]:
         candidate, epoch = asked.replica_id, asked.replica_epoch
         if epoch > self.epoch:
-            self._become_unattached(epoch, NOBODY, now)
+            self._become_unattached(epoch, NO_NODE, now)
             self._trace_step("HearOfEpoch", {"from": candidate, "to": self.node})
         if not self._is_meant(request.voter_id, asked.voter_directory_id):
             return ErrorCode.INVALID_VOTER_KEY, False
@@ -118,7 +118,7 @@ class Electing(Leading):
         granted = self.role in (Role.UNATTACHED, Role.PROSPECTIVE) and grants_vote(
             candidate, self._stored.voted, self._stored.leader, up_to_date
         )
-        if granted and self._stored.voted == NOBODY:
+        if granted and self._stored.voted == NO_NODE:
             self._grant_vote(candidate, now)
         return ErrorCode.NONE, granted
 
@@ -164,14 +164,14 @@ class Electing(Leading):
         """A leader tells of its epoch. Errors in the answer as for `handle_vote`."""
         if request.cluster_id is not None and request.cluster_id != self.cluster_id:
             return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        told = messages.of_metadata(request.topics)
-        if told is None:
+        reported = messages.of_metadata(request.topics)
+        if reported is None:
             return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-        error = self._told_error(told.leader_id, told.leader_epoch, now)
-        if error is ErrorCode.NONE and not self._is_meant(request.voter_id, told.voter_directory_id):
+        error = self._reported_error(reported.leader_id, reported.leader_epoch, now)
+        if error is ErrorCode.NONE and not self._is_meant(request.voter_id, reported.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
-        if error is ErrorCode.NONE and self.role is Role.PROSPECTIVE and told.leader_id == self._stored.leader:
-            self._attempt(lambda: self._become_follower(self.epoch, told.leader_id, now), now)
+        if error is ErrorCode.NONE and self.role is Role.PROSPECTIVE and reported.leader_id == self._stored.leader:
+            self._attempt(lambda: self._become_follower(self.epoch, reported.leader_id, now), now)
         response = messages.begin_response(error, self.epoch, self._stored.leader)
         self._drive(now)
         return response
@@ -180,13 +180,13 @@ class Electing(Leading):
         """A leader has resigned: its followers stand for election, the best soonest. Errors as for `handle_vote`."""
         if request.cluster_id is not None and request.cluster_id != self.cluster_id:
             return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        told = messages.of_metadata(request.topics)
-        if told is None:
+        reported = messages.of_metadata(request.topics)
+        if reported is None:
             return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-        error = self._told_error(told.leader_id, told.leader_epoch, now)
+        error = self._reported_error(reported.leader_id, reported.leader_epoch, now)
         state = self._state
-        if error is ErrorCode.NONE and isinstance(state, Follower) and self._stored.leader == told.leader_id:
-            successors = messages.successors_in(told)
+        if error is ErrorCode.NONE and isinstance(state, Follower) and self._stored.leader == reported.leader_id:
+            successors = messages.successors_in(reported)
             position = successors.index(self.node) if self.node in successors else -1
             state.deadline = now + successor_delay_ms(
                 position, len(successors), self.settings.election_backoff_max_ms

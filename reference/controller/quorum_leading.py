@@ -11,7 +11,7 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_log import Verdict
 from reference.controller.quorum_member import PARTITION_NAME, Member, Waiting
 from reference.controller.quorum_roles import NEVER, Leader, Progress, Resigned
-from reference.controller.quorum_rules import NOBODY, majority_end, next_commit
+from reference.controller.quorum_rules import NO_NODE, majority_end, next_commit
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId
 from reference.controller.quorum_state import QuorumState
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -151,7 +151,7 @@ class Leading(Member):
         self,
         partition: FetchRequest.FetchPartition,
         request: FetchRequest,
-        replica: NodeId = NOBODY,
+        replica: NodeId = NO_NODE,
         now: TimestampMs | None = None,
     ) -> tuple[FetchResponse, bool]:
         """The answer to a fetch as of now, and whether there is reason to send it; `now` when the fetch has just come."""
@@ -270,7 +270,7 @@ class Leading(Member):
 
     def leave_epoch(self, now: TimestampMs) -> None:
         """Nobody else was elected: who led this epoch waits for the next one's leader, or stands for it."""
-        self._become_unattached(self.epoch + 1, NOBODY, now)
+        self._become_unattached(self.epoch + 1, NO_NODE, now)
         self._trace_step("LeaveEpoch")
 
     def _announce_resignation(self, state: Resigned, now: TimestampMs) -> None:

@@ -27,7 +27,7 @@ from reference.controller.quorum_roles import (
     RoleState,
     Unattached,
 )
-from reference.controller.quorum_rules import NOBODY
+from reference.controller.quorum_rules import NO_NODE
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
@@ -146,7 +146,7 @@ class Member(ABC):
     @property
     def leader(self) -> NodeId:
         """Who leads, as far as is known; -1 when nobody is known to."""
-        return NOBODY if self.role is Role.RESIGNED else self._stored.leader
+        return NO_NODE if self.role is Role.RESIGNED else self._stored.leader
 
     @property
     def is_leader(self) -> bool:
@@ -296,11 +296,11 @@ class Member(ABC):
             deadline = state.deadline
         else:
             deadline = self._election_deadline(now)
-        self._change(Unattached(deadline), QuorumState(leader, epoch, self._stored.voted if same else NOBODY))
+        self._change(Unattached(deadline), QuorumState(leader, epoch, self._stored.voted if same else NO_NODE))
 
     def _become_follower(self, epoch: Epoch, leader: NodeId, now: TimestampMs) -> None:
         """A leader is known: fetch from it."""
-        voted = self._stored.voted if epoch == self.epoch else NOBODY
+        voted = self._stored.voted if epoch == self.epoch else NO_NODE
         self._change(Follower(now + self.settings.fetch_timeout_ms), QuorumState(leader, epoch, voted))
 
     def _become_resigned(self, state: Leader, now: TimestampMs) -> None:
@@ -320,22 +320,22 @@ class Member(ABC):
 
     def _adopt(self, epoch: Epoch, leader: NodeId, now: TimestampMs, source: NodeId) -> bool:
         """Follow the leader of this epoch or a newer one, or wait for the newer one's; True when the role has changed."""
-        if leader != NOBODY and (leader not in self.settings.voters or leader == self.node):
+        if leader != NO_NODE and (leader not in self.settings.voters or leader == self.node):
             if not (leader == self.node and epoch == self.epoch and self._stored.leader == self.node):
                 self._say("error", f"{PARTITION_NAME}: node {source} names node {leader} the leader of epoch {epoch}")
             return False
         if epoch > self.epoch:
             if epoch >= MAX_EPOCH:
                 return False
-            if leader == NOBODY:
-                self._become_unattached(epoch, NOBODY, now)
+            if leader == NO_NODE:
+                self._become_unattached(epoch, NO_NODE, now)
             else:
                 self._become_follower(epoch, leader, now)
             self._trace_step("HearOfEpoch", {"from": source, "to": self.node})
             return True
         known = self._stored.leader
-        if leader == NOBODY or (known != NOBODY and (known != leader or self.role is not Role.UNATTACHED)):
-            if NOBODY not in (leader, known) and known != leader:
+        if leader == NO_NODE or (known != NO_NODE and (known != leader or self.role is not Role.UNATTACHED)):
+            if NO_NODE not in (leader, known) and known != leader:
                 self._say("error", f"{PARTITION_NAME}: nodes {known} and {leader} are said to lead epoch {epoch}")
             return False
         self._become_follower(epoch, leader, now)
@@ -376,14 +376,14 @@ class Member(ABC):
 
     def _is_meant(self, voter: NodeId, directory: UUID) -> bool:
         """Whether a request names this voter, or nobody."""
-        return voter in (NOBODY, self.node) and directory in (NO_UUID, self._directory)
+        return voter in (NO_NODE, self.node) and directory in (NO_UUID, self._directory)
 
-    def _told_error(self, leader: NodeId, epoch: Epoch, now: TimestampMs) -> ErrorCode:
+    def _reported_error(self, leader: NodeId, epoch: Epoch, now: TimestampMs) -> ErrorCode:
         """Believe a leader's word about its epoch, or say why not."""
         error = self._voter_error(leader, epoch)
         if error is not ErrorCode.NONE:
             return error
-        if epoch == self.epoch and self._stored.leader not in (NOBODY, leader):
+        if epoch == self.epoch and self._stored.leader not in (NO_NODE, leader):
             # Two leaders of one epoch: one of the two has lost its memory. The first one known stays.
             self._adopt(epoch, leader, now, leader)
             return ErrorCode.INVALID_REQUEST

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from reference.protocol.primitives import Epoch, NodeId, Offset
 
-NOBODY: NodeId = -1
+NO_NODE: NodeId = -1
 
 
 def is_up_to_date(epoch: Epoch, end: Offset, own_epoch: Epoch, own_end: Offset) -> bool:
@@ -32,9 +32,9 @@ def grants_vote(candidate: NodeId, voted: NodeId, leader: NodeId, up_to_date: bo
     post: voted != candidate or __return__
     post: voted != -1 or __return__ == (leader == -1 and up_to_date)
     """
-    if voted != NOBODY:
+    if voted != NO_NODE:
         return voted == candidate
-    return leader == NOBODY and up_to_date
+    return leader == NO_NODE and up_to_date
 
 
 def majority_end(ends: Sequence[Offset]) -> Offset:

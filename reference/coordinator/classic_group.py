@@ -227,8 +227,8 @@ class ClassicGroup:
 
     def replay(self, value: GroupMetadataValue) -> None:
         """Take up a record of the group: its own decision, which the members that are here have led to, or an earlier life's."""
-        told = {each.member_id for each in value.members}
-        for gone in [id for id in self.members if id not in told]:
+        reported = {each.member_id for each in value.members}
+        for gone in [id for id in self.members if id not in reported]:
             self.remove(gone)
         self.protocol_type = value.protocol_type or None
         for each in value.members:
@@ -243,13 +243,13 @@ class ClassicGroup:
             self.previous_state, self.state = self.state, state
         self.state_since = value.current_state_timestamp
 
-    def _learn(self, told: Member) -> None:
+    def _learn(self, reported: Member) -> None:
         """A record tells of a member: somebody new, or one of whom an earlier record said something else."""
-        known = self.members.get(told.id)
+        known = self.members.get(reported.id)
         if known is None:
-            self.add(told)
-        elif not known.agrees_with(told.terms):
-            self.update(known, told.terms)
+            self.add(reported)
+        elif not known.agrees_with(reported.terms):
+            self.update(known, reported.terms)
 
     def tombstones(self) -> list[KeyValue]:
         return [group_tombstone(self.id)]

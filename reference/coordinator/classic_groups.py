@@ -207,8 +207,8 @@ class ClassicGroups:
         group = self._get(request.group_id)
         member = group.check_member(request.member_id, request.group_instance_id)
         group.check_generation(request.generation_id)
-        told = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)
-        for said, known in told:
+        reported = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)
+        for said, known in reported:
             if said is not None and known is not None and said != known:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is State.PREPARING_REBALANCE:

@@ -81,11 +81,12 @@ class Member:
         self.session_timeout_ms = terms.session_timeout_ms
         self.rebalance_timeout_ms = terms.rebalance_timeout_ms
 
-    def agrees_with(self, told: Terms) -> bool:
+    def agrees_with(self, reported: Terms) -> bool:
         """Whether the log's terms, which have the chosen protocol only, are what the member says of itself."""
-        timeouts_ms = told.session_timeout_ms, told.rebalance_timeout_ms
+        timeouts_ms = reported.session_timeout_ms, reported.rebalance_timeout_ms
         return (
-            timeouts_ms == (self.session_timeout_ms, self.rebalance_timeout_ms) and told.protocols[0] in self.protocols
+            timeouts_ms == (self.session_timeout_ms, self.rebalance_timeout_ms)
+            and reported.protocols[0] in self.protocols
         )
 
     # ---- as others are told of it

@@ -230,12 +230,12 @@ def response_to(
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
-    is_told = request.member_epoch == JOINING or is_full or before is None or before.assigned != after.assigned
+    is_reported = request.member_epoch == JOINING or is_full or before is None or before.assigned != after.assigned
     return ConsumerGroupHeartbeatResponse(
         member_id=after.id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=heartbeat_interval_ms,
-        assignment=_assignment(after) if is_told else None,
+        assignment=_assignment(after) if is_reported else None,
     )
 
 

@@ -95,8 +95,8 @@ class OffsetCommits:
         if group is not None:
             return group.check_commit(request.member_id, request.group_instance_id, generation, version, False)
         if generation >= 0:
-            is_told = version >= FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
+            is_reported = version >= FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if is_reported else ErrorCode.ILLEGAL_GENERATION)
         return None  # nobody's group: it comes to be with its offsets
 
     # ---- TxnOffsetCommit

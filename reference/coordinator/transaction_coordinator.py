@@ -79,7 +79,7 @@ class _Own(NamedTuple):
 
     transaction: Transaction
     value: bytes | None
-    told: Callable[[], None]
+    reported: Callable[[], None]
 
 
 class TransactionCoordinator:
@@ -227,9 +227,9 @@ class TransactionCoordinator:
 
     # ---- records
 
-    def _decide(self, transaction: Transaction, told: Callable[[], None]) -> Decided:
+    def _decide(self, transaction: Transaction, reported: Callable[[], None]) -> Decided:
         record = transaction_record(transaction, min(self._version(), 1))
-        self._own[transaction.id] = _Own(transaction, record[1], told)
+        self._own[transaction.id] = _Own(transaction, record[1], reported)
         return Decided([record], transaction)
 
     def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Any) -> None:
@@ -245,7 +245,7 @@ class TransactionCoordinator:
         if transaction.state in PREPARED:
             self._prepared.append(id)
         if own is not None and is_own and self._trace is not None:
-            own.told()
+            own.reported()
 
     def replay_marker(self, producer: Any, committed: bool) -> None:
         """Nothing in this log is written within a transaction."""

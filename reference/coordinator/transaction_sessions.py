@@ -34,7 +34,7 @@ class Identity(NamedTuple):
     epoch: ProducerEpoch
 
 
-NOBODY = Identity(-1, -1)
+NO_PRODUCER = Identity(-1, -1)
 
 
 def next_session(

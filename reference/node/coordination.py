@@ -90,7 +90,7 @@ KeyValue = tuple[bytes, bytes | None]
 Producer = tuple[ProducerId, ProducerEpoch]
 """Who wrote a record within a transaction."""
 
-NOBODY: Producer = -1, -1
+NO_PRODUCER: Producer = -1, -1
 
 
 class Shard(Protocol):
@@ -222,7 +222,7 @@ class Coordination(Generic[S]):
         held = self._held_by(index)
         if not records:
             return
-        producer_id, producer_epoch = producer or NOBODY
+        producer_id, producer_epoch = producer or NO_PRODUCER
         batch = build(
             [Record(at, now, key, value, ()) for at, (key, value) in enumerate(records)],
             producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,

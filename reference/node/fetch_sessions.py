@@ -42,8 +42,8 @@ class Wanted:
     log_start_offset: Offset
     high_watermark: Offset
     """What a follower has for its high watermark; consumers do not say one, and the default is beyond all."""
-    told_high_watermark: Offset = -1
-    told_log_start_offset: Offset = -1
+    sent_high_watermark: Offset = -1
+    sent_log_start_offset: Offset = -1
 
     @property
     def key(self) -> PartitionKey:
@@ -158,9 +158,9 @@ def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
     return (
         _has_records(result)
         or result.error_code != ErrorCode.NONE
-        or result.high_watermark != wanted.told_high_watermark
+        or result.high_watermark != wanted.sent_high_watermark
         or result.high_watermark > wanted.high_watermark
-        or result.log_start_offset != wanted.told_log_start_offset
+        or result.log_start_offset != wanted.sent_log_start_offset
         or result.preferred_read_replica != -1
         or result.diverging_epoch.epoch >= 0
     )
@@ -170,8 +170,8 @@ def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.Parti
     """Keep what is being told; an error or a divergence is told again until it is gone. Partitions with records go last
     (FSS-10)."""
     failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
-    wanted.told_high_watermark = -1 if failed else result.high_watermark
-    wanted.told_log_start_offset = -1 if failed else result.log_start_offset
+    wanted.sent_high_watermark = -1 if failed else result.high_watermark
+    wanted.sent_log_start_offset = -1 if failed else result.log_start_offset
     assert context.session is not None
     partitions = context.session.partitions
     if context.incremental and _has_records(result) and wanted.key in partitions:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from reference.controller.topics import INTERNAL_TOPICS
 from reference.coordinator.pattern_matching import Regex, compile_pattern
 from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator
-from reference.coordinator.transaction_sessions import NOBODY, Identity
+from reference.coordinator.transaction_sessions import NO_PRODUCER, Identity
 from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, State, TopicPartition, Transaction
 from reference.node.context import Context
 from reference.node.internal_topics import OFFSETS_TOPIC, partition_for
@@ -53,7 +53,7 @@ def init_producer_id(
         return response
 
     def decide(coordinator: TransactionCoordinator) -> Decided:
-        decided = coordinator.new_session(id, timeout_ms, None if expected == NOBODY else expected, now)
+        decided = coordinator.new_session(id, timeout_ms, None if expected == NO_PRODUCER else expected, now)
         if decided.transaction.state is State.EMPTY:
             response.producer_id, response.producer_epoch = decided.transaction.producer_id, decided.transaction.epoch
         else:

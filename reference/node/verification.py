@@ -143,7 +143,7 @@ class Verification:
         if waits and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values():
             heapq.heappush(self._again, (now + self._retry_ms, next(self._numbers), question))
         else:
-            question.answered({each: _told(code, question.operation) for each, code in verdicts.items()}, now)
+            question.answered({each: _reported(code, question.operation) for each, code in verdicts.items()}, now)
 
 
 def _first_of_each_id(line: list[_Question]) -> list[_Question]:
@@ -177,7 +177,7 @@ def _verdicts(answer: AddPartitionsToTxnResponse) -> dict[TransactionalId, dict[
     }
 
 
-def _told(code: ErrorCode, operation: Operation) -> ErrorCode:
+def _reported(code: ErrorCode, operation: Operation) -> ErrorCode:
     """The coordinator's verdict in words that the client's version has."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -66,14 +66,14 @@ class FetchSession:
     def answered(self, response: FetchResponse) -> str | None:
         """Go on with the session; gives what is wrong with an answer that cannot be used."""
         if response.error_code != ErrorCode.NONE:
-            self.begin_anew(forget_id=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            self.begin_again(forget_id=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return f"the fetch session was refused with error {response.error_code}"
         named = [(topic.topic_id, each.partition_index) for topic in response.responses for each in topic.partitions]
         wrong = self._wrong_partitions(named)
         if wrong is not None:
-            self.begin_anew()
+            self.begin_again()
         elif response.session_id == NO_SESSION:
-            self.begin_anew(forget_id=True)
+            self.begin_again(forget_id=True)
         else:
             self.id = response.session_id
             self.epoch = self.epoch + 1 if self.epoch < LAST_EPOCH else FIRST_EPOCH + 1
@@ -89,7 +89,7 @@ class FetchSession:
             return f"the answer to a full fetch of {len(self.partitions)} partitions names {len(named)}"
         return None
 
-    def begin_anew(self, *, forget_id: bool = False) -> None:
+    def begin_again(self, *, forget_id: bool = False) -> None:
         """The next request is a full one; with `forget_id` there is no session that the leader should close."""
         self.epoch = FIRST_EPOCH
         if forget_id:

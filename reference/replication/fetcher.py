@@ -137,7 +137,7 @@ class Fetcher:
         self.session = FetchSession()
         self._followed: dict[Key, Followed] = {}
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
-        self._begins_anew = False
+        self._begins_again = False
         """Something that the leader has told was not taken over; within the session it would not tell it again."""
 
     # ---- what is followed
@@ -148,7 +148,7 @@ class Fetcher:
         if known is not None and known.partition is partition and known.leader_epoch == partition.state.leader_epoch:
             return False
         if known is not None and known.partition is not partition:
-            self._begins_anew = True
+            self._begins_again = True
         found = Followed(partition, partition.state.leader_epoch)
         self._followed[found.key] = found
         return True
@@ -211,9 +211,9 @@ class Fetcher:
         if not due and (self.session.is_full or not self.session.partitions):
             return None
         self._out = FetchResponse
-        if self._begins_anew:
-            self.session.begin_anew()
-            self._begins_anew = False
+        if self._begins_again:
+            self.session.begin_again()
+            self._begins_again = False
         for each in due:
             each.asked = self._wanted(each)
         request = self.session.request(
@@ -264,7 +264,7 @@ class Fetcher:
 
     def _fail(self, text: str, now: TimestampMs) -> Fetched:
         if self._out is FetchResponse:
-            self.session.begin_anew()
+            self.session.begin_again()
         self._out = None
         self._back_off_all(now)
         return Fetched(notes=[Note(None, f"broker {self.leader} {text}")])
@@ -290,7 +290,7 @@ class Fetcher:
                 if followed is not None:
                     self._take_data(followed, data, fetched, now)
                 else:
-                    self._begins_anew = True
+                    self._begins_again = True
 
     def _current(self, key: Key) -> Followed | None:
         """The partition that an answer is about, if it is still what was asked about."""
@@ -346,7 +346,7 @@ class Fetcher:
         before, high_watermark = (partition.log.log_end_offset, partition.last_fetched_epoch), partition.high_watermark
         end = partition.truncate(self.leader, diverging.epoch, diverging.end_offset)
         # The high watermark that came along cannot be believed before the logs agree (Kafka waits for it to move).
-        self._begins_anew = True
+        self._begins_again = True
         fetched.moved.append(partition)
         if (end, partition.last_fetched_epoch) == before:
             # The same question would have the same answer.

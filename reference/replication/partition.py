@@ -72,11 +72,11 @@ def transaction_of(records: Buffer) -> dict[str, Any]:
     header = batch.header
     if not header.is_transactional:
         return {}
-    told: dict[str, Any] = {"producer": [header.producer_id, header.producer_epoch]}
+    reported: dict[str, Any] = {"producer": [header.producer_id, header.producer_epoch]}
     if header.is_control:
         committed = read_end_transaction(next(iter(records_of(batch.data)))).committed
-        told["marker"] = "commit" if committed else "abort"
-    return told
+        reported["marker"] = "commit" if committed else "abort"
+    return reported
 
 
 class Partition(Leading, Following):

@@ -48,14 +48,14 @@ class Clock:
         """The time; no call gives less than the one before."""
         at = self._monotonic_ns()
         if at - self._anchored_at >= CHECK_NS:
-            self._anchor_anew(at)
+            self._anchor_again(at)
         return self._shown(at) // 1_000_000
 
     def _shown(self, at: int) -> int:
         passed = at - self._anchored_at
         return self._anchor + passed + self._slew * min(passed, CHECK_NS) // CHECK_NS
 
-    def _anchor_anew(self, at: int) -> None:
+    def _anchor_again(self, at: int) -> None:
         self._anchor, self._anchored_at = self._shown(at), at
         lag = self._wall_ns() - self._anchor
         looked_in_time = self._monotonic_ns() - at <= TOLERATED_NS

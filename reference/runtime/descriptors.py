@@ -42,8 +42,8 @@ def check_limit(limit: int, folders: Sequence[Path]) -> tuple[str, str]:
             f"more, and {allowed}: raise the limit (ulimit -Hn, LimitNOFILE)"
         )
     room = max(0, limit - SPARE) // MOST_A_SEGMENT
-    told = (
+    reported = (
         f"{allowed}: room for {room} partitions of one segment each ({MOST_A_SEGMENT} files a segment, 1 a connection); "
         f"{segments} segments are here"
     )
-    return ("warning" if segments > room * 0.8 else "info"), told
+    return ("warning" if segments > room * 0.8 else "info"), reported

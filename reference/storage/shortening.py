@@ -112,7 +112,7 @@ class Shortening(SegmentRow):
     def _finish_cut(self, cut: Cut) -> None:
         """Bring the files to the log's end, and then everything else. Errors: OSError, and it may be gone on with."""
         if cut.starts_over:
-            self._begin_anew(cut)
+            self._begin_again(cut)
         else:
             self._drop_until(lambda: self._active.base_offset <= cut.end)
             self._active.truncate_to(cut.end)
@@ -130,7 +130,7 @@ class Shortening(SegmentRow):
         self._folder_changed = False
         self._cut = None
 
-    def _begin_anew(self, cut: Cut) -> None:
+    def _begin_again(self, cut: Cut) -> None:
         self._drop_until(lambda: len(self._segments) == 1)
         oldest = self._active
         if oldest.base_offset == cut.end:

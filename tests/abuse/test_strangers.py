@@ -167,9 +167,9 @@ def active(house: House) -> tuple[Member, int]:
     while time.monotonic() < until:
         for member in house.members:
             answer = house.ask(member, DescribeQuorumRequest(topics=[topic]), 0)
-            told = answer.topics[0].partitions[0] if answer.topics else None
-            if told is not None and told.leader_id == member.id:
-                return member, told.leader_epoch
+            reported = answer.topics[0].partitions[0] if answer.topics else None
+            if reported is not None and reported.leader_id == member.id:
+                return member, reported.leader_epoch
         time.sleep(0.1)
     raise AssertionError("no member is the active controller")
 

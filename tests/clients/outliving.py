@@ -2,7 +2,8 @@
 
     python -m tests.clients.outliving FOLDER        # what became of each client's records, as one JSON object
 
-Inside a sandbox (`linearizability.faults.sandbox`) the nodes have a network of their own, and a leader is cut off from the others.
+Inside a sandbox (`linearizability.faults.sandbox`) the nodes have a network of their own, and a leader is cut off from the
+others.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def outlive(cluster: Target) -> dict[str, dict[str, int]]:
         create_topic(cluster.nodes, topic, partitions=1, replication_factor=3, configs={})
     enough = Event()
     with ThreadPoolExecutor(len(clients)) as pool:
-        working = {name: pool.submit(pump, client, topics[name], enough) for name, client in clients.items()}
+        working = {name: pool.submit(drain, client, topics[name], enough) for name, client in clients.items()}
         try:
             befall(cluster, [*topics.values()])
         finally:
@@ -46,7 +47,7 @@ def outlive(cluster: Target) -> dict[str, dict[str, int]]:
     return {name: compared(cluster, topics[name], work.result()) for name, work in working.items()}
 
 
-def pump(client: Client, topic: str, enough: Event) -> list[str]:
+def drain(client: Client, topic: str, enough: Event) -> list[str]:
     """Send until it is enough, and see all acknowledged; gives what was sent."""
     stream = client.stream(topic)
     sent: list[str] = []

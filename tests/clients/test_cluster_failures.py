@@ -31,9 +31,9 @@ def test_every_client_outlives_whatever_befalls_the_nodes(tmp_path: Path) -> Non
         environment = dict(os.environ)
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told.pop("cut off") == {"leaders": int(cut_off)}
-    assert set(told) == set(can_stream())
-    for name, became in told.items():
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert reported.pop("cut off") == {"leaders": int(cut_off)}
+    assert set(reported) == set(can_stream())
+    for name, became in reported.items():
         assert (became["lost"], became["doubled"], became["in order"]) == (0, 0, 1), f"{name}: {became}"
         assert became["sent"] > 100, name

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from conformance.broker import Broker, Subject, Topic
-from conformance.consumers import Consumer, listed, told_in, unused_group
+from conformance.consumers import Consumer, listed, reported_in, unused_group
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.requirement import Requirement
@@ -56,9 +56,11 @@ class Conversation:
 
     def note(self, who: str, ask: Callable[[], Any]) -> None:
         answer = ask()
-        told = None if answer.assignment is None else sorted(self.named(told_in(answer)))
+        reported = None if answer.assignment is None else sorted(self.named(reported_in(answer)))
         message = (answer.error_message or "").replace(self.group, "the group")
-        self.answers.append((who, answer.error_code, message, answer.member_epoch, answer.heartbeat_interval_ms, told))
+        self.answers.append(
+            (who, answer.error_code, message, answer.member_epoch, answer.heartbeat_interval_ms, reported)
+        )
 
     def named(self, partitions: set[Any]) -> list[tuple[str, int]]:
         names = {topic.id: name for name, topic in self.topics.items()}
@@ -105,9 +107,11 @@ class Conversation:
 
     def describe(self) -> None:
         asked = ConsumerGroupDescribeRequest(group_ids=[self.group])
-        (told,) = self.broker.call(asked, 1, to=self.broker.coordinator(self.group)).groups
-        self.answers.append((told.group_state, told.group_epoch, told.assignment_epoch, told.assignor_name))
-        for member in sorted(told.members, key=lambda member: member.member_id):
+        (reported,) = self.broker.call(asked, 1, to=self.broker.coordinator(self.group)).groups
+        self.answers.append(
+            (reported.group_state, reported.group_epoch, reported.assignment_epoch, reported.assignor_name)
+        )
+        for member in sorted(reported.members, key=lambda member: member.member_id):
             owned, wanted = (
                 sorted((topic.topic_name, *sorted(topic.partitions)) for topic in assignment.topic_partitions)
                 for assignment in (member.assignment, member.target_assignment)
@@ -140,8 +144,8 @@ def records_in(text: str, topics: dict[str, Topic]) -> list[Any]:
     found: list[Any] = []
     for key, value in re.findall(r"key: (\{.*\}) payload: (.*)", text):
         if "the group" in key:
-            told = json.loads(CHANCE.sub(r'"\1":0', value)) if value.startswith("{") else None
-            found.append((json.loads(key)["type"], key, in_order(told)))
+            reported = json.loads(CHANCE.sub(r'"\1":0', value)) if value.startswith("{") else None
+            found.append((json.loads(key)["type"], key, in_order(reported)))
     ordered: list[Any] = []
     run: list[Any] = []
     for record in [*found, ("", "", None)]:
@@ -152,14 +156,14 @@ def records_in(text: str, topics: dict[str, Topic]) -> list[Any]:
     return ordered
 
 
-def in_order(told: Any) -> Any:
+def in_order(reported: Any) -> Any:
     """Lists of topics and of partitions are sets; partitions go with their epochs."""
-    if isinstance(told, dict):
-        if "assignmentEpochs" in told:
-            pairs = sorted(zip(told["partitions"], told["assignmentEpochs"], strict=True))
-            return {"topicId": told["topicId"], "owned": pairs}
-        return {name: in_order(value) for name, value in told.items()}
-    return sorted(map(in_order, told), key=repr) if isinstance(told, list) else told
+    if isinstance(reported, dict):
+        if "assignmentEpochs" in reported:
+            pairs = sorted(zip(reported["partitions"], reported["assignmentEpochs"], strict=True))
+            return {"topicId": reported["topicId"], "owned": pairs}
+        return {name: in_order(value) for name, value in reported.items()}
+    return sorted(map(in_order, reported), key=repr) if isinstance(reported, list) else reported
 
 
 @pytest.mark.kafka

@@ -105,13 +105,13 @@ def test_administrators_see_the_group(broker: Target, filled_topic: str) -> None
     wait_for([member], lambda: len(member.owned()) == PARTITIONS)
     listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(TIMEOUT_S).valid
     assert group in {each.group_id for each in listed}
-    told = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
-    assert (told.state, told.type, told.partition_assignor) == (
+    reported = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+    assert (reported.state, reported.type, reported.partition_assignor) == (
         ConsumerGroupState.STABLE,
         ConsumerGroupType.CONSUMER,
         "uniform",
     )
-    (seen,) = told.members
+    (seen,) = reported.members
     assert (seen.client_id, {each.partition for each in seen.assignment.topic_partitions}) == (
         "watched",
         set(range(PARTITIONS)),

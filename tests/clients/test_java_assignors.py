@@ -68,17 +68,17 @@ def steady_producer(bootstrap: str, topic: str) -> Iterator[None]:
 def shares(ran: Ran) -> list[frozenset[int]]:
     """What a verifiable consumer owned, one after the other."""
     owned: frozenset[int] = frozenset()
-    told: list[frozenset[int]] = []
+    reported: list[frozenset[int]] = []
     for line in ran.well().splitlines():
         event = json.loads(line) if line.startswith("{") else {}
         named = frozenset(each["partition"] for each in event.get("partitions", ()))
         if event.get("name") == "partitions_assigned":
             owned |= named
-            told.append(owned)
+            reported.append(owned)
         elif event.get("name") == "partitions_revoked":
             owned -= named
-            told.append(owned)
-    return told
+            reported.append(owned)
+    return reported
 
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)

@@ -132,8 +132,10 @@ def test_an_operator_ends_the_transactions_of_others(broker: Target, tools: Tool
         producer.produce(topic, "open")
         assert producer.flush(60) == 0
         tools.run("kafka-transactions", *where, *way).well()
-        told = tools.run("kafka-transactions", *where, "describe-producers", "--topic", topic, "--partition", 0).well()
-        assert {line.split()[-1] for line in told.splitlines()[1:]} == {"None"}
+        reported = tools.run(
+            "kafka-transactions", *where, "describe-producers", "--topic", topic, "--partition", 0
+        ).well()
+        assert {line.split()[-1] for line in reported.splitlines()[1:]} == {"None"}
     with pytest.raises(KafkaException):
         fenced.commit_transaction(60)
     assert read_all(broker.bootstrap, topic, "read_committed") == []

@@ -23,7 +23,7 @@ class Agreeable(Parrot):
         self.offsets: dict[tuple[str, object, int], int] = {}
         answers: dict[str, Answer] = {
             "CreateTopics": self.create, "OffsetCommit": self.commit,
-            "OffsetFetch": self.tell, "ConsumerGroupHeartbeat": self.beat,
+            "OffsetFetch": self.report, "ConsumerGroupHeartbeat": self.beat,
         }  # fmt: skip
         super().__init__(GROUPS | answers)
 
@@ -75,7 +75,7 @@ class Agreeable(Parrot):
             for one in topic.partitions:
                 self.offsets[request.group_id, key_of(topic, version), one.partition_index] = one.committed_offset
 
-    def tell(self, request: Any, response: Any, version: int) -> None:
+    def report(self, request: Any, response: Any, version: int) -> None:
         """The last offset that anybody committed, with no metadata."""
         table = type(response)
         if version < 8:
@@ -104,7 +104,7 @@ class Agreeable(Parrot):
         ]
 
     def _topic(self, topics: Any, partitions: Any, group: str, topic: Any, version: int) -> Any:
-        told = topics(
+        reported = topics(
             name=topic.name,
             partitions=[
                 partitions(
@@ -115,8 +115,8 @@ class Agreeable(Parrot):
             ],
         )
         if version >= 8:
-            told.topic_id = topic.topic_id
-        return told
+            reported.topic_id = topic.topic_id
+        return reported
 
 
 def key_of(topic: Any, version: int) -> object:

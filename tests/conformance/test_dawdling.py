@@ -31,6 +31,6 @@ def test_brokers_that_look_between_two_writes(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Connection, "send_bytes", late)
     report = run(Plan(spec="reference:1", entries=select(["RET-01", "RET-04"]), folder=tmp_path))
-    told = [f"{each.requirement.id} {each.verdict}: {each.reason}" for each in report.judgements]
-    assert report.verdict is RunVerdict.PASS, told
+    reported = [f"{each.requirement.id} {each.verdict}: {each.reason}" for each in report.judgements]
+    assert report.verdict is RunVerdict.PASS, reported
     assert paused

@@ -100,14 +100,14 @@ def test_a_group_waits_for_its_coordinator(broker: Broker, coordinator: Agreeabl
 
 def test_a_subscription_is_what_consumers_send() -> None:
     data = subscription("a", "b", user_data=b"x", version=1, owned={"a": [0, 2]})
-    told, end = decode_from(ConsumerProtocolSubscription, 1, memoryview(data), 2)
-    assert (end, data[:2], list(told.topics), bytes(told.user_data or b"")) == (
+    reported, end = decode_from(ConsumerProtocolSubscription, 1, memoryview(data), 2)
+    assert (end, data[:2], list(reported.topics), bytes(reported.user_data or b"")) == (
         len(data),
         b"\x00\x01",
         ["a", "b"],
         b"x",
     )
-    assert [(one.topic, list(one.partitions)) for one in told.owned_partitions] == [("a", [0, 2])]
+    assert [(one.topic, list(one.partitions)) for one in reported.owned_partitions] == [("a", [0, 2])]
 
 
 # ---- committed offsets
@@ -116,11 +116,11 @@ def test_a_subscription_is_what_consumers_send() -> None:
 def test_topics_are_named_once_with_all_their_partitions() -> None:
     other = Topic("others", uuid.uuid4(), 1)
     request = commit_request("g", {(TOPIC, 0): 5, (other, 0): Committed(6, None, 2), (TOPIC, 2): 7})
-    told = [
+    reported = [
         (one.name, one.topic_id, [(part.partition_index, part.committed_offset) for part in one.partitions])
         for one in request.topics
     ]
-    assert told == [("orders", TOPIC.id, [(0, 5), (2, 7)]), ("others", other.id, [(0, 6)])]
+    assert reported == [("orders", TOPIC.id, [(0, 5), (2, 7)]), ("others", other.id, [(0, 6)])]
 
 
 @pytest.mark.parametrize("version", [2, 9, 10])
@@ -136,10 +136,10 @@ def test_several_groups_below_their_version_are_skipped(broker: Broker) -> None:
 
 
 def test_a_topic_that_nobody_asked_for_is_a_failure() -> None:
-    told = type("Entry", (), {"name": "strange", "topic_id": uuid.uuid4()})()
+    reported = type("Entry", (), {"name": "strange", "topic_id": uuid.uuid4()})()
     for version in (9, 10):
         with pytest.raises(Failed, match="nobody asked for"):
-            Names([TOPIC], version).topic(told)
+            Names([TOPIC], version).topic(reported)
 
 
 def test_commits_wait_for_a_coordinator_that_loads_and_for_nothing_else(broker: Broker, coordinator: Agreeable) -> None:
@@ -182,8 +182,8 @@ def test_what_was_not_yet_said_to_be_given_up_is_held(broker: Broker) -> None:
 
 
 def test_partitions_are_told_by_topic() -> None:
-    told = [(one.topic_id, list(one.partitions)) for one in listed(partitions_of(TOPIC))]
-    assert told == [(TOPIC.id, [0, 1, 2])]
+    reported = [(one.topic_id, list(one.partitions)) for one in listed(partitions_of(TOPIC))]
+    assert reported == [(TOPIC.id, [0, 1, 2])]
 
 
 def test_who_does_not_settle_is_a_failure(broker: Broker) -> None:

@@ -45,9 +45,9 @@ NOTHING = {"acknowledged": 0, "read": 0, "committed": 0, "aborted": 0, "faults":
 def judged(entry: Entry, notation: str, unmarked: Sequence[Unmarked] = (), **result: Any) -> Judgement:
     """The requirement's judgement on a hunt with this history; what its anomalies begin with wrote "open"."""
     judgement = judge_history(history(notation, {}, "t"))
-    told = PLENTY | {"verdict": judgement.verdict, "reasons": [], "unread": [], "folder": "folder"} | result
+    reported = PLENTY | {"verdict": judgement.verdict, "reasons": [], "unread": [], "folder": "folder"} | result
     writers = {anomaly.operations[0]: "open" for each in judgement.findings for anomaly in each.anomalies[:1]}
-    hunt = Hunt(SimpleNamespace(**told), judgement, writers, unmarked)
+    hunt = Hunt(SimpleNamespace(**reported), judgement, writers, unmarked)
     return judge(entry, Subject([("127.0.0.1", 1)], "4.3.1", hunt=hunt))
 
 

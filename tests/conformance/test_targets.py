@@ -39,9 +39,9 @@ class Run:
         """The summary, what was tolerated, and what was bad as a failing test should say it."""
         self._process.wait(RUN_WITHIN_S)
         *lines, summary = [json.loads(line) for line in self._output.read_text().splitlines()]
-        told = [f"{line['id']} {line['verdict']}: {line['reason']}" for line in lines if line.get("verdict") in BAD]
+        reported = [f"{line['id']} {line['verdict']}: {line['reason']}" for line in lines if line.get("verdict") in BAD]
         tolerated = [f"{line['id']} {line['reason']}" for line in lines if line.get("verdict") == "tolerated"]
-        return summary, tolerated, "\n".join([summary.get("reason", ""), *told])
+        return summary, tolerated, "\n".join([summary.get("reason", ""), *reported])
 
     def end(self) -> None:
         if self._process.poll() is None:
@@ -64,14 +64,14 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.kafka
 @pytest.mark.timeout(RUN_WITHIN_S)
 def test_apache_kafka_passes(runs: dict[str, Run]) -> None:
-    summary, _, told = runs[KAFKA].finished()
-    assert summary["verdict"] == "pass", told
-    assert summary["must"]["fail"] == summary["engine_errors"] == 0, told
+    summary, _, reported = runs[KAFKA].finished()
+    assert summary["verdict"] == "pass", reported
+    assert summary["must"]["fail"] == summary["engine_errors"] == 0, reported
 
 
 @pytest.mark.timeout(RUN_WITHIN_S)
 def test_the_reference_passes(runs: dict[str, Run]) -> None:
-    summary, tolerated, told = runs[REFERENCE].finished()
-    assert summary["verdict"] == "pass", told
-    assert summary["must"]["fail"] == summary["engine_errors"] == 0, told
+    summary, tolerated, reported = runs[REFERENCE].finished()
+    assert summary["verdict"] == "pass", reported
+    assert summary["must"]["fail"] == summary["engine_errors"] == 0, reported
     assert not [each for each in tolerated if KAFKAS_OWN in each]

@@ -15,7 +15,7 @@ from conformance.levels import MAY
 from conformance.markers import ABORT, COMMIT, marker_of, markers
 from conformance.read_committed import committed_values, counting_records
 from conformance.requirement import Requirement
-from conformance.transaction_client import CLASSIC, IMPLICIT, NOBODY, TransactionalClient, raise_epoch
+from conformance.transaction_client import CLASSIC, IMPLICIT, NO_ID, TransactionalClient, raise_epoch
 from conformance.wire import Failed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import NO_UUID
@@ -272,4 +272,4 @@ def test_pieces_are_fetched_from_the_offset_after_the_last() -> None:
 def test_who_was_never_initialised_is_nobody(flock: list[Parrot]) -> None:
     client = client_of(Coordinator(), flock)
     stranger = TransactionalClient(client.broker, CLASSIC, "txn", initialised=False)
-    assert stranger.identity == (NOBODY, NOBODY)
+    assert stranger.identity == (NO_ID, NO_ID)

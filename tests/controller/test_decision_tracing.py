@@ -17,20 +17,20 @@ from tests.controller.cluster import TOPIC, Cluster, topic_id_of
 from tests.controller.test_reassignments import move
 
 MIN_ISR = "min.insync.replicas"
-Told = tuple[str, Mapping[str, Any]]
+AnswerParts = tuple[str, Mapping[str, Any]]
 
 
 class TracingCluster(Cluster):
     """A cluster of five brokers and one partition, whose controller tells what it decides."""
 
     def __init__(self, **settings: str) -> None:
-        self.told: list[Told] = []
+        self.reported: list[AnswerParts] = []
         self._tracing: DecisionTracing | None = None
         super().__init__(settings={MIN_ISR: "2", **settings})
         self.start(0, 1, 2, 3, 4)
         self.create(TOPIC, [0, 1, 2])
         self._tracing = DecisionTracing(
-            0, self.image, self.configuration, lambda action, row: self.told.append((action, row))
+            0, self.image, self.configuration, lambda action, row: self.reported.append((action, row))
         )
 
     def write(self, records: Sequence[Message]) -> None:
@@ -44,11 +44,11 @@ class TracingCluster(Cluster):
 
     @property
     def steps(self) -> list[tuple[str, Any]]:
-        return [(action, row["args"]) for action, row in self.told]
+        return [(action, row["args"]) for action, row in self.reported]
 
     @property
     def last(self) -> Any:
-        return self.told[-1][1]["partitions"][f"{TOPIC}-0"]
+        return self.reported[-1][1]["partitions"][f"{TOPIC}-0"]
 
 
 def test_a_reassignment_is_told_and_its_end_is_the_proposal_that_brings_the_last_one_in() -> None:
@@ -76,8 +76,8 @@ def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
     move(cluster, [3, 4])
     cluster.write([PartitionChangeRecord(topic_id=topic_id_of(TOPIC), partition_id=0, isr=[3], leader=3)])
     move(cluster, None)
-    told = [step for step in cluster.steps if step[0] == "CallOffReassignment"]
-    assert told == [("CallOffReassignment", {"replicas": [0, 1, 2]})] * 2
+    reported = [step for step in cluster.steps if step[0] == "CallOffReassignment"]
+    assert reported == [("CallOffReassignment", {"replicas": [0, 1, 2]})] * 2
     assert (cluster.last["isr"], cluster.last["leader"]) == ([0], 0)
 
 

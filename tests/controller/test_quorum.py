@@ -570,9 +570,9 @@ def test_steps_bear_the_specifications_names() -> None:
     members.elect(0).append([topic(1)], members.now)
     members.deliver()
     actions = set(re.findall(r'Step\("(\w+)"', SPECIFICATION.read_text()))
-    told = {action for _, action in members.traces}
-    assert told <= actions
-    assert told == actions, actions - told
+    reported = {action for _, action in members.traces}
+    assert reported <= actions
+    assert reported == actions, actions - reported
 
 
 @pytest.mark.parametrize("voters", [(), (1, 1), (-1, 2)])

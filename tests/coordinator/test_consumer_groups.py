@@ -149,8 +149,8 @@ def test_a_second_member_waits_until_the_first_has_given_up() -> None:
     second.join()
     assert second.names() == set()
     assert room.group().state_name == "Reconciling"
-    told = first.beat()
-    assert told.member_epoch < second.epoch, "who is to give up stays in its epoch"
+    reported = first.beat()
+    assert reported.member_epoch < second.epoch, "who is to give up stays in its epoch"
     assert len(first.owned) == 2
     second.beat()
     assert second.names() == set(), "not before the first says that it owns them no more"
@@ -513,11 +513,11 @@ def test_a_description() -> None:
     room = Room(foo=2)
     client = Client(room, "a", instance="i", topics=["foo"])
     client.join()
-    told = describe(room.group(), room.topics, "uniform")
-    assert (told.group_state, told.group_epoch, told.assignment_epoch, told.assignor_name) == (
+    reported = describe(room.group(), room.topics, "uniform")
+    assert (reported.group_state, reported.group_epoch, reported.assignment_epoch, reported.assignor_name) == (
         "Stable", 2, 2, "uniform",
     )  # fmt: skip
-    member = told.members[0]
+    member = reported.members[0]
     assert (member.member_id, member.instance_id, member.member_epoch, member.member_type) == ("a", "i", 2, 1)
     assert (member.client_id, member.client_host, member.subscribed_topic_names) == ("client", "/127.0.0.1", ["foo"])
     for assignment in (member.assignment, member.target_assignment):

@@ -91,7 +91,7 @@ class ConsumerGroupRun(RuleBasedStateMachine):
             self.room.consumer.topics_changed([topic])
 
     @rule(topic=st.sampled_from(TOPICS))
-    def topic_is_made_anew(self, topic: str) -> None:
+    def topic_is_made_again(self, topic: str) -> None:
         self.room.topics.delete(topic)
         self.room.topics.make(topic, 2)
         self.room.consumer.topics_changed([topic])

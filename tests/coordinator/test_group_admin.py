@@ -38,8 +38,8 @@ def test_lists_are_filtered_by_states_and_types(states: list[str], types: list[s
 
 def test_a_list_tells_what_each_group_is() -> None:
     listed = {each.group_id: each for each in list_groups(three_groups().shard.groups, ListGroupsRequest())}
-    told = {id: (each.protocol_type, each.group_state, each.group_type) for id, each in listed.items()}
-    assert told == {
+    reported = {id: (each.protocol_type, each.group_state, each.group_type) for id, each in listed.items()}
+    assert reported == {
         "offsets only": ("", "Empty", "classic"),
         "g": ("consumer", "Stable", "classic"),
         "workers": ("connect", "CompletingRebalance", "classic"),
@@ -48,10 +48,10 @@ def test_a_list_tells_what_each_group_is() -> None:
 
 def test_a_stable_group_is_described_with_everything() -> None:
     room = three_groups()
-    told = describe_group(room.shard.groups, "g", 5)
-    assert (told.group_state, told.protocol_type, told.protocol_data) == ("Stable", "consumer", "range")
+    reported = describe_group(room.shard.groups, "g", 5)
+    assert (reported.group_state, reported.protocol_type, reported.protocol_data) == ("Stable", "consumer", "range")
     assert [
-        (each.client_id, each.client_host, each.member_metadata, each.member_assignment) for each in told.members
+        (each.client_id, each.client_host, each.member_metadata, each.member_assignment) for each in reported.members
     ] == [
         ("client", "/127.0.0.1", b"m", b"A"),
         ("client", "/127.0.0.1", b"m", b"B"),
@@ -59,16 +59,20 @@ def test_a_stable_group_is_described_with_everything() -> None:
 
 
 def test_in_other_states_members_metadata_are_not_told() -> None:
-    told = describe_group(three_groups().shard.groups, "workers", 5)
-    assert (told.group_state, told.protocol_type, told.protocol_data) == ("CompletingRebalance", "connect", "")
-    assert [each.member_metadata for each in told.members] == [b""]
+    reported = describe_group(three_groups().shard.groups, "workers", 5)
+    assert (reported.group_state, reported.protocol_type, reported.protocol_data) == (
+        "CompletingRebalance",
+        "connect",
+        "",
+    )
+    assert [each.member_metadata for each in reported.members] == [b""]
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_a_group_that_is_not_there_is_dead(version: int, code: ErrorCode) -> None:
-    told = describe_group({}, "unknown", version)
-    assert (told.group_state, told.error_code) == ("Dead", code)
-    assert told.error_message == ("Group unknown not found." if version == 6 else None)
+    reported = describe_group({}, "unknown", version)
+    assert (reported.group_state, reported.error_code) == ("Dead", code)
+    assert reported.error_message == ("Group unknown not found." if version == 6 else None)
 
 
 def test_an_empty_group_is_deleted_with_its_offsets() -> None:

@@ -65,9 +65,9 @@ def test_whoever_waits_in_a_classic_group_is_told_to_come_again() -> None:
     room.shard.join(request, 9, Sender("c", "/h"), waiting, room.now)
     assert room.answers == {}, "a second one is expected"
     assert Client(room, "n", topics=["foo"]).join().error_code == ErrorCode.NONE
-    told = room.answers[waiting]
-    assert isinstance(told, JoinGroupResponse)
-    assert told.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    reported = room.answers[waiting]
+    assert isinstance(reported, JoinGroupResponse)
+    assert reported.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_classic_member_joins_and_the_last_new_one_leaves() -> None:

@@ -154,5 +154,5 @@ def test_static_members_leave_by_their_instance(leaving: tuple[str, str | None],
     answer = room.leave(leaving)
     assert answer.members[0].error_code == code
     assert answer.members[0].group_instance_id == leaving[1]
-    told = ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.NONE else ErrorCode.NONE
-    assert room.heartbeat(leader, generation, instance="i") == told
+    reported = ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.NONE else ErrorCode.NONE
+    assert room.heartbeat(leader, generation, instance="i") == reported

@@ -149,8 +149,8 @@ class TransactionMachine(RuleBasedStateMachine):
             for label, outcomes in world.outcomes(partition).items():
                 found.setdefault(label, set()).update(each for each in outcomes if each is not None)
         for label, outcomes in found.items():
-            told = world.ends.get(label, set())
-            assert len(outcomes | told) <= 1, f"{label} was told {told} and ended {outcomes}"
+            reported = world.ends.get(label, set())
+            assert len(outcomes | reported) <= 1, f"{label} was told {reported} and ended {outcomes}"
 
     def teardown(self) -> None:
         """When nothing is lost any more, everything that is open is ended, everywhere."""

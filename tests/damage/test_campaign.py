@@ -130,7 +130,7 @@ def test_the_judge_sees_what_is_missing_and_what_says_so() -> None:
     assert judge(expected, expected, [])[0] is Verdict.RIGHT
     assert judge(expected, less, [])[0] is Verdict.LESS
     assert judge(expected, less, [("info", "t-0: cut")])[0] is Verdict.LESS
-    assert judge(expected, less, [("warning", "t-0: cut")])[0] is Verdict.TOLD
+    assert judge(expected, less, [("warning", "t-0: cut")])[0] is Verdict.REPORTED
     assert judge(expected, expected | {"end of t-0": "error 56"}, [])[0] is Verdict.UNNAMED
     assert judge(expected, expected | {"end of t-0": "error 56"}, [("error", "t-0: damaged")])[0] is Verdict.REFUSED
 

@@ -104,11 +104,11 @@ def test_a_line_is_slow_then_lossy_then_good():
         [*unshare(), sys.executable, "-c", SCRIPT], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["spoilt"], told["again"], told["bytes"]) == (True, False, 1_000_000)
-    assert told["mended"] < 120 <= told["slow"]  # both ways
-    assert 0 < told["lossy"] < 40  # of 60, a quarter gets through both ways
-    assert told["healed"][0] < 120 and told["healed"][1] == 5_000_000
+    reported = json.loads(done.stdout)
+    assert (reported["spoilt"], reported["again"], reported["bytes"]) == (True, False, 1_000_000)
+    assert reported["mended"] < 120 <= reported["slow"]  # both ways
+    assert 0 < reported["lossy"] < 40  # of 60, a quarter gets through both ways
+    assert reported["healed"][0] < 120 and reported["healed"][1] == 5_000_000
 
 
 @pytest.mark.parametrize("pick", [0.0, 0.25, 0.5, 0.999])

@@ -258,23 +258,23 @@ def test_faults_are_chosen_by_what_the_target_offers(target):
 def test_an_excuse_names_whose_loss_it_explains_from_the_loss_until_all_is_trusted(target):
     """Partition 0 has replicas 1, 2, 3, as the topic's others; one robbed node excuses nothing, two in doubt do."""
     world = World(target, "topic", None)
-    told: list[tuple[str, dict]] = []
-    world.mark = lambda f, **fields: told.append((f, fields))
+    reported: list[tuple[str, dict]] = []
+    world.mark = lambda f, **fields: reported.append((f, fields))
     world.look()
     world.lose_power([1], 0.0)
     world.start(1)
-    assert not told
+    assert not reported
     world.kill(2)
-    ((f, excuse),) = told
+    ((f, excuse),) = reported
     assert (f, excuse["number"], excuse["nodes"]) == ("excuse", 1, [1, 2])
     assert {"topic-0", "__consumer_offsets", "__transaction_state"} <= {*excuse["keys"]}
     world.kill(3)
     world.trust()
     world.trust()
-    assert [(f, fields.get("nodes")) for f, fields in told[1:]] == [("excuse", [1, 2, 3]), ("excuse-over", None)]
+    assert [(f, fields.get("nodes")) for f, fields in reported[1:]] == [("excuse", [1, 2, 3]), ("excuse-over", None)]
     world.start(2)
     world.kill(2)
-    assert len(told) == 3, "nobody lost bytes since"
+    assert len(reported) == 3, "nobody lost bytes since"
 
 
 @pytest.mark.parametrize("died", ["flaky", "deletion"])

@@ -116,9 +116,9 @@ def end_offset(world: World, topic: str, number: int) -> int:
     )
     for node in world.nodes:
         with Wire.connect(node.host, node.port) as wire:
-            told = wire.call(request).topics[0].partitions[0]
-        if told.error_code == 0:
-            return told.offset
+            reported = wire.call(request).topics[0].partitions[0]
+        if reported.error_code == 0:
+            return reported.offset
     return 0
 
 

@@ -198,8 +198,8 @@ LIES = {
 def test_a_broker_that_lies_about_offsets(tmp_path: Path, lie: str) -> None:
     offset, read, (end, position), verdict, rule = LIES[lie]
     with Recorder.open(tmp_path, run="r", clock=Clock()) as recorder:
-        for value, told in ((1, 0), (2, offset)):
-            recorder.ok(recorder.invoke("send", [send("t-0", value)]), [send("t-0", value, offset=told)])
+        for value, reported in ((1, 0), (2, offset)):
+            recorder.ok(recorder.invoke("send", [send("t-0", value)]), [send("t-0", value, offset=reported)])
         final = recorder.invoke("drain")
         recorder.ok(recorder.invoke("poll", [poll()]), [poll({"t-0": read})])
         recorder.ok(final, [drain("t-0", start=0, end=end, position=position)])

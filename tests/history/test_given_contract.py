@@ -22,7 +22,7 @@ from linearizability.rules.rule import Rule
 from tests.history.test_bad_input import neutral, record
 from tests.history.test_commands import run
 from tests.history.test_importers import acked, consumed, events_of_tool
-from tests.pipeline.test_engines import MASTER, told
+from tests.pipeline.test_engines import MASTER, reported
 
 pytestmark = pytest.mark.xdist_group("spark")
 LOST = """{:type :invoke, :f :send, :value [[:send 3 10]], :process 0, :time 1, :index 0}
@@ -147,12 +147,12 @@ def test_a_store_declares_all(tmp_path: Path) -> None:
 def test_both_engines_take_it_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By way of a store, too."""
     paths = [edn(tmp_path), native(tmp_path / "undeclared", None, {}), native(tmp_path / "other", {}, {"acks": "0"})]
-    local = [told(judgement) for judgement in check(paths, engine="local", given=ACKS_1)]
+    local = [reported(judgement) for judgement in check(paths, engine="local", given=ACKS_1)]
     assert [verdict for _, verdict, *_ in local] == ["valid", "valid", "unknown"]
     for limit in (0, engine.FOREIGN_SPARK_FROM_BYTES):
         monkeypatch.setattr(engine, "FOREIGN_SPARK_FROM_BYTES", limit)
         judged = list(check(paths, engine="spark", master=MASTER, given=ACKS_1))
-        assert sorted(map(told, judged), key=str) == sorted(local, key=str)
+        assert sorted(map(reported, judged), key=str) == sorted(local, key=str)
         assert all(judgement.given == {"acks": "1"} for judgement in judged)
 
 

@@ -71,8 +71,8 @@ def test_the_metadata_log_is_fetched_by_its_topics_id_alone(target: ReferenceClu
             answer = wire.call(
                 fetch(version, current_leader_epoch=1, last_fetched_epoch=0 if version >= 12 else -1), version
             )
-            told = ErrorCode.INVALID_REQUEST if version >= FIRST_WITH_ERROR else ErrorCode.NONE
-            assert (answer.error_code, answer.responses) == (told, [])
+            reported = ErrorCode.INVALID_REQUEST if version >= FIRST_WITH_ERROR else ErrorCode.NONE
+            assert (answer.error_code, answer.responses) == (reported, [])
     for version in range(FIRST_BY_ID, 18):
         with Wire.connect("127.0.0.1", ports(target)["controller"]) as wire:
             answer = wire.call(fetch(version, current_leader_epoch=1, last_fetched_epoch=0), version)

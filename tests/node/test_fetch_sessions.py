@@ -34,14 +34,14 @@ def results(
     ]
 
 
-def told(response: FetchResponse) -> list[int]:
+def reported(response: FetchResponse) -> list[int]:
     return [each.partition_index for topic in response.responses for each in topic.partitions]
 
 
 def open_session(sessions: FetchSessions, *partitions: int) -> int:
     context = sessions.context(request(0, 0, *partitions), VERSION, 0)
     response = sessions.finish(context, VERSION, results(context), 0)
-    assert told(response) == list(partitions)
+    assert reported(response) == list(partitions)
     return response.session_id
 
 
@@ -60,7 +60,7 @@ def test_an_incremental_response_leaves_out_what_is_not_new() -> None:
     assert [each.partition for each in context.wanted] == [0, 1, 2]
     quiet = results(context)
     quiet[1].high_watermark = 6
-    assert told(sessions.finish(context, VERSION, quiet, 0)) == [1]
+    assert reported(sessions.finish(context, VERSION, quiet, 0)) == [1]
 
 
 def test_partitions_with_records_go_to_the_end() -> None:
@@ -78,9 +78,9 @@ def test_an_error_is_told_and_its_end_too() -> None:
     context = sessions.context(request(id, 1), VERSION, 0)
     failed = results(context)
     failed[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert told(sessions.finish(context, VERSION, failed, 0)) == [0]
+    assert reported(sessions.finish(context, VERSION, failed, 0)) == [0]
     healed = sessions.context(request(id, 2), VERSION, 0)
-    assert told(sessions.finish(healed, VERSION, results(healed), 0)) == [0]
+    assert reported(sessions.finish(healed, VERSION, results(healed), 0)) == [0]
 
 
 def test_wrong_epochs_and_unknown_sessions_are_refused() -> None:

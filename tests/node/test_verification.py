@@ -87,14 +87,14 @@ def test_only_who_adds_does_not_merely_verify() -> None:
 
 
 def test_verdicts_are_told_in_words_of_the_version() -> None:
-    told = {
+    reported = {
         (ErrorCode.PRODUCER_FENCED, Operation.ADD): ErrorCode.INVALID_PRODUCER_EPOCH,
         (ErrorCode.TRANSACTION_ABORTABLE, Operation.VERIFY): ErrorCode.TRANSACTION_ABORTABLE,
         (ErrorCode.TRANSACTION_ABORTABLE, Operation.VERIFY_OLD): ErrorCode.INVALID_TXN_STATE,
         (ErrorCode.CONCURRENT_TRANSACTIONS, Operation.VERIFY): ErrorCode.CONCURRENT_TRANSACTIONS,
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Operation.ADD): ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
-    for (code, operation), expected in told.items():
+    for (code, operation), expected in reported.items():
         room = Room()
         room.ask("a", operation)
         room.answer(code)

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 MASTER = "local[2]"
 
 
-def told(judgement: Judgement) -> tuple:
+def reported(judgement: Judgement) -> tuple:
     """All that a judgement says, but for the engine."""
     return judgement.id, judgement.verdict, judgement.reasons, judgement.facts, judgement.findings
 
@@ -71,7 +71,7 @@ def test_every_history_is_judged_alike() -> None:
     expected = [judge_history(item) for item in histories()]
     assert {rule for judgement in expected for rule in judgement.anomalies} == {r.id for r in RULES.values()}
     for ours, theirs in zip(judged, expected, strict=True):
-        assert told(ours) == told(theirs)
+        assert reported(ours) == reported(theirs)
         assert (ours.engine, theirs.engine) == ("spark", "local")
 
 
@@ -83,12 +83,12 @@ def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
     (local,) = check([tmp_path / "run"], engine="local")
     assert local.verdict == "invalid"
     (spark,) = check([tmp_path / "run"], engine="spark", master=MASTER)
-    assert told(spark) == told(local)
+    assert reported(spark) == reported(local)
 
     write_histories(tmp_path / "store", [read_run(files)])
     for name in ("local", "spark"):
         (stored,) = check([tmp_path / "store"], engine=name, master=MASTER)
-        assert told(stored) == told(local)
+        assert reported(stored) == reported(local)
 
 
 def hurt_run(folder: Path) -> None:
@@ -143,7 +143,8 @@ def test_both_draw_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Cut into parts of some twenty facts: every anomaly and its witness is that of the whole. Too small a limit leaves it whole."""
+    """Cut into parts of some twenty facts: every anomaly and its witness is that of the whole. Too small a limit leaves it
+    whole."""
     from linearizability.pipeline.spark import check_histories
 
     monkeypatch.setattr("linearizability.pipeline.spark_parts.HOT_FACTS", 40)
@@ -159,10 +160,10 @@ def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys
     whole = judge_history(faulty)
     assert len(whole.anomalies) > 10
     (cut,) = check_histories([faulty], MASTER)
-    assert told(cut) == told(whole) and "uncut" not in capsys.readouterr().err
+    assert reported(cut) == reported(whole) and "uncut" not in capsys.readouterr().err
     monkeypatch.setattr("linearizability.pipeline.parts.MAX_RUNS", 0)
     (uncut,) = check_histories([faulty], MASTER)
-    assert told(uncut) == told(whole) and "t-0 of run 0 is judged uncut" in capsys.readouterr().err
+    assert reported(uncut) == reported(whole) and "t-0 of run 0 is judged uncut" in capsys.readouterr().err
 
 
 @pytest.mark.spark
@@ -173,7 +174,7 @@ def test_a_damaged_file_is_named_by_both(tmp_path: Path) -> None:
     (local,) = check([tmp_path / "run"], engine="local")
     (spark,) = check([tmp_path / "run"], engine="spark", master=MASTER)
     assert local.verdict == "unknown" and len(local.reasons) >= 2
-    assert told(spark) == told(local)
+    assert reported(spark) == reported(local)
 
 
 @pytest.mark.spark
@@ -189,7 +190,7 @@ def test_large_files_of_other_tools_are_judged_alike(tmp_path: Path, monkeypatch
     monkeypatch.setattr(engine, "FOREIGN_SPARK_FROM_BYTES", 0)
     (tools,) = check([folder], "verifiable", "auto", MASTER)
     (torn,) = check([text], "auto", "spark", MASTER)
-    assert [told(tools), told(torn)] == [told(judgement) for judgement in local]
+    assert [reported(tools), reported(torn)] == [reported(judgement) for judgement in local]
     assert (tools.engine, torn.engine) == ("spark", "spark")
 
 
@@ -207,13 +208,13 @@ def test_native_files_that_are_named_one_by_one_are_judged_alike(
     headless.parent.mkdir()
     headless.write_text("{}\n")
     named = [wrong[0], tmp_path / "empty", *(tmp_path / "other").glob("*.jsonl"), wrong[1], headless.parent]
-    local = {told(judgement)[:2]: told(judgement) for judgement in check(named, engine="local")}
+    local = {reported(judgement)[:2]: reported(judgement) for judgement in check(named, engine="local")}
     assert list(local) == [
         ("empty", "unknown"), ("r", "invalid"), ("other", "unknown"), (headless.name, "unknown")
     ]  # fmt: skip
     monkeypatch.setattr(engine, "SPARK_FROM_BYTES", 0)
     large = list(check(named, master=MASTER))
-    assert {told(judgement)[:2]: told(judgement) for judgement in large} == local
+    assert {reported(judgement)[:2]: reported(judgement) for judgement in large} == local
     stored = [judgement for judgement in large if judgement.engine == "spark"]
     assert [judgement.id for judgement in stored] == ["r", "other"]
     assert all(judgement.history is not None and not judgement.history.facts.num_rows for judgement in stored)
@@ -299,7 +300,7 @@ def test_a_store_that_lacks_facts_is_not_valid(tmp_path: Path, damage: str) -> N
     local, spark = (list(check([tmp_path], engine=name, master=MASTER)) for name in ("local", "spark"))
     assert [judgement.verdict for judgement in local] == ["valid", "unknown"]
     assert str(part) in local[1].reasons[0]
-    assert [told(judgement) for judgement in spark] == [told(judgement) for judgement in local]
+    assert [reported(judgement) for judgement in spark] == [reported(judgement) for judgement in local]
 
 
 @pytest.mark.spark

@@ -221,10 +221,12 @@ def test_kafkas_own_tool_sees_the_lag(followed: Followed, queries: Queries) -> N
     followed.write(30, **{"transactional.id": followed.name})
     queries.finish("out")
     followed.write(2)
-    told = shared_tools().run(
+    reported = shared_tools().run(
         "kafka-consumer-groups", "--bootstrap-server", followed.broker.bootstrap, "--describe", "--group", followed.group
     )  # fmt: skip
-    lines = [line.split() for line in told.well().splitlines() if line.split()[:2] == [followed.group, followed.name]]
+    lines = [
+        line.split() for line in reported.well().splitlines() if line.split()[:2] == [followed.group, followed.name]
+    ]
     assert sorted(line[2:6] for line in lines) == [
         ["0", "11", "12", "1"],
         ["1", "11", "12", "1"],

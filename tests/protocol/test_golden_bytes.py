@@ -19,7 +19,7 @@ from tests.protocol.random_messages import message_classes, random_message, to_j
 
 SERIALIZE = Path(__file__).parent / "java" / "Serialize.java"
 SAMPLES = 6
-DESCRIBED_ANEW = {
+DESCRIBED_AGAIN = {
     ("StreamsGroupHeartbeatResponse", "4.3.1"),
     ("StreamsGroupMetadataValue", "4.3.1"),
     ("ReadShareGroupStateSummaryResponse", "3.9.2"),
@@ -100,7 +100,7 @@ def test_bytes_equal_kafkas(release: str) -> None:
     for cls in message_classes():
         kinds_differ = release == "3.9.2" and cls.KIND in ("coordinator-key", "coordinator-value")
         lowest, highest = written.get(cls.__name__, (0, -1))
-        if kinds_differ or (cls.__name__, release) in DESCRIBED_ANEW or (cls.KIND == "data" and release == "3.9.2"):
+        if kinds_differ or (cls.__name__, release) in DESCRIBED_AGAIN or (cls.KIND == "data" and release == "3.9.2"):
             continue  # 3.9 numbers these records otherwise; 4.x wrote the table
         for version in range(lowest, highest + 1):
             chance = random.Random(zlib.crc32(f"{cls.__name__} {version} {release}".encode()))

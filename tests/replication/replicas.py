@@ -111,6 +111,6 @@ def contents(log: Log) -> list[tuple[int, int, bytes]]:
 
 def steps_of(watched: Partition) -> list[str]:
     """The steps that a replica tells from now on."""
-    told: list[str] = []
-    watched.trace = lambda action, row: told.append(action)
-    return told
+    reported: list[str] = []
+    watched.trace = lambda action, row: reported.append(action)
+    return reported

@@ -121,6 +121,6 @@ def test_the_leader_always_knows_what_is_wanted(rounds: list[dict[Key, int]], da
         results = [FetchResponse.PartitionData(partition_index=each.partition, records=b"") for each in context.wanted]
         answer = leader.finish(context, 18, results, now)
         if data.draw(st.integers(0, 5)) == 0:
-            session.begin_anew()
+            session.begin_again()
         else:
             assert session.answered(answer) is None

@@ -64,24 +64,24 @@ def test_only_the_leader_is_listened_to() -> None:
 
 def test_corrupt_bytes_are_refused_and_what_came_before_them_is_told() -> None:
     following = follower()
-    told = steps_of(following)
+    reported = steps_of(following)
     corrupt = batch(b"b", base_offset=1, epoch=5)
     corrupt[-1] ^= 1
     with pytest.raises(RecordsError):
         take(following, batch(b"a", base_offset=0, epoch=5) + corrupt, 0)
-    assert told == ["AppendFetched"] and following.log.log_end_offset == 1
+    assert reported == ["AppendFetched"] and following.log.log_end_offset == 1
 
 
 @pytest.mark.step("replication", "AdoptHighWatermark")
 def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes() -> None:
     following = follower()
-    told = steps_of(following)
+    reported = steps_of(following)
     take(following, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=9)
     assert following.high_watermark == 2
     take(following, b"", 2, high_watermark=1)
     assert following.high_watermark == 1, "a new leader may know less than the one before"
     assert not take(following, b"", 2, high_watermark=1)
-    assert told == ["AppendFetched", "AdoptHighWatermark", "AdoptHighWatermark"]
+    assert reported == ["AppendFetched", "AdoptHighWatermark", "AdoptHighWatermark"]
 
 
 def test_the_logs_start_follows_the_leaders_below_the_high_watermark() -> None:
@@ -107,11 +107,11 @@ def test_an_empty_log_begins_with_the_whole_of_a_batch_in_which_the_leaders_log_
 def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
     following = filled(3, 5)
     following.high_watermark = 2
-    told = steps_of(following)
+    reported = steps_of(following)
     following.take_up(state(1, 6, 60), NOW)
     assert following.truncate(1, 3, 1) == 1
     assert contents(following.log) == [(0, 3, b"v3")] and following.high_watermark == 1
-    assert told == ["BecomeFollower", "Truncate"]
+    assert reported == ["BecomeFollower", "Truncate"]
 
 
 @pytest.mark.step("replication", "Truncate")
@@ -190,10 +190,10 @@ def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: in
     before = follower(log=open_log(disk))
     take(before, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=2)
     after = replica(2, log=open_log(disk))
-    told = steps_of(after)
+    reported = steps_of(after)
     after.restart(checkpoint)
     assert after.high_watermark == restored and after.role is Role.NONE
-    assert told == ["Restart"]
+    assert reported == ["Restart"]
     with pytest.raises(KafkaError):
         after.require_leader()
 

@@ -175,12 +175,12 @@ def test_the_low_watermark_waits_for_living_followers_to_tell_their_start() -> N
 @pytest.mark.step("replication", "AnswerFetch")
 def test_only_news_is_a_step() -> None:
     leading = leader(isr=(1, 2))
-    told = steps_of(leading)
+    reported = steps_of(leading)
     for _ in range(3):
         fetch(leading, 2, 0)
-    assert told == ["AnswerFetch"]
+    assert reported == ["AnswerFetch"]
     fetch(leading, 2, 0, broker_epoch=incarnation(2) + 1)
-    assert told == ["AnswerFetch", "AnswerFetch"]
+    assert reported == ["AnswerFetch", "AnswerFetch"]
 
 
 # ---- the high watermark
@@ -431,20 +431,20 @@ def proposing() -> tuple[Partition, Proposal]:
 @pytest.mark.step("replication", "CommitIsr")
 def test_an_accepted_proposal_is_the_isr() -> None:
     leading, proposal = proposing()
-    told = steps_of(leading)
+    reported = steps_of(leading)
     assert answer(leading, proposal) is ProposalOutcome.COMMITTED
     assert leading.state.isr == ALL and leading.state.partition_epoch == 11 and leading.pending is None
-    assert told == ["CommitIsr"]
+    assert reported == ["CommitIsr"]
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 @pytest.mark.step("replication", "RollBackIsr")
 def test_a_proposal_that_was_refused_for_good_is_undone(error: ErrorCode) -> None:
     leading, proposal = proposing()
-    told = steps_of(leading)
+    reported = steps_of(leading)
     assert answer(leading, proposal, error=error) is ProposalOutcome.ROLLED_BACK
     assert leading.pending is None and leading.state.isr == (1, 2)
-    assert told == ["RollBackIsr"]
+    assert reported == ["RollBackIsr"]
 
 
 @pytest.mark.parametrize("error", [code for code, outcome in OUTCOMES.items() if outcome is ProposalOutcome.KEPT])
@@ -501,10 +501,10 @@ def test_a_reign_that_the_disk_does_not_take_is_not_taken_up() -> None:
 @pytest.mark.step("replication", "LearnMinIsr")
 def test_another_min_isr_is_told_by_who_leads_and_holds_at_once() -> None:
     leading, _ = caught_up(isr=(1, 2), min_isr=2)
-    told = steps_of(leading)
+    reported = steps_of(leading)
     leading.learn_min_isr(2)
     leading.learn_min_isr(3)
-    assert told == ["LearnMinIsr"]
+    assert reported == ["LearnMinIsr"]
     with pytest.raises(KafkaError) as error:
         produce(leading)
     assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS

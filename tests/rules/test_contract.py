@@ -88,7 +88,7 @@ def test_acks_of_one_send_count_for_that_send() -> None:
     assert judge_history(events).verdict == "valid"
 
 
-NOBODY_KNOWS_WHEN = """
+TIME_IS_UNKNOWN = """
     0 send t-0:1 info
     1 send t-0:2@0
     2 poll t-0:2@0 t-0:1@1
@@ -98,11 +98,11 @@ NOBODY_KNOWS_WHEN = """
 def test_a_send_that_nobody_answers_may_happen_whenever_it_likes() -> None:
     """acks=0: when the client was told nothing, the clock orders nothing, in none of the rules."""
     for contract in ({"acks": "0"}, {}):
-        judgement = judge_history(history(NOBODY_KNOWS_WHEN, contract))
+        judgement = judge_history(history(TIME_IS_UNKNOWN, contract))
         assert judgement.anomalies == {}, judgement.to_json()
     assert judge_history(history("0 send t-0:1 info\n1 poll t-0:1@0", {"acks": "0"})).verdict == "valid"
     assert judge_history(history("0 send t-0:1 info\n1 poll t-0:1@0")).verdict == "unknown"
-    answered = judge_history(history(NOBODY_KNOWS_WHEN.replace("1 info", "1")))
+    answered = judge_history(history(TIME_IS_UNKNOWN.replace("1 info", "1")))
     assert {"realtime-order", "nonlinearizable", "G0-realtime"} <= set(answered.anomalies)
 
 

@@ -120,7 +120,7 @@ def added(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, str]
 
 def in_doubt(judgement: Judgement, history: Plain) -> str:
     """That every offset that holds two records does so by the offset that a send of unknown outcome names, alone."""
-    told = []
+    reported = []
     for found in (a for a in judgement.witnesses() if a.rule == "inconsistent-offsets"):
         here = [s for s in history.sent if str(s.key) == str(found.partition) and s.offset == found.offset]
         sure = {s.value for s in here if s.outcome == "ok"}
@@ -128,8 +128,8 @@ def in_doubt(judgement: Judgement, history: Plain) -> str:
         named = [s for s in here if s.outcome == "info" and s.value not in sure]
         if len(sure) > 1 or not named:
             return ""
-        told += [f"{s.value} named by operation {s.operation}" for s in named]
-    return ", ".join(told[:2])
+        reported += [f"{s.value} named by operation {s.operation}" for s in named]
+    return ", ".join(reported[:2])
 
 
 def disagreement(judgement: Judgement) -> str:

@@ -19,7 +19,7 @@ PASSED = """
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict", "anomalies"),
+    ("reported", "verdict", "anomalies"),
     [
         ("", "unknown", {"unseen": 2}),
         ("2 [50 60] list_offsets t-0 start=0", "unknown", {"unseen": 2}),
@@ -34,10 +34,12 @@ PASSED = """
         ("2 [50 60] list_offsets t-0 start=0\n2 [200 210] list_offsets t-0 start=2", "unknown", {"unseen": 2}),
     ],
 )
-def test_what_was_passed_over_is_lost_if_it_was_still_there(told: str, verdict: str, anomalies: dict[str, int]) -> None:
-    judgement = judge_history(history(PASSED + told, {"cleanup": "delete"}))
+def test_what_was_passed_over_is_lost_if_it_was_still_there(
+    reported: str, verdict: str, anomalies: dict[str, int]
+) -> None:
+    judgement = judge_history(history(PASSED + reported, {"cleanup": "delete"}))
     assert (judgement.verdict, judgement.anomalies) == (verdict, anomalies), judgement.to_json()
-    assert judge_history(history(PASSED + told)).verdict == "invalid"
+    assert judge_history(history(PASSED + reported)).verdict == "invalid"
 
 
 SKIPPED = """
@@ -75,7 +77,7 @@ COPIED = """
     ("rule", "events"), [("poll-skip", SKIPPED), ("commit-past-undelivered", COMMITTED), ("copied-past", COPIED)]
 )
 @pytest.mark.parametrize(
-    ("told", "verdict"),
+    ("reported", "verdict"),
     [
         ("", "unknown"),
         ("4 [50 60] list_offsets t-0 start=0", "unknown"),
@@ -87,9 +89,9 @@ COPIED = """
     ],
 )
 def test_what_was_skipped_may_have_expired_below_the_log_start_only(
-    rule: str, events: str, told: str, verdict: str
+    rule: str, events: str, reported: str, verdict: str
 ) -> None:
-    judgement = judge_history(history(f"{events}\n{told}", {"cleanup": "delete"}))
+    judgement = judge_history(history(f"{events}\n{reported}", {"cleanup": "delete"}))
     assert judgement.verdict == verdict, judgement.to_json()
     assert judgement.anomalies[rule] == 1
     assert judge_history(history(events)).verdict == "invalid"

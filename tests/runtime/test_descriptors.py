@@ -19,8 +19,8 @@ def with_segments(folder: Path, count: int) -> Path:
 
 
 def test_the_limit_is_told_in_partitions(tmp_path: Path) -> None:
-    level, told = check_limit(1064, [with_segments(tmp_path, 3)])
-    assert (level, told) == (
+    level, reported = check_limit(1064, [with_segments(tmp_path, 3)])
+    assert (level, reported) == (
         "info",
         "1064 open files are allowed: room for 200 partitions of one segment each (5 files a segment, 1 a connection); "
         "3 segments are here",

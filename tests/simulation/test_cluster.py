@@ -152,8 +152,8 @@ def test_members_that_ended_uncleanly_and_stay_in_the_isr_are_found(monkeypatch)
     for seed in range(MOST_SCHEDULES):
         outcome = live_fairly(fair(seed), monkeypatch, keeps_unclean_members=True)
         if outcome.verdict == "invalid":
-            told = outcome.rule, outcome.text
-            assert any(rule in outcome.rule for rule in ("incomplete", "lost", "differ", "out-of-range")), told
+            reported = outcome.rule, outcome.text
+            assert any(rule in outcome.rule for rule in ("incomplete", "lost", "differ", "out-of-range")), reported
             return
     pytest.fail("not found")
 

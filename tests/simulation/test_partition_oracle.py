@@ -313,14 +313,14 @@ def test_who_leads_late_need_not_have_what_later_leaders_committed():
 
 def test_an_excuse_lasts_from_the_doubt_until_nobody_lacks_a_tail():
     book, _ = agreeing(hw=3)
-    told: list[tuple[int, ...]] = []
-    book.on_excuse = lambda oracle: told.append(oracle.excuse_nodes)
+    reported: list[tuple[int, ...]] = []
+    book.on_excuse = lambda oracle: reported.append(oracle.excuse_nodes)
     lose_power(book, 3)
-    assert not told
+    assert not reported
     book.end_process(2, 6, is_clean=False)
     book.end_process(1, 6, is_clean=False)
     book.rejoined(2, 7)
-    assert told == [(2, 3), (1, 2, 3)]
+    assert reported == [(2, 3), (1, 2, 3)]
     book.rejoined(3, 99)
     book.end_process(2, 99, is_clean=False)
-    assert told == [(2, 3), (1, 2, 3), ()] and book.is_excused
+    assert reported == [(2, 3), (1, 2, 3), ()] and book.is_excused

@@ -54,7 +54,7 @@ FOUND_BY = {
 MOST_RUNS = 60
 
 
-CONVICTED_BY = {
+DETECTED_BY = {
     "kip-903": ("late succession", 109),
     "stale-proposal-rolled-back": ("late succession", 146),
 }
@@ -66,10 +66,10 @@ def test_a_bug_is_found_by_the_pattern_that_leads_to_it(mutant: str):
     assert MUTANTS[mutant].is_found_by(_found(mutant, *FOUND_BY[mutant], by_history=False).rule)
 
 
-@pytest.mark.parametrize("mutant", CONVICTED_BY)
+@pytest.mark.parametrize("mutant", DETECTED_BY)
 def test_a_bug_is_convicted_by_histories_alone_where_a_pattern_goes_on_to_the_loss(mutant: str):
-    convicted = _found(mutant, *CONVICTED_BY[mutant], by_history=True)
-    assert convicted.judgement is not None and "lost-write" in convicted.rule
+    detected = _found(mutant, *DETECTED_BY[mutant], by_history=True)
+    assert detected.judgement is not None and "lost-write" in detected.rule
 
 
 def _found(mutant: str, pattern: str, first: int, by_history: bool) -> Outcome:
@@ -102,5 +102,5 @@ def test_a_bystander_neither_leads_nor_decides():
     leaders = [row["node"] for row in rows if row["action"] == "BecomeLeader" and row["partition"] == "orders-0"]
     controller = next(row["node"] for row in rows if row["action"] == "RegisterBroker")
     assert len(leaders) >= 3 and controller not in leaders[1:3]
-    struck = next(row["node"] for row in rows if row["action"] == "Restart" and row["partition"] == "orders-0")
-    assert struck not in (controller, leaders[2])
+    injected = next(row["node"] for row in rows if row["action"] == "Restart" and row["partition"] == "orders-0")
+    assert injected not in (controller, leaders[2])

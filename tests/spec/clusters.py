@@ -49,8 +49,8 @@ def partition_traces_of(schedule: Schedule, mutant: str = "") -> dict[str, list[
 
 def traces_of(schedule: Schedule, mutant: str = "") -> list[Trace]:
     """One trace of each partition."""
-    told = partition_traces_of(schedule, mutant)
-    return [replication_trace.trace_of(events, f"{schedule.seed}-{name}") for name, events in told.items()]
+    reported = partition_traces_of(schedule, mutant)
+    return [replication_trace.trace_of(events, f"{schedule.seed}-{name}") for name, events in reported.items()]
 
 
 def small_traces(seeds: Iterable[int], mutant: str = "") -> list[Trace]:

@@ -50,12 +50,12 @@ FOLDERS = sorted({model.folder for model in MODELS})
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_known_bug_is_a_switch_and_the_other_way_round(folder: str) -> None:
     texts = [path.read_text() for path in (SPEC / folder).glob("*.tla")]
-    told = [
+    reported = [
         found
         for text in texts
         for found in re.findall(r"^KnownBugs == \{(.*?)\}$", without_comments(text), re.M | re.S)
     ]
-    known = {bug for listed in told for bug in re.findall(r'"(\w+)"', listed)}
+    known = {bug for listed in reported for bug in re.findall(r'"(\w+)"', listed)}
     assert known == {
         switch.name for model in MODELS if model.folder == folder for switch in model.switches if not switch.edit
     }

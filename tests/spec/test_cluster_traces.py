@@ -53,8 +53,8 @@ def changed(trace: Trace, action: str, **more: object) -> tuple[Trace, int] | No
     if not places:
         return None
     event = events[places[-1] - 1]
-    told = event.get("partition", event)
-    told.update({name: change(told[name]) for name, change in more.items() if callable(change)})
+    reported = event.get("partition", event)
+    reported.update({name: change(reported[name]) for name, change in more.items() if callable(change)})
     begin = {"action": "Begin", "brokers": list(trace.brokers), "minIsr": trace.min_isr, "partition": trace.first}
     return trace_of([begin | {"fenced": list(trace.fenced)}, *events], "spoiled"), places[-1]
 
@@ -138,8 +138,8 @@ def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> No
     """Retention took the end of the former reign: where the two logs part cannot be told, and nothing later is judged."""
     outcome, rows = rows_of(read_schedule(FOUND / "follower-cut-to-what-its-leader-has-deleted.json"))
     assert outcome.verdict == "valid", outcome.text
-    told = [row["action"] for row in rows if row.get("partition") == "orders0-0"]
-    assert "Truncate" in told[told.index("AnswerFromLogStart") :]
+    reported = [row["action"] for row in rows if row.get("partition") == "orders0-0"]
+    assert "Truncate" in reported[reported.index("AnswerFromLogStart") :]
     trace = trace_of(partition_traces(as_read(rows))["orders0-0"], "orders0-0")
     assert len(trace.events) > 100 and "Truncate" not in [event["action"] for event in trace.events[-20:]]
     done = check_traces([trace])
@@ -180,18 +180,18 @@ def test_what_was_caused_waits_for_its_cause() -> None:
     begin = {"minIsr": 1, "fenced": []}
     state = {"partition": "t-0", "leaderEpoch": 0, "partitionEpoch": 0}
 
-    def told(node: int, action: str, leo: int, hw: int = 0, **arguments: object) -> Row:
+    def reported(node: int, action: str, leo: int, hw: int = 0, **arguments: object) -> Row:
         return {"node": node, "action": action, "args": arguments, "leo": leo, "hw": hw} | state
 
     leader = [
         {"node": 1, "action": "Begin", "controllerEpoch": 1, "offset": 5, "partitions": {"t-0": first | begin}},
-        told(1, "BecomeLeader", 0, partitionEpoch=0) | {"isr": [1, 2]},
-        told(1, "Produce", 3) | {"isr": [1, 2]},
-        told(1, "AnswerFetch", 3, follower=2, end=3) | {"isr": [1, 2]},
+        reported(1, "BecomeLeader", 0, partitionEpoch=0) | {"isr": [1, 2]},
+        reported(1, "Produce", 3) | {"isr": [1, 2]},
+        reported(1, "AnswerFetch", 3, follower=2, end=3) | {"isr": [1, 2]},
     ]
     follower = [
-        told(2, "BecomeFollower", 0, partitionEpoch=0),
-        told(2, "AppendFetched", 3, end=3),
+        reported(2, "BecomeFollower", 0, partitionEpoch=0),
+        reported(2, "AppendFetched", 3, end=3),
     ]
     order = [(row["node"], row["action"]) for row in merged([follower, leader])]
     assert order.index((1, "Begin")) < order.index((2, "BecomeFollower"))

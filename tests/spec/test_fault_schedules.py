@@ -73,7 +73,7 @@ def trace_of_driven(switch: str, mutant: str) -> Trace:
     return replication_trace.trace_of(events, f"{switch} {mutant or 'sound'}")
 
 
-TELL_NOTHING_FALSE = {
+REPORT_NOTHING_FALSE = {
     "AcknowledgeBeforeHighWatermark": "it tells a produce with acks=1, and what the client asked for is not in its trace",
     "ElectOutsideIsr": "an administrator may ask for an unclean election, too",
     "ForgetSequences": "a trace tells records by offsets, not by what is in them",
@@ -85,7 +85,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
     traces = [trace_of_driven(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
     done = check_traces(traces, look_ups=0)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
-    leaving = {switch: mutant for switch, mutant in MUTANT_OF.items() if switch not in TELL_NOTHING_FALSE}
+    leaving = {switch: mutant for switch, mutant in MUTANT_OF.items() if switch not in REPORT_NOTHING_FALSE}
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {mutant}" for switch, mutant in leaving.items()}
 
 

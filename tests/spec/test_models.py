@@ -46,8 +46,8 @@ LIVENESS = ("MCLiveness", "MCTransactionsLiveness", "MCGroupsLiveness", "MCZooKe
 
 def live_properties() -> list[tuple[str, str]]:
     """Each property of each model that is fair."""
-    told = [(name, checked(all_cases()[name].configuration())) for name in LIVENESS]
-    return [(name, promise) for name, promises in told for promise, kind in promises.items() if kind == "PROPERTY"]
+    reported = [(name, checked(all_cases()[name].configuration())) for name in LIVENESS]
+    return [(name, promise) for name, promises in reported for promise, kind in promises.items() if kind == "PROPERTY"]
 
 
 def test_the_models_with_fairness_are_those() -> None:

@@ -27,7 +27,7 @@ SHOWN_BY_SEED = {
 }
 """Mutant -> a small life in which it leaves the specification."""
 
-NOT_TOLD = {
+NOT_REPORTED = {
     "unfenced-before-replay": "no step of a partition: the simulation's check of the metadata finds it",
     "snapshot-ahead": "the quorum's trace has no snapshots but those that are sent: seldom does one that is ahead outlive its "
     "writer (a promise of the simulation finds it: `tests/mutants/test_mutants.py`)",
@@ -45,7 +45,7 @@ NOT_TOLD = {
 
 
 def test_every_mutant_of_several_nodes_is_rejected_somewhere_or_says_why_not() -> None:
-    named = {*SHOWN_BY_SEED} | {*MUTANT_OF.values()} | {*quorum_schedules.MUTANT_OF.values()} | {*NOT_TOLD}
+    named = {*SHOWN_BY_SEED} | {*MUTANT_OF.values()} | {*quorum_schedules.MUTANT_OF.values()} | {*NOT_REPORTED}
     assert {name for name, mutant in MUTANTS.items() if mutant.nodes == 3} <= named
 
 

@@ -25,7 +25,7 @@ MERGED = 6
 
 
 @pytest.fixture(scope="module")
-def told() -> list[list[Row]]:
+def reported() -> list[list[Row]]:
     """The rows of each life: some seven seconds on a quiet core, and four for TLC."""
     return [as_read(rows_of(small(seed))[1]) for seed in LIVES]
 
@@ -42,23 +42,23 @@ def split(rows: list[Row], grain: int) -> list[list[Row]]:
 
 
 @pytest.mark.java
-def test_lives_of_three_voters_with_faults_are_accepted(told: list[list[Row]]) -> None:
-    traces = [trace for seed, rows in zip(LIVES, told, strict=True) for trace in traces_in(rows, seed)]
+def test_lives_of_three_voters_with_faults_are_accepted(reported: list[list[Row]]) -> None:
+    traces = [trace for seed, rows in zip(LIVES, reported, strict=True) for trace in traces_in(rows, seed)]
     assert len(traces) == len(LIVES)
     steps = Counter(event["action"] for trace in traces for event in trace.events)
     assert {*steps} == {*ARGUMENTS}
     assert steps["BecomeLeader"] > 2 * len(LIVES)
-    traces += [trace for rows in told[:MERGED] for trace in traces_in(merged(split(rows, 10)), "merged")]
+    traces += [trace for rows in reported[:MERGED] for trace in traces_in(merged(split(rows, 10)), "merged")]
     done = check_traces(traces)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
     assert len(traces) == len(LIVES) + MERGED
 
 
-def test_what_was_caused_waits_for_its_cause(told: list[list[Row]]) -> None:
+def test_what_was_caused_waits_for_its_cause(reported: list[list[Row]]) -> None:
     """With one time for all rows only causes are left to order them by."""
     newest = 0
-    for rows in told[:MERGED]:
+    for rows in reported[:MERGED]:
         order = merged(split(rows, len(rows)))
         epochs: dict[int, int] = {}
         for event in quorum_traces(order)["metadata quorum"][1:]:
@@ -74,8 +74,15 @@ def test_what_was_caused_waits_for_its_cause(told: list[list[Row]]) -> None:
 
 def step(node: int, action: str, epoch: int, leo: int = 0, last: int = 0, mark: int = 0, **arguments: int) -> Row:
     """A voter's step, and its epoch, log end offset, last record's epoch and high watermark; `source` is `from`."""
-    told = {name.replace("source", "from"): value for name, value in arguments.items()}
-    return {"node": node, "action": action, "epoch": epoch, "leo": leo, "lastEpoch": last, "highWatermark": mark} | told
+    reported = {name.replace("source", "from"): value for name, value in arguments.items()}
+    return {
+        "node": node,
+        "action": action,
+        "epoch": epoch,
+        "leo": leo,
+        "lastEpoch": last,
+        "highWatermark": mark,
+    } | reported
 
 
 RIVALS = [
@@ -164,18 +171,18 @@ def test_what_raft_forbids_is_rejected_at_the_step() -> None:
     """Up to there each trace is accepted."""
     begin = {"action": "Begin", "voters": [1, 2, 3]}
     so_far = {f"before {name}": events[:-1] for name, events in FORBIDDEN.items()}
-    told = SOUND | so_far | FORBIDDEN
-    done = check_traces([trace_of([begin, *events], name) for name, events in told.items()], look_ups=0)
+    reported = SOUND | so_far | FORBIDDEN
+    done = check_traces([trace_of([begin, *events], name) for name, events in reported.items()], look_ups=0)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert {verdict.name for verdict in done.rejected} == {*FORBIDDEN}
-    assert len(done.verdicts) == len(told)
+    assert len(done.verdicts) == len(reported)
 
 
 # ---- from rows to traces
 
 
-def test_a_life_that_began_before_it_was_told_has_no_trace(told: list[list[Row]]) -> None:
-    rows = told[0]
+def test_a_life_that_began_before_it_was_told_has_no_trace(reported: list[list[Row]]) -> None:
+    rows = reported[0]
     later = next(number for number, row in enumerate(rows) if row["action"] == "BecomeLeader")
     assert quorum_traces(rows)
     assert quorum_traces(rows[later:]) == {}

@@ -69,8 +69,8 @@ def test_only_what_differs_is_a_change() -> None:
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
 def test_every_action_happens_where_its_arguments_say(action: Action) -> None:
     """Between the brokers that it names, the controller and the client; and nowhere else."""
-    told = {name: f"the {name}" for name in action.arguments} | {"action": action.name}
-    places, (arrow,) = arrows([TRACE[0], TraceStep(2, "Next", {"step": told})])
+    reported = {name: f"the {name}" for name in action.arguments} | {"action": action.name}
+    places, (arrow,) = arrows([TRACE[0], TraceStep(2, "Next", {"step": reported})])
     assert {arrow.source, arrow.target} <= FIXED | {f"the {role}" for role in ("broker", "leader", "follower")}
     assert {*places} == {arrow.source, arrow.target}
     if action.name not in PATHS:

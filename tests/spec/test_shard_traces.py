@@ -76,8 +76,8 @@ def spoiled(runs: Iterable[AnyTrace], book: str, action: str, name: str, value: 
     events: list[Event] = json.loads(json.dumps(next(has_it).events))
     place = max(place for place, event in enumerate(events, 1) if event["action"] == action)
     event = events[place - 1]
-    told = event if name in event else event["args"]
-    told[name] = value(told[name]) if callable(value) else value
+    reported = event if name in event else event["args"]
+    reported[name] = value(reported[name]) if callable(value) else value
     begin = {"action": "Begin", {"groups": "group", "transactions": "transactionalId"}[book]: "any"}
     return trace_of([begin, *events], f"{action}, {name}"), place
 
@@ -119,14 +119,14 @@ WRITE = '{"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 1}}'
 @pytest.mark.java
 def test_late_writes_and_second_markers_are_rejected() -> None:
     """A write that nobody let in hangs; the marker of one transaction, written twice, would end the next."""
-    told = {
+    reported = {
         "sound": [*TRANSACTION, TRANSACTION[4], NEXT, WRITE],
         "late": [*TRANSACTION, TRANSACTION[2]],
         "hanging": [*TRANSACTION, WRITE],
         "twice": [*TRANSACTION, NEXT, WRITE, TRANSACTION[4]],
         "without": [*TRANSACTION[:4], TRANSACTION[5]],
     }
-    done = check_traces([read_trace(lines, name) for name, lines in told.items()])
+    done = check_traces([read_trace(lines, name) for name, lines in reported.items()])
     assert {verdict.name: verdict.place for verdict in done.rejected} == {
         "late": 7,
         "hanging": 7,

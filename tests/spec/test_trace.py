@@ -127,10 +127,10 @@ def test_a_fetch_of_a_former_life_is_rejected() -> None:
     first, late = fetches[0], fetches[-1]
     assert late[1] < fetches[-2][1]
 
-    mistold = corrupted(rows, "AnswerFetch", of_another_incarnation)
-    assert mistold
+    misreported = corrupted(rows, "AnswerFetch", of_another_incarnation)
+    assert misreported
     sound = rows[: late[0]]
-    done = check_traces([as_trace(rows, "late"), as_trace(mistold[0], "mistold"), as_trace(sound, "sound")])
+    done = check_traces([as_trace(rows, "late"), as_trace(misreported[0], "mistold"), as_trace(sound, "sound")])
     assert [(verdict.name, verdict.place) for verdict in done.rejected] == [("late", late[0]), ("mistold", first[0])]
 
 
@@ -216,9 +216,14 @@ def test_a_folder_is_checked_by_the_command(runs: dict[str, Rows], tmp_path: Pat
     assert spoiled
     write({"spoiled": spoiled[0]}, tmp_path)
     found = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
-    told = [json.loads(line) for line in found.stdout.splitlines()]
-    assert (found.exit_code, told[-1]["verdict"], told[-1]["accepted"], told[-1]["rejected"]) == (1, "invalid", 3, 1)
-    assert (told[0]["trace"], told[0]["place"]) == (str(tmp_path / "spoiled.jsonl"), spoiled[1])
+    reported = [json.loads(line) for line in found.stdout.splitlines()]
+    assert (found.exit_code, reported[-1]["verdict"], reported[-1]["accepted"], reported[-1]["rejected"]) == (
+        1,
+        "invalid",
+        3,
+        1,
+    )
+    assert (reported[0]["trace"], reported[0]["place"]) == (str(tmp_path / "spoiled.jsonl"), spoiled[1])
 
 
 def test_a_trace_of_no_steps_at_all_reads_as_nothing(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ NAMES = {"replication": {}, "groups": {"m1": "a", "m2": "b"}, "transactions": {"
 @pytest.mark.parametrize("book", REJECTED)
 def test_the_event_and_the_state_before_it_are_told(book: str, tmp_path: Path) -> None:
     rows, place, names = REJECTED[book]
-    code, told = run(write(rows, tmp_path / "one.jsonl"), "--json")
-    row, summary = (json.loads(line) for line in told.splitlines())
+    code, reported = run(write(rows, tmp_path / "one.jsonl"), "--json")
+    row, summary = (json.loads(line) for line in reported.splitlines())
     assert (code, summary["rejected"], summary["not_looked_up"]) == (1, 1, 0)
     assert (row["place"], row["event"], row["after"]) == (place, rows[place], {})
     assert row["names"] == NAMES[book]
@@ -82,11 +82,11 @@ def test_the_event_and_the_state_before_it_are_told(book: str, tmp_path: Path) -
 
 def test_the_text_names_them_too(tmp_path: Path) -> None:
     rows, place, names = REJECTED["groups"]
-    code, told = run(write(rows, tmp_path / "one.jsonl"))
+    code, reported = run(write(rows, tmp_path / "one.jsonl"))
     assert code == 1
-    assert f"rejected at event {place}: {json.dumps(rows[place])}" in told
-    assert [name for name in names if f"  before it, {name}: " not in told] == []
-    assert "  m1 is a\n  m2 is b\n" in told
+    assert f"rejected at event {place}: {json.dumps(rows[place])}" in reported
+    assert [name for name in names if f"  before it, {name}: " not in reported] == []
+    assert "  m1 is a\n  m2 is b\n" in reported
 
 
 def test_a_beginning_that_breaks_a_promise_is_called_so(tmp_path: Path) -> None:
@@ -96,17 +96,17 @@ def test_a_beginning_that_breaks_a_promise_is_called_so(tmp_path: Path) -> None:
     assert (row["place"], row["event"], row["before"]) == (0, None, {})
     assert row["reason"] == "the trace begins in a state that breaks KeepsPromises"
     assert row["after"]["registry"]["n3"]["fenced"]
-    told = run(file)[1]
-    assert "rejected at its beginning" in told and "in it, partition: " in told
+    reported = run(file)[1]
+    assert "rejected at its beginning" in reported and "in it, partition: " in reported
 
 
 def test_what_was_not_looked_up_says_so_and_how_to_do_it(tmp_path: Path) -> None:
     for number in range(3):
         write(REJECTED["transactions"][0], tmp_path / f"{number}.jsonl")
-    code, told = run(tmp_path, "--look-ups", 1)
+    code, reported = run(tmp_path, "--look-ups", 1)
     assert code == 1
-    assert (told.count("rejected at event 1: "), told.count("rejected, not looked up")) == (1, 2)
-    program, spec, trace, *arguments = shlex.split(told.rpartition("look_up ")[2])
+    assert (reported.count("rejected at event 1: "), reported.count("rejected, not looked up")) == (1, 2)
+    program, spec, trace, *arguments = shlex.split(reported.rpartition("look_up ")[2])
     assert (program, spec, trace) == ("tidegauge", "spec", "trace")
     *rows, summary = (json.loads(line) for line in run(*arguments, "--json")[1].splitlines())
     assert [row["looked_up"] for row in rows] == [True] * 3

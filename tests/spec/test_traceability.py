@@ -43,8 +43,8 @@ def test_every_step_has_a_counterpart_in_every_column_or_a_reason(book: str) -> 
     assert {row.action for row in found if not row.requirements} <= {*reasons["requirement"]}
     assert [row.action for row in found if not row.tests and row.action not in others] == []
     assert [row.action for row in found if not row.promises and NO_SWITCH not in row.missing] == []
-    told = [reason for row in found for column in reasons if (reason := reasons[column].get(row.action))]
-    assert all(told) and {*told} <= {reason for row in found for reason in row.missing}
+    reported = [reason for row in found for column in reasons if (reason := reasons[column].get(row.action))]
+    assert all(reported) and {*reported} <= {reason for row in found for reason in row.missing}
 
 
 @pytest.mark.parametrize("book", NOT_IN_THE_BROKER)
@@ -53,9 +53,9 @@ def test_a_book_that_the_broker_does_not_follow_says_so_in_every_line(book: str)
 
 
 def test_what_is_said_of_a_step_is_said_of_one_that_there_is() -> None:
-    told = [(book, step) for table in (REQUIREMENTS, NO_METHOD, NO_EVENT, NO_REQUIREMENT, NOT_THE_BROKERS)
+    reported = [(book, step) for table in (REQUIREMENTS, NO_METHOD, NO_EVENT, NO_REQUIREMENT, NOT_THE_BROKERS)
             for book, steps in table.items() for step in steps]  # fmt: skip
-    assert [(book, step) for book, step in [*told, *marked_tests(), *METHODS] if step not in steps_of(book)] == []
+    assert [(book, step) for book, step in [*reported, *marked_tests(), *METHODS] if step not in steps_of(book)] == []
 
 
 def test_requirements_are_named_by_their_ids() -> None:

@@ -1,8 +1,8 @@
 """A log beside a model of it: a list of batches that knows no files.
 
 Hypothesis draws the steps: appends, transactions, reads, rolls, retention, truncation, flushes, compaction, full disks,
-crashes, power failures. After each step the log answers what the model answers; after a crash it holds everything, after a power failure a
-prefix, at least up to the last flush.
+crashes, power failures. After each step the log answers what the model answers; after a crash it holds everything, after a power
+failure a prefix, at least up to the last flush.
 """
 
 from __future__ import annotations
@@ -630,11 +630,11 @@ class LogMachine(RuleBasedStateMachine):
             assert [row[:2] for row in found] == aborted
         for stored in self.history:
             if stored.records and stored.marker is None and stored.transactional:
-                is_told = any(
+                is_reported = any(
                     row.producer_id == stored.producer and row.first_offset <= stored.base < row.last_offset
                     for row in found
                 )
-                assert is_told == self.was_aborted(stored)
+                assert is_reported == self.was_aborted(stored)
 
     def written_by(self, producer: int) -> list[Stored]:
         """A producer's batches that the log's start left whole."""

@@ -272,10 +272,10 @@ def test_what_was_whole_at_a_clean_end_is_not_cut(slot: int, how: str) -> None:
         case _:
             damage(disk, name, last_batch + 8, b"\xff" * 4)
     before = disk.read_file(FOLDER / name)
-    told = f"{name} .* damaged at byte {last_batch} of {len(before)}"
-    with pytest.raises(CorruptFile, match=told):
+    reported = f"{name} .* damaged at byte {last_batch} of {len(before)}"
+    with pytest.raises(CorruptFile, match=reported):
         check(disk, FOLDER, NOW)
-    with pytest.raises(CorruptFile, match=told):
+    with pytest.raises(CorruptFile, match=reported):
         open_log(disk, CONFIG, clean=True)
     assert disk.read_file(FOLDER / name) == before
     assert open_log(disk, CONFIG).lost_bytes > 0, "after a crash it is the log's end"

@@ -31,7 +31,7 @@ from tests.targets.controller_line import (
 )
 
 LEADER, FOLLOWER = 1, 2
-NOBODY = -1
+NO_ID = -1
 STOP_WITHIN_S = 120.0
 CONFIG = {
     "broker.session.timeout.ms": "6000",
@@ -61,7 +61,7 @@ def play(broker: Broker, target: OneController) -> tuple[int | None, int | None,
     broker.expect_error(written.error_code, ErrorCode.NONE, what="Produce")
     broker.entrance = nodes.address(CONTROLLER)
 
-    def told(text: str) -> None:
+    def reported(text: str) -> None:
         print(text)
         broker.saw(text)
 
@@ -77,14 +77,14 @@ def play(broker: Broker, target: OneController) -> tuple[int | None, int | None,
     broker.eventually(lambda: target.line.lost > 0 and not notes(target), "it asked and took its note", within_s=30)
     assert target.member(FOLLOWER).process.stop(STOP_WITHIN_S), "SIGTERM did not end it"
     second = noted_epoch(target)
-    told(f"the note after a registered life: {first}; after one that the controller never heard of: {second}")
+    reported(f"the note after a registered life: {first}; after one that the controller never heard of: {second}")
     target.line.loses = None
     target.kill(LEADER)
-    broker.eventually(lambda: state()[0] == NOBODY, "nobody leads", within_s=30)
-    told(f"leader, ISR, ELR with both gone: {state()}")
+    broker.eventually(lambda: state()[0] == NO_ID, "nobody leads", within_s=30)
+    reported(f"leader, ISR, ELR with both gone: {state()}")
     target.restart(FOLLOWER, wait=False)
-    broker.eventually(lambda: state() != (NOBODY, [], [LEADER, FOLLOWER]), "the controller knows of it", within_s=30)
-    told(f"leader, ISR, ELR with node {FOLLOWER} back: {state()}")
+    broker.eventually(lambda: state() != (NO_ID, [], [LEADER, FOLLOWER]), "the controller knows of it", within_s=30)
+    reported(f"leader, ISR, ELR with node {FOLLOWER} back: {state()}")
     return first, second, state()[0]
 
 
@@ -102,7 +102,7 @@ def test_kafka_forgets_that_it_was_eligible(version: str, tmp_path: Path) -> Non
         target.line = line
         first, second, leader = played(target)
     assert first is not None and first >= 0
-    assert (second, leader) == (None, NOBODY)
+    assert (second, leader) == (None, NO_ID)
 
 
 @pytest.mark.slow

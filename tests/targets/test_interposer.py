@@ -221,7 +221,7 @@ def test_any_history_of_a_disk_ends_as_the_model_says(node, seed):
                 case _:
                     steps.append(("close", name))
                     opened.discard(name)
-        assert not [told for told in run(node, *steps) if isinstance(told, str)]
+        assert not [reported for reported in run(node, *steps) if isinstance(reported, str)]
         assert {path.name: path.read_text() for path in node.data.iterdir()} == {
             n: held for n, (held, _) in files.items()
         }

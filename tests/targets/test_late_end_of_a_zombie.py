@@ -50,7 +50,7 @@ def story(broker: Broker) -> tuple[Any, int, list[bytes | None]]:
     return answer, offset, kept
 
 
-def told(spec: str, folder: Path) -> tuple[Any, int, list[bytes | None]]:
+def reported(spec: str, folder: Path) -> tuple[Any, int, list[bytes | None]]:
     with open_target(spec, folder=folder) as target:
         with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
             versions = wire.versions()
@@ -59,7 +59,7 @@ def told(spec: str, folder: Path) -> tuple[Any, int, list[bytes | None]]:
 
 
 def test_the_reference_fences_it(tmp_path: Path) -> None:
-    answer, _, _ = told("reference:1", tmp_path)
+    answer, _, _ = reported("reference:1", tmp_path)
     assert answer.error_code == ErrorCode.PRODUCER_FENCED
 
 
@@ -69,6 +69,6 @@ def test_the_reference_fences_it(tmp_path: Path) -> None:
 def test_kafka_gives_it_the_newer_sessions_epoch_and_loses_what_it_then_acknowledges(
     version: str, tmp_path: Path
 ) -> None:
-    answer, offset, kept = told(f"kafka:{version}:1", tmp_path)
+    answer, offset, kept = reported(f"kafka:{version}:1", tmp_path)
     assert answer.error_code == ErrorCode.NONE
     assert offset >= 0 and b"of the zombie" not in kept, "it is taken for a repetition of the newer session's batch"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from linearizability.targets.wire import BEFORE_VERSIONS, Wire, WireError, answers, known_brokers
-from linearizability.workload.librdkafka import connection_settings, tells_versions
+from linearizability.workload.librdkafka import connection_settings, reports_versions
 from reference.protocol.frames import encode_response
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -48,11 +48,11 @@ def test_a_broker_that_closes_at_api_versions_is_old_if_it_answers_metadata(brok
     assert known_brokers(host, port) == ({NODE} if is_old else set())
     settings = connection_settings(f"{host}:{port}", "test")
     assert settings.get("broker.version.fallback") == ("0.8.2.2" if is_old else None)
-    assert tells_versions(f"{host}:{port}") is not is_old
+    assert reports_versions(f"{host}:{port}") is not is_old
     with Wire.connect(host, port) as wire:
         if is_old:
             assert wire.versions() == BEFORE_VERSIONS
-            assert not wire.tells_versions
+            assert not wire.reports_versions
         else:
             with pytest.raises(WireError):
                 wire.versions()

@@ -52,7 +52,7 @@ class Story:
         self.line = line
         self.topic = nodes.topic(LEADER, FOLLOWER)
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         print(text)
         self.broker.saw(text)
 
@@ -60,7 +60,7 @@ class Story:
         """The leader's answer to acks=all."""
         connection = self.broker.connection(self.nodes.address(LEADER))
         result = self.broker.produce(self.topic, batch(value), to=connection, timeout_ms=9_000)
-        self.tell(f"acks=all for {value.decode()!r}: {error_name(result.error_code)}, offset {result.base_offset}")
+        self.report(f"acks=all for {value.decode()!r}: {error_name(result.error_code)}, offset {result.base_offset}")
         return result.error_code
 
     def raise_min_isr(self) -> None:
@@ -77,7 +77,7 @@ class Story:
             return (partition.isr_nodes, partition.eligible_leader_replicas) == ([LEADER], [FOLLOWER])
 
         self.broker.eventually(eligible, f"ISR [{LEADER}] and ELR [{FOLLOWER}]", within_s=20)
-        self.tell(f"DescribeTopicPartitions: ISR [{LEADER}], ELR [{FOLLOWER}]")
+        self.report(f"DescribeTopicPartitions: ISR [{LEADER}], ELR [{FOLLOWER}]")
 
     def fail_over(self) -> list[bytes]:
         """The leader is killed, who was eligible leads, the former leader comes back as its follower: what is in the log."""
@@ -85,7 +85,7 @@ class Story:
         self.nodes.resume(FOLLOWER)
         self.line.release()
         state = self.nodes.await_state(self.topic, lambda state: state.leader == FOLLOWER, f"node {FOLLOWER} leads")
-        self.tell(f"node {state.leader} leads in epoch {state.epoch}, with the ISR {sorted(state.isr)}")
+        self.report(f"node {state.leader} leads in epoch {state.epoch}, with the ISR {sorted(state.isr)}")
         self.nodes.restart(LEADER)
         self.nodes.await_isr(self.topic, LEADER, FOLLOWER)
         self.nodes.await_served(self.topic)
@@ -103,9 +103,9 @@ class Story:
         answers = [self.write(b"waits for the ISR"), self.write(b"comes later")]
         self.await_eligible()
         end = self.broker.end_offset(self.topic)
-        self.tell(f"the leader's high watermark: {end}; answers with metadata that were held up: {self.line.held}")
+        self.report(f"the leader's high watermark: {end}; answers with metadata that were held up: {self.line.held}")
         kept = self.fail_over()
-        self.tell(f"both in sync again, the log holds {[value.decode() for value in kept]}")
+        self.report(f"both in sync again, the log holds {[value.decode() for value in kept]}")
         return answers, end, kept
 
 

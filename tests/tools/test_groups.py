@@ -52,11 +52,13 @@ class TestLiveGroup:
             (state,) = rows(admin("kafka-consumer-groups", "--describe", "--group", "watchers", "--state").well())
             assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "2")
             assert f"{admin.broker.bootstrap}" in " ".join(state.values())
-            told = admin("kafka-consumer-groups", "--describe", "--group", "watchers", "--members", "--verbose").well()
-            members = rows(told)
+            reported = admin(
+                "kafka-consumer-groups", "--describe", "--group", "watchers", "--members", "--verbose"
+            ).well()
+            members = rows(reported)
             assert [row["#PARTITIONS"] for row in members] == ["2", "2"]
             assert {row["CLIENT-ID"] for row in members} == {"rdkafka"}
-            shares = re.findall(r"watched:?\(?([\d,]+)", told)
+            shares = re.findall(r"watched:?\(?([\d,]+)", reported)
             assert sorted(partition for share in shares for partition in share.split(",")) == ["0", "1", "2", "3"]
             listed = admin("kafka-consumer-groups", "--list", "--state", "Stable").well()
             assert "watchers" in listed.split()

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer
 
 from linearizability.history.recorder import Recorder
 from linearizability.workload import consumer as consumer_module
-from linearizability.workload.consumer import OneLife, generation_of
+from linearizability.workload.consumer import Incarnation, generation_of
 
 
 def test_a_consumer_that_has_not_joined_has_no_generation():
@@ -37,12 +37,12 @@ def test_the_generation_stands_behind_the_word(metadata, generation):
 def test_a_close_that_does_not_end_is_left_behind_and_the_history_is_whole(tmp_path, monkeypatch, hangs):
     monkeypatch.setattr(consumer_module, "CLOSE_WITHIN_S", 0.05 if hangs else 20)
     ended = threading.Event()
-    life = OneLife.__new__(OneLife)
-    life.consumer = SimpleNamespace(close=ended.wait if hangs else ended.set)  # type: ignore[assignment]
-    life.life = SimpleNamespace(hung=False)  # type: ignore[assignment]
-    with Recorder.open(tmp_path, process=1000) as life.recorder:
-        life._close()
-    assert (life.life.hung, ended.is_set()) == (hangs, not hangs)
+    client_run = Incarnation.__new__(Incarnation)
+    client_run.consumer = SimpleNamespace(close=ended.wait if hangs else ended.set)  # type: ignore[assignment]
+    client_run.client_run = SimpleNamespace(hung=False)  # type: ignore[assignment]
+    with Recorder.open(tmp_path, process=1000) as client_run.recorder:
+        client_run._close()
+    assert (client_run.client_run.hung, ended.is_set()) == (hangs, not hangs)
     lines = (tmp_path / "history-01000.jsonl").read_text().splitlines()
     assert ("close did not end" in lines[-2]) == hangs and '"type":"end"' in lines[-1]
     ended.set()

@@ -60,4 +60,6 @@ def test_a_record_behind_an_open_transaction_is_not_taken_for_lost(bootstrap, tm
     failures, answer = drained(bootstrap, topic, whole, 60)
     assert (failures, answer["type"]) == ([], "ok")
     ends = [mop.get("ends") for mop in polled(whole)]
-    assert ends[-1] == {f"{topic}-0": 3} and all(told in (None, ends[-1]) for told in ends)  # with the abort's marker
+    assert ends[-1] == {f"{topic}-0": 3} and all(
+        reported in (None, ends[-1]) for reported in ends
+    )  # with the abort's marker

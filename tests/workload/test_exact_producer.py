@@ -7,8 +7,8 @@ import pytest
 
 from linearizability.history.contract import Contract
 from linearizability.workload import exact_producer
-from linearizability.workload.client import ClientTask, Life
-from linearizability.workload.exact_producer import Lane, Session, SessionLost
+from linearizability.workload.client import ClientRun, ClientTask
+from linearizability.workload.exact_producer import PartitionSender, Session, SessionLost
 from linearizability.workload.profile import Producing
 from reference.protocol.errors import ErrorCode
 
@@ -16,32 +16,32 @@ NO_ANSWER = None
 
 
 @pytest.fixture
-def lane(tmp_path, monkeypatch):
+def sender(tmp_path, monkeypatch):
     """A lane whose attempts end as the test says."""
     monkeypatch.setattr(exact_producer, "PAUSE_S", 0.001)
     monkeypatch.setattr(exact_producer, "LAST_TRIES_S", 0.05)
 
-    def make(idempotence: bool, *results: tuple[int | None, int]) -> Lane:
+    def make(idempotence: bool, *results: tuple[int | None, int]) -> PartitionSender:
         does = Producing(idempotence=idempotence, rate_per_s=1000)
         task = ClientTask(
             run="test", number=1, bootstrap="127.0.0.1:9", topic="t", partitions=1, seed=1, history=tmp_path,
             contract=Contract(), does=does,
         )  # fmt: skip
-        lane = Lane(Life(task), 0)
+        sender = PartitionSender(ClientRun(task), 0)
         script: Iterator[tuple[int | None, int]] = iter(results)
         sent: list[tuple[Session, list[int]]] = []
 
         def attempt(values):
-            sent.append((Session(**vars(lane.session)), list(values)))
+            sent.append((Session(**vars(sender.session)), list(values)))
             result = next(script, None)
             if result is None:
-                lane.life.stopping.set()
+                sender.client_run.stopping.set()
                 return NO_ANSWER, -1
             return result
 
-        monkeypatch.setattr(lane, "_attempt", attempt)
-        lane.sent = sent  # type: ignore[attr-defined]
-        return lane
+        monkeypatch.setattr(sender, "_attempt", attempt)
+        sender.sent = sent  # type: ignore[attr-defined]
+        return sender
 
     return make
 
@@ -56,10 +56,10 @@ def outcomes(tmp_path, process: int = 1000) -> list[tuple[str, int | None, str |
     ]
 
 
-def send_batches(lane: Lane, count: int = 1, size: int = 2) -> None:
-    with lane.life.recorder() as recorder:
+def send_batches(sender: PartitionSender, count: int = 1, size: int = 2) -> None:
+    with sender.client_run.recorder() as recorder:
         for number in range(count):
-            lane._send(recorder, range(number * size, (number + 1) * size))
+            sender._send(recorder, range(number * size, (number + 1) * size))
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,15 @@ def send_batches(lane: Lane, count: int = 1, size: int = 2) -> None:
         ((NO_ANSWER, -1), [("info", None, "NO_ANSWER")] * 2),
     ],
 )
-def test_one_attempt_without_idempotence(lane, tmp_path, answer, outcome):
-    send_batches(lane(False, answer))
+def test_one_attempt_without_idempotence(sender, tmp_path, answer, outcome):
+    send_batches(sender(False, answer))
     assert outcomes(tmp_path) == outcome
 
 
-def test_an_idempotent_batch_is_sent_again_under_the_same_numbers(lane, tmp_path):
-    one = lane(True, (NO_ANSWER, -1), (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.NONE, 3), (ErrorCode.NONE, 5))
+def test_an_idempotent_batch_is_sent_again_under_the_same_numbers(sender, tmp_path):
+    one = sender(
+        True, (NO_ANSWER, -1), (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.NONE, 3), (ErrorCode.NONE, 5)
+    )
     one.session = Session(producer_id=9, epoch=0, sequence=0)
     send_batches(one, count=2)
     assert outcomes(tmp_path) == [("ok", 3, None), ("ok", 4, None), ("ok", 5, None), ("ok", 6, None)]
@@ -89,27 +91,27 @@ def test_an_idempotent_batch_is_sent_again_under_the_same_numbers(lane, tmp_path
     assert one.sent[0] == one.sent[1] == one.sent[2]
 
 
-def test_a_duplicate_was_appended_before_nobody_knows_where(lane, tmp_path):
-    send_batches(lane(True, (NO_ANSWER, -1), (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, 99)))
+def test_a_duplicate_was_appended_before_nobody_knows_where(sender, tmp_path):
+    send_batches(sender(True, (NO_ANSWER, -1), (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, 99)))
     assert outcomes(tmp_path) == [("ok", None, None)] * 2
 
 
-def test_a_refusal_after_an_attempt_without_an_answer_proves_nothing(lane, tmp_path):
-    one = lane(True, (NO_ANSWER, -1), (ErrorCode.NOT_ENOUGH_REPLICAS, -1))
+def test_a_refusal_after_an_attempt_without_an_answer_proves_nothing(sender, tmp_path):
+    one = sender(True, (NO_ANSWER, -1), (ErrorCode.NOT_ENOUGH_REPLICAS, -1))
     send_batches(one)
     assert outcomes(tmp_path) == [("info", None, "NO_ANSWER")] * 2
-    assert one.life.stopping.is_set()
+    assert one.client_run.stopping.is_set()
 
 
-def test_a_lost_session_ends_the_life_and_leaves_the_batch_uncertain(lane, tmp_path):
-    one = lane(True, (NO_ANSWER, -1), (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1))
+def test_a_lost_session_ends_the_life_and_leaves_the_batch_uncertain(sender, tmp_path):
+    one = sender(True, (NO_ANSWER, -1), (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1))
     with pytest.raises(SessionLost, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
         send_batches(one)
     assert outcomes(tmp_path) == [("info", None, "NO_ANSWER")] * 2
 
 
-def test_after_a_lost_session_another_process_number_goes_on(lane, tmp_path, monkeypatch):
-    one = lane(True, (ErrorCode.UNKNOWN_PRODUCER_ID, -1), (ErrorCode.NONE, 0))
+def test_after_a_lost_session_another_process_number_goes_on(sender, tmp_path, monkeypatch):
+    one = sender(True, (ErrorCode.UNKNOWN_PRODUCER_ID, -1), (ErrorCode.NONE, 0))
     monkeypatch.setattr(one, "_new_session", lambda: Session(producer_id=9, epoch=0, sequence=0))
     monkeypatch.setattr(one, "_find_leader", lambda: object())
     one.run()
@@ -121,15 +123,15 @@ def test_after_a_lost_session_another_process_number_goes_on(lane, tmp_path, mon
     assert values[0] >> 32 == 1000 and values[1] >> 32 == 1001
 
 
-def test_what_breaks_a_lane_is_not_hidden(lane, monkeypatch):
-    one = lane(True)
+def test_what_breaks_a_lane_is_not_hidden(sender, monkeypatch):
+    one = sender(True)
     monkeypatch.setattr(one, "_produce", lambda recorder: 1 / 0)
     one.run()
     assert isinstance(one.broken, ZeroDivisionError)
 
 
-def test_channels_that_all_broke_at_once_break_the_client(lane, monkeypatch):
+def test_channels_that_all_broke_at_once_break_the_client(sender, monkeypatch):
     """A disk that is full ends all of them in one moment, before anybody looks."""
-    monkeypatch.setattr(Lane, "run", lambda self: setattr(self, "broken", OSError("no space")))
+    monkeypatch.setattr(PartitionSender, "run", lambda self: setattr(self, "broken", OSError("no space")))
     with pytest.raises(OSError, match="no space"):
-        exact_producer.run(lane(False).life)
+        exact_producer.run(sender(False).client_run)

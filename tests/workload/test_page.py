@@ -33,10 +33,10 @@ def test_the_files_that_it_names_are_there() -> None:
 
 
 def test_what_the_page_says_of_assignors() -> None:
-    told = {name: assignors_compared.history(assign) for name, assign in ASSIGNORS.items()}
-    assert [each.imbalance for each in told["range"]] == [2, 0, 2]
-    assert max(each.imbalance for name in ("roundrobin", "sticky") for each in told[name]) == 1
-    moved = {name: sum(each.moved for each in generations) for name, generations in told.items()}
+    reported = {name: assignors_compared.history(assign) for name, assign in ASSIGNORS.items()}
+    assert [each.imbalance for each in reported["range"]] == [2, 0, 2]
+    assert max(each.imbalance for name in ("roundrobin", "sticky") for each in reported[name]) == 1
+    moved = {name: sum(each.moved for each in generations) for name, generations in reported.items()}
     assert moved["sticky"] < moved["range"] < moved["roundrobin"]
 
 

@@ -81,7 +81,7 @@ def inspector(monkeypatch: pytest.MonkeyPatch, leader: Leader, folder: Path) -> 
         yield lambda: inspects.ask(recorder)
 
 
-def told(folder: Path) -> list[dict[str, Any]]:
+def reported(folder: Path) -> list[dict[str, Any]]:
     lines = (json.loads(line) for path in folder.glob("history-*.jsonl") for line in path.read_text().splitlines())
     return [mop for line in lines if line.get("f") == "state" and line["type"] == "ok" for mop in line["mops"]]
 
@@ -98,7 +98,7 @@ def test_a_leader_tells_all_that_it_knows(monkeypatch, tmp_path):
         leader.stable, leader.high_watermark = 6, 8
         ask()
     view = {"op": "state", "key": "t-0", "node": 1, "log_start": 0, "epoch": 4}
-    assert told(tmp_path) == [
+    assert reported(tmp_path) == [
         view | {"last_stable_offset": 5, "high_watermark": 5},
         view | {"last_stable_offset": 6, "high_watermark": 8},
     ]
@@ -133,7 +133,7 @@ def test_a_broker_without_epochs_is_asked_for_nothing_that_a_new_reign_may_set_b
         ask()
         leader.high_watermark = 4
         ask()
-    assert told(tmp_path) == [{"op": "state", "key": "t-0", "node": 1, "log_start": 0}] * 2
+    assert reported(tmp_path) == [{"op": "state", "key": "t-0", "node": 1, "log_start": 0}] * 2
     assert {timestamp for timestamp, _, _ in leader.asked} == {EARLIEST}
     assert verdict(tmp_path) == ("valid", {})
 
@@ -152,7 +152,7 @@ def test_who_does_not_lead_is_not_asked_and_an_answer_of_another_epoch_is_none(m
 
         ask()
         assert leader.asked != []
-    assert told(tmp_path) == []
+    assert reported(tmp_path) == []
 
 
 def test_a_node_that_may_have_been_started_anew_is_believed_from_its_next_epoch_on(monkeypatch, tmp_path):
@@ -165,7 +165,7 @@ def test_a_node_that_may_have_been_started_anew_is_believed_from_its_next_epoch_
         ask()
         leader.epoch = 5
         ask()
-    assert [(mop["epoch"], mop["high_watermark"]) for mop in told(tmp_path)] == [(4, 5), (5, 2)]
+    assert [(mop["epoch"], mop["high_watermark"]) for mop in reported(tmp_path)] == [(4, 5), (5, 2)]
     assert verdict(tmp_path) == ("valid", {})
 
 
@@ -178,7 +178,7 @@ def test_all_nodes_of_a_cluster_are_asked_while_it_lasts(tmp_path, monkeypatch):
             views: list[dict[str, Any]] = []
             waited = threading.Event()
             for _ in range(600):
-                views = told(history)
+                views = reported(history)
                 if len(views) >= 4:
                     break
                 waited.wait(0.05)

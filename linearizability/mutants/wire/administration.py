@@ -22,7 +22,7 @@ from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.delete_topics import DeleteTopicsResponse
 from reference.protocol.primitives import NO_UUID
 
-CREATE, REMOVE, GROW, RECORDS, TELL, CHANGE, REPLACE = (
+CREATE, REMOVE, GROW, RECORDS, REPORT, CHANGE, REPLACE = (
     "CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "DescribeConfigs", "IncrementalAlterConfigs",
     "AlterConfigs",
 )  # fmt: skip
@@ -77,20 +77,20 @@ LIES = [
     Lie("deletion-beyond-end", RECORDS, "OFFSET_OUT_OF_RANGE is told as no error", "TOP-19", answer=errors(E.OFFSET_OUT_OF_RANGE, 0)),
     Lie("deletion-from-compacted", RECORDS, "POLICY_VIOLATION is told as no error", "TOP-20 CMP-07", answer=errors(E.POLICY_VIOLATION, 0)),
 
-    Lie("config-missing", TELL, "the first configuration is not told", "CFG-01 CFG-11 CFG-12 CFG-14", answer=first_missing("results.configs")),
-    Lie("config-twice", TELL, "the first configuration is told twice", "CFG-01", answer=doubled("results.configs")),
-    Lie("config-keys-ignored", TELL, "all configurations are told whatever was asked", "CFG-01", ask=put("resources.configuration_keys", None)),
-    Lie("config-source-default", TELL, "every source is the default", "CFG-01 CFG-03 CFG-12", answer=put("results.configs.config_source", 5), versions="1+"),
-    Lie("config-values-missing", TELL, "no values are told", "CFG-01 CFG-03", answer=put("results.configs.value", None)),
-    Lie("config-all-sensitive", TELL, "every configuration is sensitive", "CFG-01", answer=put("results.configs.is_sensitive", True)),
-    Lie("config-all-read-only", TELL, "every configuration is read-only", "CFG-01 CFG-12", answer=put("results.configs.read_only", True)),
-    Lie("config-of-unknown-topic", TELL, "UNKNOWN_TOPIC_OR_PARTITION is told as no error", "CFG-02", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0)),
-    Lie("config-of-illegal-name", TELL, "INVALID_TOPIC_EXCEPTION is told as UNKNOWN_TOPIC_OR_PARTITION", "CFG-02", answer=errors(E.INVALID_TOPIC_EXCEPTION, E.UNKNOWN_TOPIC_OR_PARTITION)),
-    Lie("config-results-share-error", TELL, "one resource's error is everybody's", "CFG-02", answer=shared("results")),
-    Lie("documentation-always", TELL, "documentation is told to everybody", "CFG-14", ask=put("include_documentation", True), versions="3+"),
-    Lie("documentation-never", TELL, "documentation is told to nobody", "CFG-14", ask=put("include_documentation", False), versions="3+"),
-    Lie("synonyms-never", TELL, "synonyms are told to nobody", "CFG-01 CFG-12", ask=put("include_synonyms", False), versions="1+"),
-    Lie("config-types-missing", TELL, "types are not told", "", answer=put("results.configs.config_type", 0), versions="3+"),
+    Lie("config-missing", REPORT, "the first configuration is not told", "CFG-01 CFG-11 CFG-12 CFG-14", answer=first_missing("results.configs")),
+    Lie("config-twice", REPORT, "the first configuration is told twice", "CFG-01", answer=doubled("results.configs")),
+    Lie("config-keys-ignored", REPORT, "all configurations are told whatever was asked", "CFG-01", ask=put("resources.configuration_keys", None)),
+    Lie("config-source-default", REPORT, "every source is the default", "CFG-01 CFG-03 CFG-12", answer=put("results.configs.config_source", 5), versions="1+"),
+    Lie("config-values-missing", REPORT, "no values are told", "CFG-01 CFG-03", answer=put("results.configs.value", None)),
+    Lie("config-all-sensitive", REPORT, "every configuration is sensitive", "CFG-01", answer=put("results.configs.is_sensitive", True)),
+    Lie("config-all-read-only", REPORT, "every configuration is read-only", "CFG-01 CFG-12", answer=put("results.configs.read_only", True)),
+    Lie("config-of-unknown-topic", REPORT, "UNKNOWN_TOPIC_OR_PARTITION is told as no error", "CFG-02", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0)),
+    Lie("config-of-illegal-name", REPORT, "INVALID_TOPIC_EXCEPTION is told as UNKNOWN_TOPIC_OR_PARTITION", "CFG-02", answer=errors(E.INVALID_TOPIC_EXCEPTION, E.UNKNOWN_TOPIC_OR_PARTITION)),
+    Lie("config-results-share-error", REPORT, "one resource's error is everybody's", "CFG-02", answer=shared("results")),
+    Lie("documentation-always", REPORT, "documentation is told to everybody", "CFG-14", ask=put("include_documentation", True), versions="3+"),
+    Lie("documentation-never", REPORT, "documentation is told to nobody", "CFG-14", ask=put("include_documentation", False), versions="3+"),
+    Lie("synonyms-never", REPORT, "synonyms are told to nobody", "CFG-01 CFG-12", ask=put("include_synonyms", False), versions="1+"),
+    Lie("config-types-missing", REPORT, "types are not told", "", answer=put("results.configs.config_type", 0), versions="3+"),
     Lie("change-not-done", CHANGE, "nothing is changed", "CFG-03 CFG-09", ask=put("validate_only", True)),
     Lie("checked-change-done", CHANGE, "validate_only changes", "CFG-06", ask=put("validate_only", False)),
     Lie("append-is-set", CHANGE, "APPEND sets", "CFG-04", ask=put("resources.configs.config_operation", {APPEND: SET})),

@@ -94,11 +94,11 @@ class Chance:
             owner, each = self.draw.choice(places)
             value = self._value(each, getattr(owner, each.name), exchange.version)
             setattr(owner, each.name, value)
-            told = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
+            reported = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
         except CodecError:
             return None
         self.done.append(f"{name} {each.name}={str(value)[:40]}")
-        return told
+        return reported
 
     def _value(self, each: Field, old: Any, version: int) -> Any:
         if version in each.nullable and self.draw.random() < 0.25:

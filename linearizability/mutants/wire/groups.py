@@ -28,15 +28,15 @@ from reference.protocol.messages.offset_commit import OffsetCommitResponse
 JOIN, SYNC, BEAT, LEAVE, COMMIT, OFFSETS, DELETE, TXN = (
     "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete", "TxnOffsetCommit",
 )  # fmt: skip
-CONSUMER, DESCRIBE, LIST, REMOVE, TELL = (
+CONSUMER, DESCRIBE, LIST, REMOVE, REPORT = (
     "ConsumerGroupHeartbeat", "DescribeGroups", "ListGroups", "DeleteGroups", "ConsumerGroupDescribe",
 )  # fmt: skip
-TOLD = ("topics.partitions.", "groups.topics.partitions.")
+REPORTED = ("topics.partitions.", "groups.topics.partitions.")
 
 
-def told(name: str, change: Any) -> Change:
+def reported(name: str, change: Any) -> Change:
     """Change a field of OffsetFetch's partitions, in the layout of every version."""
-    return both(*(put(path + name, change) for path in TOLD))
+    return both(*(put(path + name, change) for path in REPORTED))
 
 
 def committed(exchange: Exchange, message: Any) -> OffsetCommitResponse:
@@ -124,12 +124,12 @@ LIES = [
     Lie("group-full-unnoticed", JOIN, "GROUP_MAX_SIZE_REACHED is told as UNKNOWN_MEMBER_ID", "GRP-22", answer=errors(E.GROUP_MAX_SIZE_REACHED, E.UNKNOWN_MEMBER_ID)),
     Lie("skip-assignment-not-told", JOIN, "a static leader is not told to skip the assignment", "GRP-40", answer=put("skip_assignment", False), versions="9+"),
 
-    Lie("offset-plus-one", OFFSETS, "a committed offset is told one too high", "OFF-01 OFF-12", answer=told("committed_offset", lambda offset: offset + 1 if offset >= 0 else offset)),
-    Lie("offset-metadata-missing", OFFSETS, "metadata of offsets are not told", "OFF-01 OFF-12", answer=told("metadata", "")),
-    Lie("offset-epoch-missing", OFFSETS, "leader epochs of offsets are not told", "OFF-01", answer=told("committed_leader_epoch", -1), versions="5+"),
-    Lie("no-offset-is-0", OFFSETS, "where nothing is committed the offset is 0", "OFF-02 GAD-04 OFF-16", answer=told("committed_offset", {-1: 0})),
-    Lie("no-offset-is-unknown", OFFSETS, "where nothing is committed the partition is unknown", "OFF-02", answer=both(*(put(path + "error_code", E.UNKNOWN_TOPIC_OR_PARTITION, where=lambda p: p.committed_offset < 0) for path in TOLD))),
-    Lie("no-offset-metadata-null", OFFSETS, "where nothing is committed the metadata are null", "OFF-02 OFF-21", answer=told("metadata", lambda text: text or None)),
+    Lie("offset-plus-one", OFFSETS, "a committed offset is told one too high", "OFF-01 OFF-12", answer=reported("committed_offset", lambda offset: offset + 1 if offset >= 0 else offset)),
+    Lie("offset-metadata-missing", OFFSETS, "metadata of offsets are not told", "OFF-01 OFF-12", answer=reported("metadata", "")),
+    Lie("offset-epoch-missing", OFFSETS, "leader epochs of offsets are not told", "OFF-01", answer=reported("committed_leader_epoch", -1), versions="5+"),
+    Lie("no-offset-is-0", OFFSETS, "where nothing is committed the offset is 0", "OFF-02 GAD-04 OFF-16", answer=reported("committed_offset", {-1: 0})),
+    Lie("no-offset-is-unknown", OFFSETS, "where nothing is committed the partition is unknown", "OFF-02", answer=both(*(put(path + "error_code", E.UNKNOWN_TOPIC_OR_PARTITION, where=lambda p: p.committed_offset < 0) for path in REPORTED))),
+    Lie("no-offset-metadata-null", OFFSETS, "where nothing is committed the metadata are null", "OFF-02 OFF-21", answer=reported("metadata", lambda text: text or None)),
     Lie("all-offsets-are-none", OFFSETS, "no list of topics asks for none", "OFF-10 OFF-11", ask=both(put("topics", lambda topics: topics or []), put("groups.topics", lambda topics: topics or [])), versions="2+"),
     Lie("offsets-of-partition-missing", OFFSETS, "the last of several partitions is not told", "OFF-22 OFF-10 OFF-01 OFF-02", answer=both(last_missing("topics.partitions"), last_missing("groups.topics.partitions"))),
     Lie("offsets-of-first-group", OFFSETS, "the last of several groups is not told", "OFF-11", answer=last_missing("groups"), versions="8+"),
@@ -182,14 +182,14 @@ LIES = [
     Lie("regex-ignored", CONSUMER, "regular expressions are not looked at", "CGH-24 CGH-16", ask=put("subscribed_topic_regex", lambda text: text and "nothing-.*"), versions="1+"),
     Lie("consumer-group-full", CONSUMER, "GROUP_MAX_SIZE_REACHED is told as UNKNOWN_SERVER_ERROR", "CGH-30", answer=errors(E.GROUP_MAX_SIZE_REACHED, E.UNKNOWN_SERVER_ERROR)),
 
-    Lie("group-epoch-plus-one", TELL, "the group epoch is one too high", "CGH-20", answer=of_group("group_epoch", lambda epoch: epoch + 1)),
-    Lie("consumer-state-other", TELL, "a stable group is told as reconciling", "CGH-20", answer=of_group("group_state", {"Stable": "Reconciling"})),
-    Lie("assignor-not-told", TELL, "no assignor is told", "CGH-20", answer=of_group("assignor_name", "")),
-    Lie("consumer-missing", TELL, "the last of several members is not told", "CGH-20 CGH-22", answer=last_missing("groups.members")),
-    Lie("target-not-told", TELL, "members are to own nothing", "CGH-20", answer=put("groups.members.target_assignment.topic_partitions", [])),
-    Lie("consumer-epoch-minus-one", TELL, "member epochs are told one too low", "CGH-20", answer=put("groups.members.member_epoch", lambda epoch: epoch - 1)),
-    Lie("subscription-not-told", TELL, "no subscription is told", "CGH-20", answer=put("groups.members.subscribed_topic_names", [])),
-    Lie("classic-group-described", TELL, "GROUP_ID_NOT_FOUND is told as no error", "GAD-05", answer=errors(E.GROUP_ID_NOT_FOUND, 0)),
+    Lie("group-epoch-plus-one", REPORT, "the group epoch is one too high", "CGH-20", answer=of_group("group_epoch", lambda epoch: epoch + 1)),
+    Lie("consumer-state-other", REPORT, "a stable group is told as reconciling", "CGH-20", answer=of_group("group_state", {"Stable": "Reconciling"})),
+    Lie("assignor-not-told", REPORT, "no assignor is told", "CGH-20", answer=of_group("assignor_name", "")),
+    Lie("consumer-missing", REPORT, "the last of several members is not told", "CGH-20 CGH-22", answer=last_missing("groups.members")),
+    Lie("target-not-told", REPORT, "members are to own nothing", "CGH-20", answer=put("groups.members.target_assignment.topic_partitions", [])),
+    Lie("consumer-epoch-minus-one", REPORT, "member epochs are told one too low", "CGH-20", answer=put("groups.members.member_epoch", lambda epoch: epoch - 1)),
+    Lie("subscription-not-told", REPORT, "no subscription is told", "CGH-20", answer=put("groups.members.subscribed_topic_names", [])),
+    Lie("classic-group-described", REPORT, "GROUP_ID_NOT_FOUND is told as no error", "GAD-05", answer=errors(E.GROUP_ID_NOT_FOUND, 0)),
 
     Lie("dead-group-is-empty", DESCRIBE, "a group that does not exist is empty", "GAD-01 GAD-04 GAD-05", answer=of_group("group_state", {"Dead": "Empty"})),
     Lie("dead-group-without-error", DESCRIBE, "a group that does not exist bears no error", "GAD-01 GAD-05", answer=errors(E.GROUP_ID_NOT_FOUND, 0), versions="6+"),

@@ -96,10 +96,10 @@ class Liar:
         try:
             correlation_id, message = decode_response(exchange.key, exchange.version, frame)
             act = self.lie.answer(exchange, message)
-            told = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
+            reported = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
         except CodecError:
             return None
-        return act(told) if act else Answer([told])
+        return act(reported) if act else Answer([reported])
 
     def ended(self, connection: Connection) -> bytes | None:
         return self.lie.end(connection) if self.lie.end else None

@@ -20,7 +20,7 @@ from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
-PRODUCER, ADD, OFFSETS, END, COMMIT, TELL, LIST, MARK, PRODUCE = (
+PRODUCER, ADD, OFFSETS, END, COMMIT, REPORT, LIST, MARK, PRODUCE = (
     "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "DescribeTransactions",
     "ListTransactions", "WriteTxnMarkers", "Produce",
 )  # fmt: skip
@@ -87,16 +87,16 @@ LIES = [
     Lie("txn-commit-of-zombie", COMMIT, "INVALID_PRODUCER_EPOCH is told as no error", "TXN-34 TXN-02 TXN-20", answer=errors(E.INVALID_PRODUCER_EPOCH, 0)),
     Lie("txn-commit-not-added", COMMIT, "INVALID_TXN_STATE is told as no error", "TXN-36", answer=errors(E.INVALID_TXN_STATE, 0)),
 
-    Lie("transaction-not-found-unnoticed", TELL, "TRANSACTIONAL_ID_NOT_FOUND is told as no error", "TXN-22 TXN-39", answer=errors(E.TRANSACTIONAL_ID_NOT_FOUND, 0)),
-    Lie("transaction-always-empty", TELL, "an open transaction is told as Empty", "TXN-22", answer=put("transaction_states.transaction_state", {"Ongoing": "Empty"})),
-    Lie("complete-is-empty", TELL, "a complete transaction is told as Empty", "TXN-22 TXN-29", answer=put("transaction_states.transaction_state", {"CompleteCommit": "Empty", "CompleteAbort": "Empty"})),
-    Lie("transaction-timeout-told-wrong", TELL, "the timeout is told in seconds", "TXN-22 TXN-26", answer=put("transaction_states.transaction_timeout_ms", lambda ms: ms // 1000)),
-    Lie("transaction-start-not-told", TELL, "an open transaction has no start", "TXN-22", answer=put("transaction_states.transaction_start_time_ms", -1)),
-    Lie("transaction-epoch-told-wrong", TELL, "the epoch is told one too high", "TXN-22", answer=put("transaction_states.producer_epoch", lambda epoch: epoch + 1)),
-    Lie("transaction-partitions-not-told", TELL, "an open transaction has no partitions", "TXN-22", answer=put("transaction_states.topics", [])),
-    Lie("transaction-partition-missing", TELL, "the last of several partitions is not told", "TXN-22", answer=last_missing("transaction_states.topics.partitions")),
-    Lie("described-ids-missing", TELL, "the last of several transactional ids is not told", "TXN-39", answer=last_missing("transaction_states")),
-    Lie("described-ids-share-error", TELL, "one transactional id's error is everybody's", "TXN-39", answer=shared("transaction_states")),
+    Lie("transaction-not-found-unnoticed", REPORT, "TRANSACTIONAL_ID_NOT_FOUND is told as no error", "TXN-22 TXN-39", answer=errors(E.TRANSACTIONAL_ID_NOT_FOUND, 0)),
+    Lie("transaction-always-empty", REPORT, "an open transaction is told as Empty", "TXN-22", answer=put("transaction_states.transaction_state", {"Ongoing": "Empty"})),
+    Lie("complete-is-empty", REPORT, "a complete transaction is told as Empty", "TXN-22 TXN-29", answer=put("transaction_states.transaction_state", {"CompleteCommit": "Empty", "CompleteAbort": "Empty"})),
+    Lie("transaction-timeout-told-wrong", REPORT, "the timeout is told in seconds", "TXN-22 TXN-26", answer=put("transaction_states.transaction_timeout_ms", lambda ms: ms // 1000)),
+    Lie("transaction-start-not-told", REPORT, "an open transaction has no start", "TXN-22", answer=put("transaction_states.transaction_start_time_ms", -1)),
+    Lie("transaction-epoch-told-wrong", REPORT, "the epoch is told one too high", "TXN-22", answer=put("transaction_states.producer_epoch", lambda epoch: epoch + 1)),
+    Lie("transaction-partitions-not-told", REPORT, "an open transaction has no partitions", "TXN-22", answer=put("transaction_states.topics", [])),
+    Lie("transaction-partition-missing", REPORT, "the last of several partitions is not told", "TXN-22", answer=last_missing("transaction_states.topics.partitions")),
+    Lie("described-ids-missing", REPORT, "the last of several transactional ids is not told", "TXN-39", answer=last_missing("transaction_states")),
+    Lie("described-ids-share-error", REPORT, "one transactional id's error is everybody's", "TXN-39", answer=shared("transaction_states")),
     Lie("transaction-not-listed", LIST, "the first transactional id is not listed", "TXN-40 TXN-41 TXN-42", answer=first_missing("transaction_states")),
     Lie("transactions-not-listed", LIST, "no transactional id is listed", "TXN-40 TXN-41 TXN-42", answer=put("transaction_states", [])),
     Lie("transaction-states-ignored", LIST, "transactional ids of all states are listed", "TXN-40", ask=put("state_filters", [])),

@@ -15,7 +15,7 @@ NAME = "range"
 
 def assign(group: Group) -> Assignment:
     """The assignment of every member."""
-    assignment = group.nobody_has_anything()
+    assignment = group.no_member_has_anything()
     for topic in group.topics():
         subscribers = group.subscribers(topic)
         shortest, longer = divmod(group.partition_counts[topic], len(subscribers))

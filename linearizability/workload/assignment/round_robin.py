@@ -15,7 +15,7 @@ NAME = "roundrobin"
 
 def assign(group: Group) -> Assignment:
     """The assignment of every member."""
-    assignment = group.nobody_has_anything()
+    assignment = group.no_member_has_anything()
     circle = group.in_order()
     turn = 0
     for topic, number in group.partitions():

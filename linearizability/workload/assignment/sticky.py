@@ -37,7 +37,7 @@ def keep(group: Group) -> Assignment:
         for topic, number in member.owned:
             if topic in member.topics and (topic, number) in claims:
                 claims[topic, number].append(id)
-    kept = group.nobody_has_anything()
+    kept = group.no_member_has_anything()
     for partition, claimants in claims.items():
         latest = max((group.members[id].generation for id in claimants), default=None)
         owners = [id for id in claimants if group.members[id].generation == latest]

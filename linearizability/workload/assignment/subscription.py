@@ -62,6 +62,6 @@ class Group:
         """All partitions of those topics, by topic and number."""
         return [(topic, number) for topic in self.topics() for number in range(self.partition_counts[topic])]
 
-    def nobody_has_anything(self) -> Assignment:
+    def no_member_has_anything(self) -> Assignment:
         """The assignment to begin with, its members in order."""
         return {id: [] for id in self.in_order()}

@@ -132,7 +132,7 @@ def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Ori
     if source and not in_sequence and not converts:
         raise InvalidRecord("the offset deltas of a compressed batch's records do not count up from 0")  # PRD-21
     if converts or not in_sequence:
-        return _build_anew(view, header, rules, now)
+        return _rebuild(view, header, rules, now)
     if view.readonly:
         view = memoryview(bytearray(view))
     if log_append_time:
@@ -205,7 +205,7 @@ def _refuse_records(view: memoryview, header: BatchHeader, rules: ProduceRules, 
     raise RecordsError(code, message, tuple(errors[:MAX_RECORD_ERRORS]))
 
 
-def _build_anew(view: memoryview, header: BatchHeader, rules: ProduceRules, now: TimestampMs) -> Validated:
+def _rebuild(view: memoryview, header: BatchHeader, rules: ProduceRules, now: TimestampMs) -> Validated:
     """The same records in the topic's codec, numbered 0, 1, 2 ..."""
     records = [
         record._replace(offset=header.base_offset + index)

@@ -135,7 +135,7 @@ KNOWN = {
     (-1, ErrorCode.INVALID_RECORD): "unpacking throws in Kafka: UNKNOWN_SERVER_ERROR",
 }
 """Pairs (Kafka's code, ours) that differ on purpose."""
-REFUSED_WHEN_BUILT_ANEW = (
+REFUSED_WHEN_REBUILT = (
     "Invalid negative timestamp",
     "Invalid negative producer epoch",
     "Cannot write transactional messages without a valid producer ID",
@@ -157,7 +157,7 @@ def same(case: Case, kafkas: str, our: str) -> bool:
     if kafkas.startswith("ok ") and our.startswith("ok "):
         theirs = describe(bytes.fromhex(kafkas[3:]))
         return theirs == describe(bytes.fromhex(our[3:])) or REPLACEMENT in theirs or is_misnumbered(case[0])
-    if our.startswith("ok ") and any(reason in kafkas for reason in REFUSED_WHEN_BUILT_ANEW):
+    if our.startswith("ok ") and any(reason in kafkas for reason in REFUSED_WHEN_REBUILT):
         return True
     if kafkas.startswith("ok ") or our.startswith("ok "):
         return False

@@ -20,7 +20,8 @@ from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from reference.protocol.primitives import NO_UUID, NodeId, Offset, TimestampMs
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.schema import Message
 from reference.storage.errors import LogError, StorageError
@@ -308,6 +309,36 @@ class Leading(Member):
             current_voters=[own, *_described(state.voters)], observers=_described(state.observers),
         )  # fmt: skip
         return messages.describe_response(partition)
+
+    def handle_update_raft_voter(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
+        """A voter says where it is reached and which levels of kraft.version it has.
+
+        The voters of this node are those of its configuration (kraft.version 0), so the leader checks what is said and keeps
+        nothing; Kafka's keeps it for the day on which kraft.version is raised. `listener` is the controllers'.
+        Errors in the answer: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+        INVALID_REQUEST, REQUEST_TIMED_OUT before the epoch has a high watermark, VOTER_NOT_FOUND.
+        Source: KIP-853; org.apache.kafka.raft.internals.UpdateVoterHandler.
+        """
+        current = UpdateRaftVoterResponse.CurrentLeader(leader_id=self._stored.leader, leader_epoch=self.epoch)
+        return UpdateRaftVoterResponse(error_code=self._update_error(request, listener), current_leader=current)
+
+    def _update_error(self, request: UpdateRaftVoterRequest, listener: str) -> ErrorCode:
+        if request.cluster_id is not None and request.cluster_id != self.cluster_id:
+            return ErrorCode.INCONSISTENT_CLUSTER_ID
+        error = self._leader_error(request.current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        levels = request.k_raft_version_feature
+        if (
+            request.voter_id < 0
+            or request.voter_directory_id == NO_UUID
+            or listener not in {each.name for each in request.listeners}
+            or not 0 == levels.min_supported_version <= levels.max_supported_version
+        ):
+            return ErrorCode.INVALID_REQUEST
+        if not self.is_ready:
+            return ErrorCode.REQUEST_TIMED_OUT
+        return ErrorCode.NONE if request.voter_id in self.settings.voters else ErrorCode.VOTER_NOT_FOUND
 
 
 def _described(members: Mapping[NodeId, Progress]) -> list[DescribeQuorumResponse.ReplicaState]:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
 from reference.controller.configs import Configuration, unify_min_isr
+from reference.controller.controllers import register_controller
 from reference.controller.decision import Decision
 from reference.controller.decision_tracing import DecisionTracing
 from reference.controller.directory_assignment import assign_replicas_to_dirs
@@ -40,6 +41,7 @@ from reference.protocol.messages.alter_partition_reassignments import AlterParti
 from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
+from reference.protocol.messages.controller_registration import ControllerRegistrationRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
@@ -173,7 +175,7 @@ class ActiveController:
         self.configuration = configuration
         self._identity = identity
         self._voters = voters
-        self._listener = listener
+        self.listener = listener
         self.chance = chance
         self._handlers = handlers
         self._appended = appended
@@ -276,6 +278,9 @@ class ActiveController:
         )
         return self._made(decision, now)
 
+    def register_controller(self, version: int, body: ControllerRegistrationRequest, now: TimestampMs) -> Message:
+        return self._made(register_controller(self.image, body), now)
+
     def _has_session(self, body: BrokerRegistrationRequest, now: TimestampMs) -> bool:
         """Whether another incarnation of the broker has a session. This node's only one is this process."""
         assert self._heartbeats is not None
@@ -316,7 +321,7 @@ class ActiveController:
 
     def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
         response = self._quorum.handle_describe_quorum(now)
-        return _describe_quorum(response, version, self._voters, self._listener)
+        return _describe_quorum(response, version, self._voters, self.listener)
 
     def update_features(self, version: int, body: UpdateFeaturesRequest, now: TimestampMs) -> Message:
         return self._made(

@@ -58,7 +58,7 @@ ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, UNRE
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ENVELOPE = 52, 53, 54, 55, 58
 ALTER_PARTITION, UPDATE_FEATURES = 56, 57
 FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
-ASSIGN_REPLICAS_TO_DIRS = 73
+ASSIGN_REPLICAS_TO_DIRS, CONTROLLER_REGISTRATION, UPDATE_RAFT_VOTER = 73, 70, 82
 
 DECIDED_HANDLERS: dict[int, Decide] = {
     CREATE_TOPICS: topics.create_topics,
@@ -77,6 +77,7 @@ DECIDED_HANDLERS: dict[int, Decide] = {
     UNREGISTER_BROKER: ActiveController.unregister_broker,
     ALLOCATE_PRODUCER_IDS: ActiveController.allocate_producer_ids,
     ASSIGN_REPLICAS_TO_DIRS: ActiveController.assign_replicas_to_dirs,
+    CONTROLLER_REGISTRATION: ActiveController.register_controller,
 }
 """What only the active controller answers: brokers carry it there (KIP-590)."""
 
@@ -106,6 +107,7 @@ class Parts(Protocol):
 
     context: Context
     quorum: Quorum
+    controller: ActiveController
     channel: ControllerChannel
     logs: LogManager
     loggers: Loggers
@@ -170,6 +172,7 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
         END_QUORUM_EPOCH: lambda request, body, now: quorum.handle_end_quorum_epoch(body, now),
         FETCH_SNAPSHOT: lambda request, body, now: quorum.handle_fetch_snapshot(body, now),
         DESCRIBE_CLUSTER: partial(metadata.describe_cluster, parts.context),
+        UPDATE_RAFT_VOTER: lambda request, body, now: quorum.handle_update_raft_voter(body, parts.controller.listener),
         ENVELOPE: parts.channel.open_envelope,
     }
 

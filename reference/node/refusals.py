@@ -16,6 +16,7 @@ from reference.protocol.messages.alter_partition_reassignments import AlterParti
 from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationResponse
+from reference.protocol.messages.controller_registration import ControllerRegistrationResponse
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -104,6 +105,7 @@ _REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
     63: _at_the_top(BrokerHeartbeatResponse),
     64: _at_the_top(UnregisterBrokerResponse),
     67: _at_the_top(AllocateProducerIdsResponse),
+    70: _at_the_top(ControllerRegistrationResponse),
 }
 """API key -> the response that says nothing but the error."""
 

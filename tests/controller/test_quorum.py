@@ -17,6 +17,7 @@ from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
 from reference.protocol.primitives import NO_UUID
 from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, Members, topic
@@ -43,6 +44,10 @@ def fetch(
     return messages.fetch_request(
         CLUSTER, replica, NO_UUID, epoch, last, known, max_wait_ms=wait_ms, max_bytes=1 << 20
     )  # fmt: skip
+
+
+def levels(lowest: int, highest: int) -> UpdateRaftVoterRequest.KRaftVersionFeature:
+    return UpdateRaftVoterRequest.KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
 
 
 def part(response: Any) -> Any:
@@ -549,6 +554,35 @@ def test_the_leader_describes_the_quorum(three: Members) -> None:
     assert other.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     later = three.now + 300_000
     assert three[0].handle_describe_quorum(later).topics[0].partitions[0].observers == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({}, ErrorCode.NONE),
+        ({"cluster_id": None}, ErrorCode.NONE),
+        ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"current_leader_epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"current_leader_epoch": 2}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"voter_directory_id": NO_UUID}, ErrorCode.INVALID_REQUEST),
+        ({"listeners": []}, ErrorCode.INVALID_REQUEST),
+        ({"k_raft_version_feature": levels(1, 1)}, ErrorCode.INVALID_REQUEST),
+        ({"k_raft_version_feature": levels(-1, 1)}, ErrorCode.INVALID_REQUEST),
+        ({"voter_id": 7}, ErrorCode.VOTER_NOT_FOUND),
+        ({"voter_id": -1}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_voter_says_where_it_is_reached(three: Members, changed: dict[str, Any], code: ErrorCode) -> None:
+    """KIP-853; the codes are those of the leader of three Apache Kafka 4.3.1 with kraft.version 0."""
+    listener = UpdateRaftVoterRequest.Listener(name="CONTROLLER", host="h", port=1)
+    given = {
+        "cluster_id": CLUSTER, "current_leader_epoch": 1, "voter_id": 1, "voter_directory_id": UUID(int=9),
+        "listeners": [listener], "k_raft_version_feature": levels(0, 1),
+    }  # fmt: skip
+    answer = three[0].handle_update_raft_voter(UpdateRaftVoterRequest(**given | changed), "CONTROLLER")
+    assert (answer.error_code, answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (code, 0, 1)
+    refused = three[1].handle_update_raft_voter(UpdateRaftVoterRequest(**given), "CONTROLLER")
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # ---- tables

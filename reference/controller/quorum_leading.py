@@ -315,6 +315,7 @@ class Leading(Member):
 
         The voters of this node are those of its configuration (kraft.version 0), so the leader checks what is said and keeps
         nothing; Kafka's keeps it for the day on which kraft.version is raised. `listener` is the controllers'.
+        Of the leader itself it is refused; Kafka 4.3.1 and 4.4.0 end by it (findings/voter_update_of_the_leader).
         Errors in the answer: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         INVALID_REQUEST, REQUEST_TIMED_OUT before the epoch has a high watermark, VOTER_NOT_FOUND.
         Source: KIP-853; org.apache.kafka.raft.internals.UpdateVoterHandler.
@@ -331,6 +332,7 @@ class Leading(Member):
         levels = request.k_raft_version_feature
         if (
             request.voter_id < 0
+            or request.voter_id == self.node
             or request.voter_directory_id == NO_UUID
             or listener not in {each.name for each in request.listeners}
             or not 0 == levels.min_supported_version <= levels.max_supported_version

@@ -570,6 +570,7 @@ def test_the_leader_describes_the_quorum(three: Members) -> None:
         ({"k_raft_version_feature": levels(-1, 1)}, ErrorCode.INVALID_REQUEST),
         ({"voter_id": 7}, ErrorCode.VOTER_NOT_FOUND),
         ({"voter_id": -1}, ErrorCode.INVALID_REQUEST),
+        ({"voter_id": 0}, ErrorCode.INVALID_REQUEST),  # the leader itself, by which Kafka ends
     ],
 )
 def test_a_voter_says_where_it_is_reached(three: Members, changed: dict[str, Any], code: ErrorCode) -> None:

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("conformance.commands", "Set several stored runs side by side in one matrix."),
     "releases": ("conformance.commands", "Show or measure what the suite says of Apache Kafka's releases."),
     "doctor": ("conformance.commands", "Say what this machine has, and what is missing."),
+    "adapter": ("conformance.adapter_commands", "Write and check an adapter, which lets the suite start your broker."),
     "targets": ("linearizability.commands", "List and add the releases of Apache Kafka that can be a target."),
     "fuzz": ("linearizability.commands", "Hurt simulated brokers, in virtual time."),
     "hunt": ("linearizability.commands", "Hurt a real broker and judge what its clients saw."),

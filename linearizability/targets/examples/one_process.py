@@ -11,6 +11,7 @@ to standard output; whatever else is to be said goes to standard error, which en
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -85,7 +86,7 @@ def command(port, folder, config):
     }
     file = folder / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    return [sys.executable, "-m", "tidegauge", "serve", str(file)]
+    return [shutil.which("tidegauge") or "tidegauge", "serve", str(file)]
 
 
 def free_port():

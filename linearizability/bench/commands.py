@@ -11,6 +11,7 @@ import typer
 from linearizability.bench.compaction import compaction
 from linearizability.bench.fuzz import fuzz
 from linearizability.bench.history import history
+from linearizability.bench.scale import scale
 from linearizability.bench.suite import suite
 from linearizability.damage.campaign import damage
 
@@ -44,6 +45,11 @@ app.command(
     "compaction",
     epilog="Examples:  tidegauge bench compaction  |  tidegauge bench compaction --case '1 KB, lz4' --megabytes 100 --json",
 )(compaction)
+
+app.command(
+    "scale",
+    epilog="Examples:  tidegauge bench scale --json  |  tidegauge bench scale --partitions 100,1000 --start '' --resume",
+)(scale)
 
 app.command(
     "damage",

@@ -1,0 +1,65 @@
+"""bench scale: the order of its steps, what is kept, and one short step on a real process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from linearizability.bench import scale
+from linearizability.bench.scale import Step, draw, led_by, read_store, show, steps, write_store
+from linearizability.targets import TargetError
+from reference.protocol.messages.metadata import MetadataResponse
+
+ROW = {"kind": "partitions", "target": "reference", "count": 100, "created_s": 1.0, "served_s": 2.0, "replica_kb": 9}
+
+
+def test_small_steps_come_first_and_targets_take_turns() -> None:
+    found = [step.name for step in steps(["a", "b"], {"partitions": [300, 100], "start": [7]})]
+    assert found == [
+        "partitions/a/100", "partitions/b/100", "partitions/a/300", "partitions/b/300", "start/a/7", "start/b/7",
+    ]  # fmt: skip
+
+
+def test_rows_are_kept_drawn_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {"x": ROW, "y": ROW | {"target": "other", "failed": "TargetError: no"}}
+    write_store(tmp_path / "s.json", rows)
+    assert read_store(tmp_path / "s.json") == rows and read_store(tmp_path / "none") == {}
+    draw(rows.values(), tmp_path / "s.svg")
+    assert "<svg" in (tmp_path / "s.svg").read_text()
+    show(rows.values())
+    assert "TargetError: no" in capsys.readouterr().out
+
+
+def test_partitions_without_a_leader_and_those_not_asked_for_are_left_out() -> None:
+    partition = MetadataResponse.MetadataResponsePartition
+    found = [partition(partition_index=index, leader_id=leader) for index, leader in ((0, 2), (1, -1), (2, 2), (3, 1))]
+    answer = MetadataResponse(topics=[MetadataResponse.MetadataResponseTopic(name="t", partitions=found)])
+    assert led_by(answer, {("t", 0), ("t", 1), ("t", 3)}) == {2: [("t", 0)], 1: [("t", 3)]}
+
+
+def test_a_target_that_is_no_process_of_ours_is_refused(tmp_path: Path) -> None:
+    row = Step("start", "addr:127.0.0.1:1", 1).run(tmp_path, lambda text: None)
+    assert "a benchmark needs the brokers' processes" in row["failed"]
+    with pytest.raises(TargetError):
+        scale.open_for_scale("addr:127.0.0.1:1", 1, tmp_path)
+
+
+def test_a_node_starts_again_with_all_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDLE_S", "SETTLE_S"):
+        monkeypatch.setattr(scale, name, 0.1)
+    told: list[str] = []
+    row = Step("start", "reference", 3).run(tmp_path, told.append)
+    assert "failed" not in row, row
+    assert row["start_after_stop_s"] > 0 and row["start_after_kill_s"] > 0 and row["descriptors"] > 3
+    assert told[-1] == "start/reference/3: start_after_kill" and json.dumps(row)
+
+
+@pytest.mark.slow
+def test_a_cluster_loses_a_node_and_gets_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDLE_S", "SETTLE_S", "LOAD_S", "WARMUP_S"):
+        monkeypatch.setattr(scale, name, 0.3)
+    row = Step("partitions", "reference", 30).run(tmp_path, lambda text: None)
+    assert "failed" not in row, row
+    assert {column for kind, column, _ in scale.PANELS if kind == "partitions"} <= {*row}

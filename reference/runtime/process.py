@@ -31,6 +31,7 @@ from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
 from reference.runtime.descriptors import check_limit, raise_file_limit
 from reference.runtime.folders import lock_folders, log_manager, open_folders
+from reference.runtime.limited_log import LimitedHandler
 from reference.runtime.metrics import Metrics
 from reference.runtime.server import Server, advertised_endpoints, bind_listeners
 from reference.storage.errors import CorruptFile, LogError
@@ -162,7 +163,7 @@ class JsonFormatter(logging.Formatter):
 
 def make_logger(configuration: ServerConfiguration) -> logging.Logger:
     """Log to standard error, as text or as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LimitedHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonFormatter() if configuration.log_format == "json" else text)
     logger = logging.getLogger("tidegauge.broker")

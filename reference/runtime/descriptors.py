@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reference.runtime.configuration import ConfigurationError
+from reference.storage.disk import DESCRIPTORS_A_MAP, MOST_OPEN_MAPS
 
-LEAST_A_SEGMENT = 3
-"""The log and its two indexes are open from the start."""
-
-MOST_A_SEGMENT = 5
-"""An index that was read is mapped, and Python's map holds a descriptor of its own."""
+MAPS_A_SEGMENT = 2
+"""A segment's indexes. Its log is open from the start; of the indexes, MOST_OPEN_MAPS of each disk are."""
 
 SPARE = 64
 """Listeners, the event loop, other nodes, checkpoints that are being written."""
@@ -36,14 +34,17 @@ def check_limit(limit: int, folders: Sequence[Path]) -> tuple[str, str]:
     allowed = f"{limit} open files are allowed"
     if limit == resource.RLIM_INFINITY:
         return "info", "any number of open files is allowed"
-    if segments * LEAST_A_SEGMENT + SPARE > limit:
+    maps = MOST_OPEN_MAPS * len(folders)
+    least = segments + min(segments * MAPS_A_SEGMENT, maps) + SPARE
+    if least > limit:
         raise ConfigurationError(
-            f"{', '.join(map(str, folders))}: {segments} segments, which need {segments * LEAST_A_SEGMENT + SPARE} open files or "
+            f"{', '.join(map(str, folders))}: {segments} segments, which need {least} open files or "
             f"more, and {allowed}: raise the limit (ulimit -Hn, LimitNOFILE)"
         )
-    room = max(0, limit - SPARE) // MOST_A_SEGMENT
+    left, most = max(0, limit - SPARE), MAPS_A_SEGMENT * DESCRIPTORS_A_MAP
+    room = max(left // (1 + most), left - maps * DESCRIPTORS_A_MAP)
     reported = (
-        f"{allowed}: room for {room} partitions of one segment each ({MOST_A_SEGMENT} files a segment, 1 a connection); "
-        f"{segments} segments are here"
+        f"{allowed}: room for {room} partitions of one segment each (1 file a segment, 1 a connection, at most "
+        f"{maps * DESCRIPTORS_A_MAP} for indexes); {segments} segments are here"
     )
     return ("warning" if segments > room * 0.8 else "info"), reported

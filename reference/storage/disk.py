@@ -16,6 +16,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import weakref
+from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +68,9 @@ class MappedFile(Protocol):
 
     def flush(self) -> None:
         """Make bytes and length durable."""
+
+    def moved(self, path: Path) -> None:
+        """The file was renamed."""
 
 
 class Disk(Protocol):
@@ -218,6 +223,13 @@ class PosixFile:
             os.close(descriptor)
 
 
+MOST_OPEN_MAPS = 500
+"""Of one disk: a mapped file that was not used for longest is closed, and opened again when it is used."""
+
+DESCRIPTORS_A_MAP = 2
+"""The file's own, and that of Python's map."""
+
+
 class PosixMappedFile:
     """A file whose bytes are mapped when they are first read; pages that were never written take no space.
 
@@ -225,14 +237,42 @@ class PosixMappedFile:
     it is full the process dies (SIGBUS). Its bytes before the hole are copied, and zeros without pages follow.
     """
 
-    __slots__ = ("_descriptor", "_disk", "_is_copy", "_map", "_size")
+    __slots__ = ("__weakref__", "_descriptor", "_disk", "_identity", "_is_copy", "_map", "_path", "_size")
 
-    def __init__(self, path: Path, disk: _Failing) -> None:
+    def __init__(self, path: Path, disk: PosixDisk) -> None:
         self._disk = disk
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._size = os.fstat(self._descriptor).st_size
+        self._path = path
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        found = os.fstat(self._descriptor)
+        self._size = found.st_size
+        self._identity = found.st_dev, found.st_ino
         self._map: mmap.mmap | None = None
         self._is_copy = False
+        disk.opened(self)
+
+    def _open(self) -> int:
+        """The descriptor. Errors: OSError, FileNotFoundError also where another file has the name by now."""
+        if self._descriptor is None:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != self._identity:
+                os.close(descriptor)
+                raise FileNotFoundError(errno.ENOENT, "another file has this name now", str(self._path))
+            self._descriptor = descriptor
+        self._disk.opened(self)
+        return self._descriptor
+
+    def close(self) -> None:
+        """Hold no descriptor until the file is used again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if not self._is_copy:
+            self._map = None
+
+    def moved(self, path: Path) -> None:
+        """See `MappedFile`."""
+        self._path = path
 
     @property
     def buffer(self) -> mmap.mmap | bytearray:
@@ -240,23 +280,21 @@ class PosixMappedFile:
         if self._map is None:
             if self._size == 0:
                 return bytearray()
-            written = os.lseek(self._descriptor, 0, os.SEEK_HOLE)
+            descriptor = self._open()
+            written = os.lseek(descriptor, 0, os.SEEK_HOLE)
             self._is_copy = written < self._size
             if self._is_copy:
                 self._map = mmap.mmap(-1, self._size)
-                self._map[:written] = os.pread(self._descriptor, written, 0)
+                self._map[:written] = os.pread(descriptor, written, 0)
             else:
-                self._map = mmap.mmap(self._descriptor, self._size, access=mmap.ACCESS_READ)
+                self._map = mmap.mmap(descriptor, self._size, access=mmap.ACCESS_READ)
         return self._map
 
     def write_at(self, position: int, data: bytes) -> None:
         """See `MappedFile`."""
         # Storing through the map would kill the process (SIGBUS) where the disk is full.
-        try:
-            os.pwrite(self._descriptor, data, position)
-        except OSError as error:
-            self._disk.failed(error)
-            raise
+        with self._disk.noticed():
+            os.pwrite(self._open(), data, position)
         if self._is_copy and self._map is not None:
             self._map[position : position + len(data)] = data
 
@@ -265,21 +303,34 @@ class PosixMappedFile:
         if size != self._size:
             self._map, self._is_copy = None, False
             with self._disk.noticed():
-                os.ftruncate(self._descriptor, size)
+                os.ftruncate(self._open(), size)
             self._size = size
 
     def flush(self) -> None:
         """See `MappedFile`."""
         with self._disk.noticed():
-            os.fdatasync(self._descriptor)
+            os.fdatasync(self._open())
 
     def __del__(self) -> None:
-        if (descriptor := getattr(self, "_descriptor", None)) is not None:
-            os.close(descriptor)
+        if getattr(self, "_descriptor", None) is not None:
+            self.close()
 
 
 class PosixDisk(_Failing):
     """The operating system's files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open_maps: OrderedDict[int, weakref.ref[PosixMappedFile]] = OrderedDict()
+
+    def opened(self, file: PosixMappedFile) -> None:
+        """A mapped file is used: it is the last to be closed."""
+        self._open_maps[id(file)] = weakref.ref(file)
+        self._open_maps.move_to_end(id(file))
+        if len(self._open_maps) > MOST_OPEN_MAPS:
+            longest = self._open_maps.popitem(last=False)[1]()
+            if longest is not None:
+                longest.close()
 
     def open_file(self, path: Path) -> PosixFile:
         """See `Disk`."""
@@ -423,6 +474,9 @@ class SimulatedFile:
     """`File` and `MappedFile` in memory."""
 
     __slots__ = ("_disk", "_inode")
+
+    def moved(self, path: Path) -> None:
+        """See `MappedFile`: the inode is what it was."""
 
     def __init__(self, disk: SimulatedDisk, inode: _Inode) -> None:
         self._disk = disk

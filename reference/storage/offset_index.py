@@ -28,6 +28,11 @@ class OffsetIndex:
         self.capacity = disk.size_of(path) // ENTRY_BYTES
         self.count = self.capacity
 
+    def moved(self, path: Path) -> None:
+        """The file was renamed."""
+        self.path = path
+        self._file.moved(path)
+
     @property
     def size_bytes(self) -> int:
         """Bytes of the entries."""

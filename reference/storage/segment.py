@@ -419,6 +419,8 @@ class Segment:
             if self._disk.exists(path):
                 self._disk.rename(path, self._folder / (file_name(self.base_offset, suffix) + ending))
         self._ending = ending
+        self.offset_index.moved(self.path(INDEX_SUFFIX))
+        self.time_index.moved(self.path(TIME_INDEX_SUFFIX))
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def remove_deleted(self) -> None:

@@ -32,6 +32,11 @@ class TimeIndex:
     def _last(self) -> tuple[TimestampMs, Offset]:
         return self.entry(self.count - 1) if self.count else (-1, self._base_offset)
 
+    def moved(self, path: Path) -> None:
+        """The file was renamed."""
+        self.path = path
+        self._file.moved(path)
+
     @property
     def size_bytes(self) -> int:
         """Bytes of the entries."""

@@ -22,9 +22,10 @@ def test_the_limit_is_told_in_partitions(tmp_path: Path) -> None:
     level, reported = check_limit(1064, [with_segments(tmp_path, 3)])
     assert (level, reported) == (
         "info",
-        "1064 open files are allowed: room for 200 partitions of one segment each (5 files a segment, 1 a connection); "
-        "3 segments are here",
+        "1064 open files are allowed: room for 200 partitions of one segment each (1 file a segment, 1 a connection, "
+        "at most 1000 for indexes); 3 segments are here",
     )
+    assert "room for 18936 partitions" in check_limit(20_000, [tmp_path])[1]
     assert check_limit(resource.RLIM_INFINITY, [tmp_path])[0] == "info"
 
 

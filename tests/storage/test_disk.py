@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
+from reference.storage.disk import MOST_OPEN_MAPS, Disk, PosixDisk, SimulatedDisk
 
 
 @pytest.fixture(params=["posix", "simulated"])
@@ -246,3 +246,40 @@ def test_a_hole_is_read_on_a_full_file_system_in_memory(tmp_path: Path) -> None:
         assert (read.returncode, read.stdout) == (0, f"7 0\n{ord('x')} {1 << 20}\n"), read.stderr
     finally:
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+def test_mapped_files_without_end_hold_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
+    disk, count = PosixDisk(), MOST_OPEN_MAPS + 50
+
+    def held() -> int:
+        links = [*Path("/proc/self/fd").iterdir()]
+        return sum(str(tmp_path) in str(link.readlink()) for link in links if link.is_symlink())
+
+    files = [disk.map_file(tmp_path / str(number)) for number in range(count)]
+    for round in range(2):
+        for number, file in enumerate(files):
+            file.resize(2)
+            file.write_at(round, bytes([number % 251]))
+            file.flush()
+            assert file.buffer[round] == number % 251
+    assert held() <= 2 * MOST_OPEN_MAPS
+    assert all(file.buffer[:2] == bytes([number % 251] * 2) for number, file in enumerate(files))
+    files.clear()
+    del file
+    assert held() == 0
+
+
+def test_a_mapped_file_that_was_closed_is_found_under_its_new_name_and_no_other_is_taken_for_it(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    file = disk.map_file(tmp_path / "index")
+    file.resize(4)
+    file.write_at(0, b"abcd")
+    file.close()
+    (tmp_path / "index").rename(tmp_path / "index.swap")
+    disk.map_file(tmp_path / "index").resize(4)
+    with pytest.raises(FileNotFoundError):
+        file.write_at(0, b"x")
+    file.moved(tmp_path / "index.swap")
+    file.write_at(1, b"x")
+    assert (tmp_path / "index.swap").read_bytes() == file.buffer[:] == b"axcd"
+    assert disk.failure is None

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from reference.node.context import Context
 from reference.node.effects import ConnectionId
-from reference.node.fetch_sessions import FetchContext, FetchSessions, Wanted
+from reference.node.fetch_sessions import FetchContext, FetchSessions, Settled, Wanted
 from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import TimestampMs, TopicName
+from reference.protocol.primitives import NodeId, TimestampMs, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition, Read
+from reference.replication.partition_state import BrokerEpoch
 from reference.storage.errors import LogError
 from reference.storage.log import LogSlice
 
@@ -47,16 +48,26 @@ def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: Timesta
     """
     if body.isolation_level not in ISOLATION_LEVELS:
         return _of_no_isolation(body, request.version)
-    context = fetching.sessions.context(body, request.version, now)
+    follower, epoch = _follower(request, body)
+    peer = fetching.context.replicas.peer(follower) if follower >= 0 else None
+    reader = follower, epoch, peer, request.version, body.isolation_level
+    context = fetching.sessions.context(body, request.version, now, reader)
     if context.error is not ErrorCode.NONE:
         return FetchResponse(error_code=context.error)
-    serving = Serving(fetching, request, body, context)
+    serving = Serving(fetching, request, body, context, follower, epoch)
     results = serving.read(now, is_first=True)
     if serving.is_ready or body.max_wait_ms <= 0:
-        return fetching.sessions.finish(context, request.version, results, now)
+        return serving.finish(results, now)
     release(results)
-    fetching.context.purgatories.fetches.park(serving, serving.places, now + body.max_wait_ms)
+    serving.park(now)
     return None
+
+
+def _follower(request: Request, body: FetchRequest) -> tuple[NodeId, BrokerEpoch]:
+    """Which broker follows, and in which incarnation; below 0 for a consumer."""
+    state = body.replica_state
+    is_said_there = request.version >= FIRST_VERSION_WITH_REPLICA_STATE
+    return state.replica_id if is_said_there else body.replica_id, state.replica_epoch
 
 
 def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
@@ -77,33 +88,42 @@ class _Look(NamedTuple):
     waits: bool
 
 
+NOT_READ = _Look(0, False, True)
+"""Of a settled partition."""
+
+
 class Serving:
-    """One fetch request. While it waits, only a partition that has news is read again, and all of them for the response."""
+    """One fetch request. While it waits, only a partition that has news is read again, and all of them for the response:
+    all that it names and all that were not settled (see `fetch_sessions`)."""
 
     __slots__ = (
-        "_body", "_context", "_epoch", "_fetching", "_follower", "_looks", "_request", "_size", "_stale", "_urgent",
-        "_waiting", "places",
+        "_body", "_context", "_epoch", "_fetching", "_follower", "_looks", "_request", "_settled", "_size", "_stale",
+        "_urgent", "_waiting", "places",
     )  # fmt: skip
 
-    def __init__(self, fetching: Fetching, request: Request, body: FetchRequest, context: FetchContext) -> None:
+    def __init__(
+        self, fetching: Fetching, request: Request, body: FetchRequest, context: FetchContext, follower: NodeId,
+        epoch: BrokerEpoch,
+    ) -> None:  # fmt: skip
         self._fetching = fetching
         self._request = request
         self._body = body
         self._context = context
-        state = body.replica_state
-        self._follower = state.replica_id if request.version >= FIRST_VERSION_WITH_REPLICA_STATE else body.replica_id
-        self._epoch = state.replica_epoch
-        """Which broker follows, and in which life; below 0 for a consumer."""
-        self._looks: list[_Look] = []
-        self._size = self._urgent = self._waiting = 0
-        """Sums over the looks."""
-        self._stale: list[int] = []
+        self._follower = follower
+        self._epoch = epoch
+        self._looks: dict[Wanted, _Look] = {}
+        self._size = self._urgent = 0
+        self._waiting = context.settled_count
+        """Sums over the looks, and the settled partitions, which wait."""
+        self._settled: list[Settled] = []
+        """Which of the partitions of the last `read` need not be read again."""
+        self._stale: list[Wanted] = []
         """Where this fetch itself moved a high watermark: what was read is from before (see `Leading.answer_fetch`)."""
-        self.places: dict[Key, list[int]] = {}
-        """Where each partition, whose news wake this fetch, is among those that are wanted."""
-        for place, wanted in enumerate(context.wanted):
+        self.places: dict[Key, list[Wanted]] = {}
+        """The partitions that are read, by whose news wake this fetch."""
+        for wanted in context.wanted:
             if (name := self._name_of(wanted)) is not None:
-                self.places.setdefault((name, wanted.partition), []).append(place)
+                self.places.setdefault((name, wanted.partition), []).append(wanted)
 
     @property
     def connection(self) -> ConnectionId:
@@ -120,14 +140,15 @@ class Serving:
         the first read of a follower's fetch is news of its log end offset.
         """
         left = min(self._body.max_bytes, self._fetching.max_bytes)
-        self._looks = []
-        self._size = self._urgent = self._waiting = 0
+        self._waiting -= sum(look.waits for look in self._looks.values())
+        self._looks, self._settled = {}, []
+        self._size = self._urgent = 0
         results: list[PartitionData] = []
         for wanted in self._context.wanted:
             result = self._read_one(wanted, min(wanted.max_bytes, left), self._size == 0, is_first, now)
             look = self._look_of(wanted, result)
             results.append(result)
-            self._looks.append(look)
+            self._looks[wanted] = look
             self._count(look, 1)
             left = max(0, left - look.size)
         return results
@@ -154,14 +175,13 @@ class Serving:
         self._urgent += sign * look.is_urgent
         self._waiting += sign * look.waits
 
-    def _look_again(self, place: int, now: TimestampMs) -> None:
+    def _look_again(self, wanted: Wanted, now: TimestampMs) -> None:
         """Read one partition as if it were alone: no less than the response would have of it."""
-        wanted = self._context.wanted[place]
         limit = min(wanted.max_bytes, self._body.max_bytes, self._fetching.max_bytes)
         result = self._read_one(wanted, limit, True, False, now)
-        self._count(self._looks[place], -1)
-        self._looks[place] = self._look_of(wanted, result)
-        self._count(self._looks[place], 1)
+        self._count(self._looks[wanted], -1)
+        self._looks[wanted] = self._look_of(wanted, result)
+        self._count(self._looks[wanted], 1)
         release([result])
 
     def _is_behind(self, wanted: Wanted, result: PartitionData) -> bool:
@@ -218,7 +238,23 @@ class Serving:
         if read.diverging is not None:
             epoch, end = read.diverging
             result.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+        elif self._context.has_session and self._is_settled(partition, wanted, read):
+            self._settled.append(Settled(wanted, partition.key, partition.followers.get(self._follower)))
         return result
+
+    def _is_settled(self, partition: Partition, wanted: Wanted, read: Read) -> bool:
+        """Whether the partition need not be read before there is news of it: what it has, the client has.
+
+        A follower that is not in sync is read each time, for it may join without news of the partition.
+        """
+        if self._follower < 0:
+            is_committed = self._body.isolation_level == READ_COMMITTED
+            return wanted.fetch_offset == (read.last_stable_offset if is_committed else read.high_watermark)
+        return (
+            wanted.fetch_offset == partition.log.log_end_offset
+            and wanted.high_watermark >= partition.high_watermark
+            and self._follower in partition.state.isr
+        )
 
     def _read_as_follower(
         self, partition: Partition, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs
@@ -266,15 +302,37 @@ class Serving:
             release(results)
         return self.is_ready
 
+    def park(self, now: TimestampMs) -> None:
+        """Wait for news."""
+        self._fetching.context.purgatories.fetches.park(self, self.places, now + self._body.max_wait_ms)
+        if self._context.session is not None:
+            self._context.session.waiting[self.connection] = self
+
+    def admit(self, wanted: Wanted, key: Key) -> None:
+        self._context.wanted.append(wanted)
+        self._context.wanted.sort(key=lambda each: each.rank)
+        self._looks[wanted] = NOT_READ
+        if key not in self.places:
+            self._fetching.context.purgatories.fetches.watch(self.connection, key)
+        self.places.setdefault(key, []).append(wanted)
+
     def expire(self, now: TimestampMs) -> None:
         self._respond(self.read(now), now)
 
     def _respond(self, results: list[PartitionData], now: TimestampMs) -> None:
+        self.abandon()
+        self._fetching.context.responder.respond(self._request, self.finish(results, now))
+
+    def finish(self, results: list[PartitionData], now: TimestampMs) -> FetchResponse:
+        """The response; partitions of which there is nothing left to say are not read by the session's next request."""
         response = self._fetching.sessions.finish(self._context, self._request.version, results, now)
-        self._fetching.context.responder.respond(self._request, response)
+        self._fetching.sessions.settle(self._context, self._settled)
+        return response
 
     def abandon(self) -> None:
         """Nothing is held while a fetch waits."""
+        if self._context.session is not None:
+            self._context.session.waiting.pop(self.connection, None)
 
 
 def release(results: Iterable[PartitionData]) -> None:

@@ -3,16 +3,26 @@
 A session is a list of partitions with what the client last asked and was last told of each. Each request of a session
 carries the next epoch; an incremental response leaves out the partitions with nothing new, and a partition that returned
 records goes to the end of the list, so that none starves when a response has room for few (FSS-01 to FSS-10).
+
+A partition is *settled* while it would be read without result: the client has all that it may have, and was told all that
+there is to say. A request reads only partitions that are not settled, so that idle ones cost nothing. News of the partition
+(`FetchSessions.news`), a new question about it, or another `reader` of the session unsettles it. A leader counts every
+fetch of the session as a fetch of the settled partitions too: that is made up for when they are unsettled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
+from typing import NamedTuple, Protocol
 
+from reference.node.effects import ConnectionId
+from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.primitives import NO_UUID, Chance, Epoch, Offset, TimestampMs, TopicId, TopicName
+from reference.replication.progress import Progress
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -28,7 +38,7 @@ PartitionKey = tuple[TopicName, TopicId, int]
 """Topic by name (before v13) or by id, and the partition's index."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Wanted:
     """What a client asks of one partition, and what it was told last."""
 
@@ -44,13 +54,25 @@ class Wanted:
     """What a follower has for its high watermark; consumers do not say one, and the default is beyond all."""
     sent_high_watermark: Offset = -1
     sent_log_start_offset: Offset = -1
+    rank: int = 0
+    """Its place in the session: partitions are read in this order."""
+    settled_as: Key | None = None
+    """The partition whose news unsettle it; None while it is not settled."""
 
     @property
     def key(self) -> PartitionKey:
         return self.topic, self.topic_id, self.partition
 
 
-@dataclass(slots=True)
+class Waiting(Protocol):
+    """A fetch of a session that waits."""
+
+    def admit(self, wanted: Wanted, key: Key) -> None:
+        """There is news of one more partition of the session."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
 class Session:
     id: int
     uses_topic_ids: bool
@@ -58,6 +80,25 @@ class Session:
     used_ms: TimestampMs
     epoch: int = 1
     partitions: dict[PartitionKey, Wanted] = field(default_factory=dict[PartitionKey, Wanted])
+    unsettled: dict[Wanted, None] = field(default_factory=dict[Wanted, None])
+    ranks: Iterator[int] = field(default_factory=count)
+    reader: object = None
+    """Which client asks, and how: settled partitions are so for it alone."""
+    waiting: dict[ConnectionId, Waiting] = field(default_factory=dict[ConnectionId, Waiting])
+    """One, unless a client has given up a connection and does not wait for the end of its request."""
+
+    def append(self, wanted: Wanted) -> None:
+        """A partition comes last, whether it is new or was there."""
+        wanted.rank = next(self.ranks)
+        self.partitions[wanted.key] = wanted
+
+
+class Settled(NamedTuple):
+    """A settled partition, and, of a follower's session, what its leader knows of the follower."""
+
+    wanted: Wanted
+    key: Key
+    progress: Progress | None
 
 
 @dataclass(slots=True)
@@ -70,6 +111,17 @@ class FetchContext:
     error: ErrorCode = ErrorCode.NONE
     incremental: bool = False
     creates_session: bool = False
+    reader: object = None
+
+    @property
+    def has_session(self) -> bool:
+        """Whether there is one, or may be when the response is made."""
+        return self.session is not None or self.creates_session
+
+    @property
+    def settled_count(self) -> int:
+        """How many partitions of the session are not read."""
+        return len(self.session.partitions) - len(self.session.unsettled) if self.session is not None else 0
 
 
 class FetchSessions:
@@ -79,13 +131,15 @@ class FetchSessions:
         self.slots = slots
         self.chance = chance
         self.sessions: dict[int, Session] = {}
+        self._settled: dict[Key, dict[Wanted, tuple[Session, Progress | None]]] = {}
 
-    def context(self, request: FetchRequest, version: int, now: TimestampMs) -> FetchContext:
+    def context(self, request: FetchRequest, version: int, now: TimestampMs, reader: object = None) -> FetchContext:
         """What a request asks for; `error` is set when its session is not what it says."""
         if version < 7 or request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self.sessions.pop(request.session_id, None)
-            wanted = list(_wanted(request))
-            return FetchContext(wanted, creates_session=version >= 7 and request.session_epoch == INITIAL_EPOCH)
+            if (former := self.sessions.get(request.session_id)) is not None:
+                self._close(former)
+            creates_session = version >= 7 and request.session_epoch == INITIAL_EPOCH
+            return FetchContext([*_wanted(request)], creates_session=creates_session, reader=reader)
         session = self.sessions.get(request.session_id)
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -93,6 +147,10 @@ class FetchSessions:
             return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= 13):
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.reader != reader:
+            for each in session.partitions.values():
+                self._unsettle(session, each)
+            session.reader = reader
         return self._continue(session, request, now)
 
     def _continue(self, session: Session, request: FetchRequest, now: TimestampMs) -> FetchContext:
@@ -100,8 +158,10 @@ class FetchSessions:
             known = session.partitions.get(each.key)
             if known is None:
                 if len(session.partitions) < MAX_PARTITIONS_PER_SESSION:
-                    session.partitions[each.key] = each
+                    session.append(each)
+                    session.unsettled[each] = None
             else:
+                self._unsettle(session, known)
                 known.fetch_offset = each.fetch_offset
                 known.max_bytes = each.max_bytes
                 known.current_leader_epoch = each.current_leader_epoch
@@ -110,13 +170,56 @@ class FetchSessions:
                 known.high_watermark = each.high_watermark
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
-                session.partitions.pop((topic.topic, topic.topic_id, partition), None)
+                known = session.partitions.pop((topic.topic, topic.topic_id, partition), None)
+                if known is not None:
+                    self._unsettle(session, known)
+                    del session.unsettled[known]
         session.used_ms = now
         if not session.partitions:
             del self.sessions[session.id]
             return FetchContext([])
         session.epoch = session.epoch % 0x7FFFFFFF + 1
-        return FetchContext([*session.partitions.values()], session, session.id, incremental=True)
+        wanted = sorted(session.unsettled, key=lambda each: each.rank)
+        return FetchContext(wanted, session, session.id, incremental=True)
+
+    # ---- what need not be read
+
+    def settle(self, context: FetchContext, settled: Iterable[Settled]) -> None:
+        """Read these no more until there is news of them."""
+        session = context.session
+        if session is None or self.sessions.get(session.id) is not session:
+            return
+        for wanted, key, progress in settled:
+            if wanted in session.unsettled:
+                del session.unsettled[wanted]
+                wanted.settled_as = key
+                self._settled.setdefault(key, {})[wanted] = session, progress
+
+    def news(self, key: Key) -> None:
+        """A partition would be read with another result than before."""
+        for wanted, (session, _) in [*self._settled.get(key, {}).items()]:
+            self._unsettle(session, wanted)
+            for waiting in session.waiting.values():
+                waiting.admit(wanted, key)
+
+    def _unsettle(self, session: Session, wanted: Wanted) -> None:
+        """Read it again. Up to the session's last fetch the follower had all that there was: it fetched then, too."""
+        if (key := wanted.settled_as) is None:
+            return
+        wanted.settled_as = None
+        session.unsettled[wanted] = None
+        _, progress = self._settled[key].pop(wanted)
+        if not self._settled[key]:
+            del self._settled[key]
+        if progress is not None:
+            progress.was_caught_up(session.used_ms)
+
+    def _close(self, session: Session) -> None:
+        for each in session.partitions.values():
+            self._unsettle(session, each)
+        del self.sessions[session.id]
+
+    # ---- responses
 
     def finish(
         self, context: FetchContext, version: int, results: list[FetchResponse.PartitionData], now: TimestampMs
@@ -143,12 +246,14 @@ class FetchSessions:
             oldest = min(self.sessions.values(), key=lambda session: session.used_ms, default=None)
             if oldest is None or now - oldest.used_ms <= EVICTION_MS:
                 return
-            del self.sessions[oldest.id]
+            self._close(oldest)
         id = self.chance.randrange(1, 1 << 31)
         while id in self.sessions:
             id = id % 0x7FFFFFFF + 1
-        session = self.sessions[id] = Session(id, version >= 13, now, now)
-        session.partitions = {wanted.key: wanted for wanted in context.wanted}
+        session = self.sessions[id] = Session(id, version >= 13, now, now, reader=context.reader)
+        for wanted in context.wanted:
+            session.append(wanted)
+        session.unsettled = dict.fromkeys(session.partitions.values())
         context.session, context.session_id = session, id
 
 
@@ -173,9 +278,8 @@ def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.Parti
     wanted.sent_high_watermark = -1 if failed else result.high_watermark
     wanted.sent_log_start_offset = -1 if failed else result.log_start_offset
     assert context.session is not None
-    partitions = context.session.partitions
-    if context.incremental and _has_records(result) and wanted.key in partitions:
-        partitions[wanted.key] = partitions.pop(wanted.key)
+    if context.incremental and _has_records(result) and wanted.key in context.session.partitions:
+        context.session.append(wanted)
 
 
 def _has_records(result: FetchResponse.PartitionData) -> bool:

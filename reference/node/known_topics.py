@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reference.controller.image import MetadataImage
+from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from reference.node.requests import Key
+from reference.protocol.messages.clear_elr_record import ClearElrRecord
+from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
@@ -55,19 +59,37 @@ class TopicChanges:
         self.names: set[TopicName] = set()
         """Topics of which partitions have come or gone."""
         self.deleted: dict[TopicId, TopicName] = {}
+        self.partitions: dict[Key, None] = {}
+        """Partitions of which the records say something, also by a setting of their topic; in the records' order."""
+        self.all_partitions = False
+        """Whether they may say something of every partition."""
 
     def see(self, record: Message) -> None:
         """A record is about to be applied."""
-        if isinstance(record, TopicRecord):
-            self.names.add(record.name)
+        if isinstance(record, PartitionChangeRecord):
+            self.partitions[self._image.topics_by_id[record.topic_id].name, record.partition_id] = None
         elif isinstance(record, PartitionRecord):
-            self.names.add(self._image.topics_by_id[record.topic_id].name)
+            name = self._image.topics_by_id[record.topic_id].name
+            self.names.add(name)
+            self.partitions[name, record.partition_id] = None
+        elif isinstance(record, TopicRecord):
+            self.names.add(record.name)
         elif isinstance(record, RemoveTopicRecord):
             name = self._image.topics_by_id[record.topic_id].name
             self.names.add(name)
             self.deleted[record.topic_id] = name
+            self._see_partitions_of(name)
+        elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
+            self._see_partitions_of(record.resource_name)
+        elif isinstance(record, ClearElrRecord) or getattr(record, "resource_type", None) == BROKER_RESOURCE:
+            self.all_partitions = True
+
+    def _see_partitions_of(self, name: TopicName) -> None:
+        topic = self._image.topics.get(name)
+        self.partitions |= {(name, index): None for index in (topic.partitions if topic is not None else ())}
 
     def see_all(self, before: dict[TopicId, TopicName]) -> None:
         """The image was rebuilt from a snapshot: every topic may have changed."""
+        self.all_partitions = True
         self.names.update(before.values(), self._image.topics)
         self.deleted |= {id: name for id, name in before.items() if id not in self._image.topics_by_id}

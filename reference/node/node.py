@@ -144,6 +144,7 @@ class Node:
             context, brokers, self.channel.ask, lambda: self.broker_epoch, FetchSettings.of(integer), now
         )
         sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
+        self.purgatories.news = sessions.news
         self.fetching = Fetching(context, sessions, integer("fetch.max.bytes"), self.replication.may_propose)
         self._refusals = PeerRefusals(log)
         self.moves = Moves(context, logs)
@@ -362,7 +363,7 @@ class Node:
         if self.is_broker:
             self.membership.metadata_applied(now)
             if self.is_serving and self._reception.serves:
-                self.replicas.reconcile(now)
+                self.replicas.reconcile(now, None if changes.all_partitions else changes.partitions)
                 self.groups.topics_changed(changes, now)
 
     def _ask_voter(self, peer: NodeId, body: Message, now: TimestampMs) -> None:
@@ -412,3 +413,8 @@ class Node:
             self.groups.on_given_up(partition, now)
         if partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.coordination.on_given_up(partition, now)
+
+    def on_retention(self, partition: Partition) -> None:
+        """A replica's log begins later: its leader, or those that fetch from it, are told."""
+        self.replication.on_retention(partition)
+        self.purgatories.news(partition.key)

@@ -7,7 +7,8 @@ between the nodes stands in `replication`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from reference.controller.config_table import TOPIC
@@ -17,7 +18,7 @@ from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicId, TopicName
 from reference.replication.partition import Partition, PartitionState, Trace
-from reference.replication.partition_state import Brokers, TruncationRule
+from reference.replication.partition_state import Brokers, Peer, TruncationRule
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory, Logger
@@ -39,6 +40,10 @@ class Listener(Protocol):
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
         """It is no more on this node."""
+        ...
+
+    def on_retention(self, partition: Partition) -> None:
+        """Its log begins later."""
         ...
 
 
@@ -78,7 +83,11 @@ class Replicas:
         self._next_retention = now + configuration.integer("log.initial.task.delay.ms")
         self._checkpoint_interval_ms = configuration.integer("replica.high.watermark.checkpoint.interval.ms")
         self._next_checkpoint = now + self._checkpoint_interval_ms
-        self._next_take_up: TimestampMs | None = None
+        self._due: OrderedDict[Key, None] = OrderedDict()
+        """Partitions of which the metadata have said something since this node's replica last followed them."""
+        self._refused: list[Key] = []
+        """Those that the disk refused, until `_try_again`."""
+        self._try_again: TimestampMs = 0
         self._checkpointed: dict[Key, Offset] = {}
         self._log_configs: dict[TopicName, tuple[tuple[Mapping[str, str], ...], LogConfig]] = {}
         """The settings of each topic's logs, and what was set where when they were made."""
@@ -109,14 +118,18 @@ class Replicas:
         """Whether the replica is still there and leads."""
         return self.partitions.get(partition.key) is partition and partition.is_leader
 
+    def peer(self, broker: NodeId) -> Peer | None:
+        """A broker's registration."""
+        return self._brokers(broker)
+
     # ---- following the metadata
 
-    def reconcile(self, now: TimestampMs) -> None:
+    def reconcile(self, now: TimestampMs, changed: Iterable[Key] | None = None) -> None:
         """Make this node's replicas what the image says: new ones, new reigns, new settings, deleted ones.
 
-        Many at once are taken up by and by: until then they are not led here.
+        `changed` are the partitions of which the image says something else than at the last call; by default it may be
+        all. Many at once are taken up by and by: until then they are not led here.
         """
-        self._next_take_up = None
         if self._first is None:
             self._first = {
                 (topic.id, index)
@@ -124,31 +137,40 @@ class Replicas:
                 for index, each in topic.partitions.items()
                 if self._node in each.replicas
             }
-        wanted: set[Key] = set()
+        self._due.update(dict.fromkeys(self._all() if changed is None else changed))
+        self._follow_due(now)
+
+    def _all(self) -> Iterator[Key]:
+        """The partitions of the image, and those that this node has replicas of."""
+        yield from ((topic.name, index) for topic in self._image.topics.values() for index in topic.partitions)
+        yield from (*self.partitions, *self._set_aside, *self.offline)
+
+    def _follow_due(self, now: TimestampMs) -> None:
+        """Follow what is due, as much of it as one step may."""
         taken_up = 0
-        for topic in [*self._image.topics.values()]:
-            config, min_isr = self._log_config(topic.name), self._min_isr(topic.name)
-            for index, image in topic.partitions.items():
-                if self._node in image.replicas:
-                    wanted.add((topic.name, index))
-                    if self.offline.get((topic.name, index)) == topic.id:
-                        continue
-                    if taken_up >= TAKE_UPS_A_STEP:
-                        self._next_take_up = now
-                        continue
-                    try:
-                        taken_up += self._take_up(topic, index, image, config, min_isr, now)
-                    except StorageError as error:
-                        # The decision stands in the metadata log: the replica is taken up when the disk allows it.
-                        self._fail((topic.name, index), error, now)
-                    except CorruptFile as error:
-                        self._go_offline((topic.name, index), topic.id, error)
-        for key in [key for key in (*self.partitions, *self._set_aside) if key not in wanted]:
-            self._give_up(key, now)
-        for key in [key for key in self.offline if key not in wanted]:
-            del self.offline[key]
-        for name in [name for name in self._log_configs if name not in self._image.topics]:
-            del self._log_configs[name]
+        while self._due and taken_up < TAKE_UPS_A_STEP:
+            taken_up += self._follow(self._due.popitem(last=False)[0], now)
+
+    def _follow(self, key: Key, now: TimestampMs) -> bool:
+        """Make one replica what the image says; whether it leads or follows in a new leader epoch, or has another ISR."""
+        name, index = key
+        topic = self._image.topics.get(name)
+        image = topic.partitions.get(index) if topic is not None else None
+        if topic is None or image is None or self._node not in image.replicas:
+            if key in self.partitions or key in self._set_aside:
+                self._give_up(key, now)
+            self.offline.pop(key, None)
+            if topic is None:
+                self._log_configs.pop(name, None)
+        elif self.offline.get(key) != topic.id:
+            try:
+                return self._take_up(topic, index, image, self._log_config(name), self._min_isr(name), now)
+            except StorageError as error:
+                # The decision stands in the metadata log: the replica is taken up when the disk allows it.
+                self._fail(key, error, now)
+            except CorruptFile as error:
+                self._go_offline(key, topic.id, error)
+        return False
 
     def lose_directory(self, directory: LogDirectory, now: TimestampMs) -> None:
         """A log directory has failed: its replicas are offline until the next start, and copies in the making are given up."""
@@ -170,7 +192,8 @@ class Replicas:
             self._set_aside[key] = partition
             self._listener.on_given_up(partition, now)
         self._log("error", f"{key[0]}-{key[1]}: {error}")
-        self._next_take_up = now + TAKE_UP_AGAIN_MS
+        self._refused.append(key)
+        self._try_again = now + TAKE_UP_AGAIN_MS
 
     def _take_up(
         self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, min_isr: int, now: TimestampMs
@@ -259,12 +282,15 @@ class Replicas:
         if now >= self._next_retention:
             self._next_retention = now + self._retention_interval_ms
             self._apply_retention(now)
-        if self._next_take_up is not None and now >= self._next_take_up:
-            self.reconcile(now)
+        if self._refused and now >= self._try_again:
+            self._due.update(dict.fromkeys(self._refused))
+            self._refused = []
+        self._follow_due(now)
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
         """When there is something to do; None for never."""
-        return self._next_retention, self._next_checkpoint, self._next_take_up
+        take_up = 0 if self._due else self._try_again if self._refused else None
+        return self._next_retention, self._next_checkpoint, take_up
 
     def high_watermarks(self) -> dict[Key, Offset]:
         return {key: partition.high_watermark for key, partition in self.partitions.items()}
@@ -272,7 +298,8 @@ class Replicas:
     def _apply_retention(self, now: TimestampMs) -> None:
         for (name, index), partition in self.partitions.items():
             try:
-                partition.log.delete_old_segments(now, partition.high_watermark)
+                if partition.log.delete_old_segments(now, partition.high_watermark):
+                    self._listener.on_retention(partition)
             except LogError as error:
                 self._log("error", f"{name}-{index}: {error}")
 

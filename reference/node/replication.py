@@ -74,6 +74,10 @@ class Replication:
             fetcher.leave(partition)
         self._proposing.pop(partition.key, None)
 
+    def on_retention(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.look_again(partition)
+
     def fetch(self, now: TimestampMs) -> None:
         """Send what the fetchers have to ask."""
         for leader, fetcher in [*self._fetchers.items()]:

@@ -94,7 +94,7 @@ P = TypeVar("P", bound=Parked)
 @dataclass(slots=True)
 class _Waiting(Generic[P]):
     parked: P
-    keys: tuple[Key, ...]
+    keys: list[Key]
     deadline: TimestampMs
     number: int
     done: bool = False
@@ -125,17 +125,23 @@ class Purgatory(Generic[P]):
     def park(self, parked: P, keys: Iterable[Key], deadline: TimestampMs) -> None:
         """Keep a request; a connection has at most one, for its next is not read before."""
         assert parked.connection not in self._by_connection, "a connection has one request at a time"
-        waiting = _Waiting(parked, tuple(keys), deadline, next(self._numbers))
+        waiting = _Waiting(parked, [*keys], deadline, next(self._numbers))
         for key in waiting.keys:
             self._by_key.setdefault(key, {})[waiting.number] = waiting
         self._by_connection[parked.connection] = waiting
         heapq.heappush(self._deadlines, (deadline, waiting.number, waiting))
 
+    def watch(self, connection: ConnectionId, key: Key) -> None:
+        """A request that is parked waits for one more partition."""
+        waiting = self._by_connection[connection]
+        waiting.keys.append(key)
+        self._by_key.setdefault(key, {})[waiting.number] = waiting
+
     def wake(self, key: Key, now: TimestampMs) -> None:
         """There is news of a partition: the requests that wait for it look at it again, and at nothing else."""
         watching = self._by_key.get(key)
         if watching:
-            for waiting in [*watching.values()]:
+            for waiting in [watching[number] for number in sorted(watching)]:
                 if not waiting.done and not waiting.is_looking:
                     self._look(waiting, key, now)
 
@@ -183,11 +189,18 @@ class Purgatories:
         self.produces: Purgatory[Parked] = Purgatory()
         """Produce, DeleteRecords, markers, and steps of coordinators: they wait for commits."""
         self.fetches: Purgatory[Parked] = Purgatory()
+        self.news: Callable[[Key], None] = lambda key: None
+        """Takes a partition that would be read with another result than before (`FetchSessions.news`)."""
 
     def wake(self, partition: Partition, now: TimestampMs) -> None:
         """Records, high watermark, ISR, log start or role of a partition have changed."""
-        self.fetches.wake(partition.key, now)
+        self.wake_fetches(partition.key, now)
         self.produces.wake(partition.key, now)
+
+    def wake_fetches(self, key: Key, now: TimestampMs) -> None:
+        """What a fetch of the partition would be answered has changed."""
+        self.news(key)
+        self.fetches.wake(key, now)
 
 
 class OfPartition(Protocol):

@@ -200,7 +200,7 @@ def _delete_records(
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         target = partition.high_watermark if wanted.offset == -1 else wanted.offset
         partition.delete_records(wanted.offset)
-        context.purgatories.fetches.wake((topic, wanted.partition_index), now)
+        context.purgatories.wake_fetches((topic, wanted.partition_index), now)
     except (KafkaError, LogError) as error:
         result.error_code = error.code
         return None

@@ -8,7 +8,7 @@ can forget it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,18 +48,24 @@ class FetchSession:
         """Whether the next request names all partitions."""
         return self.epoch == FIRST_EPOCH
 
-    def request(self, wanted: Mapping[Key, Wanted], partition_max_bytes: int) -> FetchRequest:
-        """The next request, as far as the session has a say in it; `wanted` are all partitions, in order."""
+    def request(self, wanted: Mapping[Key, Wanted], partition_max_bytes: int, left: Iterable[Key] = ()) -> FetchRequest:
+        """The next request, as far as the session has a say in it.
+
+        `wanted` are the partitions of which something else may be wanted than before, of a full request all, in order; `left`
+        are those that are not wanted any more.
+        """
+        forgotten = [key for key in left if self.partitions.pop(key, None) is not None]
         known = {} if self.is_full else self.partitions
         news = {key: each for key, each in wanted.items() if known.get(key) != each}
-        forgotten = [key for key in known if key not in wanted]
-        self.partitions = dict(wanted)
+        self.partitions = known
+        known.update(news)
         return FetchRequest(
             session_id=self.id,
             session_epoch=self.epoch,
             topics=_topics(news, partition_max_bytes),
             forgotten_topics_data=[
-                FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[index]) for topic_id, index in forgotten
+                FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[index])
+                for topic_id, index in (() if self.is_full else forgotten)
             ],
         )
 

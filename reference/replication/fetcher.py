@@ -22,9 +22,11 @@ Source: Kafka's `AbstractFetcherThread`, `RemoteLeaderEndPoint`; KIP-227, KIP-32
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import heapq
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import count
 from typing import NamedTuple, cast
 
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -87,7 +89,9 @@ class Followed:
     ready_at: TimestampMs = 0
     """It is asked for again from then on."""
     asked: Wanted | None = None
-    """What the request that is out asks of it."""
+    """What was asked of it last, in the session or in the request that is out; None while the leader is not asked for it."""
+    waits: bool = False
+    """Whether it is to be looked at at `ready_at`."""
     noted: str = ""
     """The failure that was noted last: one that repeats itself until it succeeds is worth one line."""
 
@@ -136,6 +140,13 @@ class Fetcher:
         self.settings = settings or FetchSettings()
         self.session = FetchSession()
         self._followed: dict[Key, Followed] = {}
+        self._changed: dict[Key, None] = {}
+        """Partitions of which something else may be wanted than before; the session speaks for all others."""
+        self._waiting: list[tuple[TimestampMs, int, Followed]] = []
+        """A heap of those that are to be looked at later."""
+        self._numbers = count()
+        self._asked: list[Followed] = []
+        """Those that the request that is out names."""
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
         self._begins_again = False
         """Something that the leader has told was not taken over; within the session it would not tell it again."""
@@ -151,11 +162,19 @@ class Fetcher:
             self._begins_again = True
         found = Followed(partition, partition.state.leader_epoch)
         self._followed[found.key] = found
+        self._changed[found.key] = None
         return True
 
     def leave(self, partition: Partition) -> None:
         """Ask for it no more."""
-        self._followed.pop((partition.topic_id, partition.index), None)
+        key = partition.topic_id, partition.index
+        if self._followed.pop(key, None) is not None:
+            self._changed[key] = None
+
+    def look_again(self, partition: Partition) -> None:
+        """Its log has changed by something else than an answer."""
+        if (key := (partition.topic_id, partition.index)) in self._followed:
+            self._changed[key] = None
 
     @property
     def followed(self) -> list[Partition]:
@@ -178,20 +197,45 @@ class Fetcher:
         """The next request, which is out from then on; None while one is, or while there is nothing to ask."""
         if self._out is not None:
             return None
-        self._pass_over_ended_epochs()
-        return self._bounds_request(now) or self._fetch_request(now)
+        while self._waiting and self._waiting[0][0] <= now:
+            each = heapq.heappop(self._waiting)[2]
+            each.waits = False
+            self._changed[each.key] = None
+        due = self._take_due(now)
+        return self._bounds_request(due) or self._fetch_request(due)
 
-    def _pass_over_ended_epochs(self) -> None:
-        self._followed = {key: each for key, each in self._followed.items() if each.is_followed_from(self.leader)}
+    def _take_due(self, now: TimestampMs) -> dict[Key, Followed | None]:
+        """Those of which something is to be asked, of a full request all; None for those that are not followed (any more)."""
+        looked_at = [*(self._followed if self.session.is_full or self._begins_again else ()), *self._changed]
+        self._changed = {}
+        due: dict[Key, Followed | None] = {}
+        for key in dict.fromkeys(looked_at):
+            each = self._followed.get(key)
+            if each is not None and not each.is_followed_from(self.leader):
+                each = self._followed.pop(key)
+                due[key] = None
+            elif each is None or each.stage is Stage.FAILED:
+                due[key] = None
+            elif each.ready_at > now:
+                due[key] = None
+                self._wait(each)
+            else:
+                due[key] = each
+            if each is not None and due[key] is None:
+                each.asked = None
+        return due
 
-    def _due(self, now: TimestampMs) -> Iterator[Followed]:
-        return (each for each in self._followed.values() if each.stage is not Stage.FAILED and each.ready_at <= now)
+    def _wait(self, followed: Followed) -> None:
+        if not followed.waits:
+            followed.waits = True
+            heapq.heappush(self._waiting, (followed.ready_at, next(self._numbers), followed))
 
-    def _bounds_request(self, now: TimestampMs) -> ListOffsetsRequest | None:
-        due = [each for each in self._due(now) if each.stage in PLACES]
+    def _bounds_request(self, looked_at: Mapping[Key, Followed | None]) -> ListOffsetsRequest | None:
+        due = [each for each in looked_at.values() if each is not None and each.stage in PLACES]
         if not due:
             return None
-        self._out = ListOffsetsResponse
+        self._changed = dict.fromkeys(looked_at)  # what is not a bound is asked for afterwards
+        self._out, self._asked = ListOffsetsResponse, due
         topics: dict[TopicName, ListOffsetsRequest.ListOffsetsTopic] = {}
         for each in due:
             each.asked = self._wanted(each)
@@ -206,18 +250,21 @@ class Fetcher:
             )
         return ListOffsetsRequest(replica_id=self.node, topics=[*topics.values()])
 
-    def _fetch_request(self, now: TimestampMs) -> FetchRequest | None:
-        due = [each for each in self._due(now) if each.stage is Stage.FETCHING]
+    def _fetch_request(self, looked_at: Mapping[Key, Followed | None]) -> FetchRequest | None:
+        due = [each for each in looked_at.values() if each is not None]
         if not due and (self.session.is_full or not self.session.partitions):
+            self.session.partitions = {}
             return None
-        self._out = FetchResponse
         if self._begins_again:
             self.session.begin_again()
             self._begins_again = False
+        self._out, self._asked = FetchResponse, due
         for each in due:
             each.asked = self._wanted(each)
         request = self.session.request(
-            {each.key: each.asked for each in due if each.asked is not None}, self.settings.partition_max_bytes
+            {each.key: each.asked for each in due if each.asked is not None},
+            self.settings.partition_max_bytes,
+            [key for key, each in looked_at.items() if each is None],
         )
         request.replica_state = FetchRequest.ReplicaState(replica_id=self.node, replica_epoch=self.broker_epoch)
         request.max_wait_ms = self.settings.max_wait_ms
@@ -237,8 +284,11 @@ class Fetcher:
         """When `next_request` has something to ask; None while a request is out, or for never."""
         if self._out is not None:
             return None
-        waiting = [each.ready_at for each in self._followed.values() if each.stage is not Stage.FAILED]
-        return min(waiting, default=None)
+        if any(key not in self._changed for key in self.session.partitions):
+            return 0
+        changed = [self._followed[key] for key in self._changed if key in self._followed]
+        times = [each.ready_at for each in changed if each.stage is not Stage.FAILED]
+        return min([*times, *(each[0] for each in self._waiting[:1])], default=None)
 
     # ---- answers
 
@@ -254,8 +304,6 @@ class Fetcher:
             self._take_fetch_response(response, fetched, now)
         else:
             self._take_bounds(response, fetched, now)
-        for each in self._followed.values():
-            each.asked = None
         return fetched
 
     def failed(self, now: TimestampMs) -> Fetched:
@@ -265,15 +313,17 @@ class Fetcher:
     def _fail(self, text: str, now: TimestampMs) -> Fetched:
         if self._out is FetchResponse:
             self.session.begin_again()
+            self._asked = [*self._followed.values()]
         self._out = None
         self._back_off_all(now)
         return Fetched(notes=[Note(None, f"broker {self.leader} {text}")])
 
     def _back_off_all(self, now: TimestampMs) -> None:
-        for each in self._followed.values():
+        for each in self._asked:
             if each.asked is not None:
                 each.asked = None
                 each.ready_at = now + self.settings.backoff_ms
+                self._changed[each.key] = None
 
     def _take_fetch_response(self, response: FetchResponse, fetched: Fetched, now: TimestampMs) -> None:
         was_full = self.session.is_full
@@ -286,7 +336,9 @@ class Fetcher:
             return
         for topic in response.responses:
             for data in topic.partitions:
-                followed = self._current((topic.topic_id, data.partition_index))
+                key = topic.topic_id, data.partition_index
+                self._changed[key] = None
+                followed = self._current(key)
                 if followed is not None:
                     self._take_data(followed, data, fetched, now)
                 else:
@@ -382,7 +434,7 @@ class Fetcher:
     # ---- the leader's bounds
 
     def _take_bounds(self, response: ListOffsetsResponse, fetched: Fetched, now: TimestampMs) -> None:
-        by_name = {(each.partition.topic, each.partition.index): each.key for each in self._followed.values()}
+        by_name = {each.partition.key: each.key for each in self._asked}
         for topic in response.topics:
             for data in topic.partitions:
                 key = by_name.get((topic.name, data.partition_index))

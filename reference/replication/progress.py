@@ -38,3 +38,8 @@ class Progress:
         self.last_fetch = now
         self.leader_end_at_fetch = max(leader_end, self.leader_end_at_fetch)
         return is_news
+
+    def was_caught_up(self, at: TimestampMs) -> None:
+        """It fetched at that time, too, and had all that its leader has had since its last fetch that was taken."""
+        self.last_fetch = max(self.last_fetch, at)
+        self.last_caught_up = max(self.last_caught_up, at)

@@ -8,8 +8,9 @@ from reference.node import replicas
 from reference.node.node import Node
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.storage.disk import SimulatedDisk
-from tests.node.test_metadata_snapshots import FOLDER, NOW, ask, start
+from tests.node.test_metadata_snapshots import FOLDER, NOW, ask, create, delete, start
 
 PARTITIONS = 2 * replicas.TAKE_UPS_A_STEP + 7
 
@@ -43,3 +44,35 @@ def test_replicas_are_taken_up_a_bounded_number_a_step() -> None:
     for _ in range(3):
         again.tick(NOW + 3)
     assert led(again) == PARTITIONS
+
+
+def test_metadata_of_one_partition_make_no_other_replica_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    node = start(disk, NOW)
+    create_many(node)
+    for _ in range(3):
+        node.tick(NOW)
+    followed: list[tuple[str, int]] = []
+    follow = replicas.Replicas._follow
+
+    def count(self: replicas.Replicas, key: tuple[str, int], now: int) -> bool:
+        followed.append(key)
+        return follow(self, key, now)
+
+    monkeypatch.setattr(replicas.Replicas, "_follow", count)
+    create(node, "one", NOW)
+    assert followed == [("one", 0)] and node.replicas.partition("one", 0).is_leader
+    followed.clear()
+    name = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=0, value="1000")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name="one", configs=[name])
+    ask(node, IncrementalAlterConfigsRequest(resources=[resource]), NOW)
+    assert set(followed) == {("one", 0)} and node.partitions["one", 0].log.config.retention_ms == 1000
+    followed.clear()
+    delete(node, "one", NOW)
+    assert set(followed) == {("one", 0)} and ("one", 0) not in node.partitions
+    resource.resource_type, resource.resource_name, name.name = 4, "", "log.retention.ms"
+    ask(node, IncrementalAlterConfigsRequest(resources=[resource]), NOW)
+    for _ in range(3):
+        node.tick(NOW)
+    assert {partition.log.config.retention_ms for partition in node.partitions.values()} == {1000}

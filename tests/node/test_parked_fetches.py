@@ -53,6 +53,9 @@ class Broker:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.replicas[index]
 
+    def peer(self, broker: int) -> None:
+        return None
+
     def fetch(self, extra: int = 0) -> object:
         partition = FetchRequest.FetchPartition
         asked = [

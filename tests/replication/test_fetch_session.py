@@ -18,6 +18,11 @@ def wanted(*keys: Key, offset: int = 0) -> dict[Key, Wanted]:
     return {key: Wanted(offset, 5, -1, 0, 0) for key in keys}
 
 
+def ask(session: FetchSession, asked: dict[Key, Wanted]) -> FetchRequest:
+    """The next request, where these and no others are wanted."""
+    return session.request(asked, 100, [key for key in session.partitions if key not in asked])
+
+
 def named(request: FetchRequest) -> list[Key]:
     return [(topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
 
@@ -39,18 +44,18 @@ def response(*keys: Key, session_id: int = 7, error: int = 0) -> FetchResponse:
 def begun(*keys: Key) -> FetchSession:
     """A session with these partitions, one full request old."""
     session = FetchSession()
-    session.request(wanted(*keys), 100)
+    ask(session, wanted(*keys))
     assert session.answered(response(*keys)) is None
     return session
 
 
 def test_partitions_are_named_once_and_then_only_what_changes() -> None:
     session = FetchSession()
-    first = session.request(wanted(A, B, C), 100)
+    first = ask(session, wanted(A, B, C))
     assert (first.session_id, first.session_epoch, named(first)) == (0, 0, [A, B, C])
     assert [len(topic.partitions) for topic in first.topics] == [2, 1]
     assert session.answered(response(A, B, C)) is None
-    second = session.request({**wanted(A), **wanted(B, offset=3)}, 100)
+    second = ask(session, {**wanted(A), **wanted(B, offset=3)})
     assert (second.session_id, second.session_epoch) == (7, 1)
     assert named(second) == [B] and forgotten(second) == [C]
     assert second.topics[0].partitions[0].fetch_offset == 3
@@ -61,7 +66,7 @@ def test_partitions_are_named_once_and_then_only_what_changes() -> None:
 def test_a_leader_without_room_is_asked_for_everything_each_time() -> None:
     session = FetchSession()
     for _ in range(2):
-        request = session.request(wanted(A, B), 100)
+        request = ask(session, wanted(A, B))
         assert (request.session_id, request.session_epoch, named(request)) == (0, 0, [A, B])
         assert session.answered(response(A, B, session_id=0)) is None
 
@@ -69,18 +74,18 @@ def test_a_leader_without_room_is_asked_for_everything_each_time() -> None:
 @pytest.mark.parametrize(
     ("error", "id"), [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)]
 )
-def test_a_refused_session_begins_anew_and_names_an_id_that_the_leader_may_still_know(error: int, id: int) -> None:
+def test_a_refused_session_begins_again_and_names_an_id_that_the_leader_may_still_know(error: int, id: int) -> None:
     session = begun(A)
-    session.request(wanted(A), 100)
+    ask(session, wanted(A))
     assert session.answered(response(session_id=0, error=error)) is not None
-    again = session.request(wanted(A), 100)
+    again = ask(session, wanted(A))
     assert (again.session_id, again.session_epoch, named(again)) == (id, 0, [A])
 
 
 @pytest.mark.parametrize("keys", [(B,), (A, A)])
 def test_an_answer_that_does_not_fit_is_not_used(keys: tuple[Key, ...]) -> None:
     session = begun(A)
-    session.request(wanted(A), 100)
+    ask(session, wanted(A))
     assert session.answered(response(*keys)) is not None
     assert session.is_full
     assert FetchSession(partitions=wanted(A, B)).answered(response(A)) is not None, "a full answer names all"
@@ -88,7 +93,7 @@ def test_an_answer_that_does_not_fit_is_not_used(keys: tuple[Key, ...]) -> None:
 
 def test_a_session_that_the_leader_closes_is_over() -> None:
     session = begun(A)
-    session.request({}, 100)
+    ask(session, {})
     assert session.answered(response(session_id=0)) is None
     assert (session.id, session.epoch, session.partitions) == (0, 0, {})
 
@@ -96,7 +101,7 @@ def test_a_session_that_the_leader_closes_is_over() -> None:
 def test_epochs_go_on_from_one_after_the_last() -> None:
     session = begun(A)
     session.epoch = LAST_EPOCH
-    session.request(wanted(A), 100)
+    ask(session, wanted(A))
     session.answered(response())
     assert session.epoch == 1
 
@@ -111,7 +116,7 @@ def test_the_leader_always_knows_what_is_wanted(rounds: list[dict[Key, int]], da
         asked = {key: Wanted(offset, 5, -1, 0, 0) for key, offset in offsets.items()}
         if data.draw(st.integers(0, 5)) == 0:
             leader.sessions.clear()
-        request = session.request(asked, 100)
+        request = ask(session, asked)
         context = leader.context(request, 18, now)
         if context.error is not ErrorCode.NONE:
             assert session.answered(FetchResponse(error_code=context.error)) is not None

@@ -8,7 +8,7 @@ import pytest
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from reference.replication.fetcher import Fetched, Fetcher, FetchSettings
+from reference.replication.fetcher import Fetched, Fetcher, FetchSettings, Followed
 from reference.replication.partition import Partition
 from tests.replication.replicas import (
     NOW,
@@ -25,6 +25,7 @@ from tests.replication.replicas import (
 from tests.replication.serving import LeaderSide
 
 BACKOFF_MS = FetchSettings().backoff_ms
+MANY = 40
 
 
 class Pair:
@@ -287,6 +288,7 @@ def test_after_a_cut_the_leader_is_made_to_tell_its_high_watermark_again() -> No
     pair.exchange_often()
     pair.following.log.append_as_follower(batch(b"x", base_offset=1, epoch=5), NOW)
     pair.following.high_watermark = 0
+    pair.fetcher.look_again(pair.following)
     pair.exchange()
     pair.exchange()
     assert (pair.following.log.log_end_offset, pair.following.high_watermark) == (1, 1)
@@ -334,3 +336,38 @@ def test_who_got_records_stands_last_in_the_next_full_request() -> None:
     request = fetcher.next_request(NOW)
     assert isinstance(request, FetchRequest)
     assert [each.partition for topic in request.topics for each in topic.partitions] == [1, 2, 0]
+
+
+def test_a_request_looks_at_what_has_changed_and_at_no_other_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    leading = [leader(isr=(1, 2)) for _ in range(MANY)]
+    fetcher, looks = Fetcher(1, 2, incarnation(2)), list[int]()
+    side = LeaderSide(lambda topic, index: leading[index] if topic == TOPIC_ID else None)
+    for index, each in enumerate(leading):
+        each.index = index
+        following = follower()
+        following.index = index
+        fetcher.follow(following)
+    followed_from = Followed.is_followed_from
+
+    def count(self: Followed, broker: int) -> bool:
+        looks.append(self.partition.index)
+        return followed_from(self, broker)
+
+    monkeypatch.setattr(Followed, "is_followed_from", count)
+
+    def exchange() -> None:
+        request = fetcher.next_request(NOW)
+        assert request is not None and fetcher.next_deadline() is None
+        looks.extend(each.partition for topic in getattr(request, "topics", ()) for each in topic.partitions)
+        fetcher.answered(side.answer(request, NOW), NOW)
+
+    for _ in range(3):
+        exchange()
+    looks.clear()
+    exchange()
+    assert looks == []
+    leading[7].produce(batch(b"x"), NOW)
+    for _ in range(4):
+        exchange()
+    assert set(looks) == {7} and len(looks) <= 16
+    assert fetcher.followed[-1].high_watermark == 1

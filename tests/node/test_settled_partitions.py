@@ -1,0 +1,226 @@
+"""Partitions without news are not read by a session's fetches, and what followers are answered is the same as if they were."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from reference.node.fetch import Fetching, fetch
+from reference.node.fetch_sessions import FetchSessions
+from reference.node.requests import Client, Purgatories, Request
+from reference.protocol.codec import decode, encode
+from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.replication.fetch_session import FetchSession, Key, Wanted
+from reference.replication.partition import Partition
+from reference.replication.partition_state import Peer
+from reference.storage.config import LogConfig
+from reference.storage.disk import SimulatedDisk
+from reference.storage.log import Log
+from tests.replication.replicas import NOW, TOPIC_ID, Registry, batch, bytes_of, incarnation, state
+
+VERSION = 18
+FOLLOWERS = (2, 3)
+
+
+class Leader:
+    """Broker 1, which leads some partitions and serves their followers."""
+
+    def __init__(self, partitions: int, settles: bool = True) -> None:
+        self.now, self.reads = NOW, 0
+        self.registry = Registry()
+        self.partitions = [self.make(index) for index in range(partitions)]
+        self.purgatories = Purgatories()
+        self.told: list[tuple[int, object]] = []
+        """Which connection was told what."""
+        self.proposed: list[object] = []
+        sessions = FetchSessions(10, random.Random(1))
+        if not settles:
+            cast(Any, sessions).settle = lambda context, settled: None
+        self.purgatories.news = sessions.news
+        image = SimpleNamespace(topic_name=lambda id: "t")
+        context: Any = SimpleNamespace(
+            image=image, replicas=self, purgatories=self.purgatories, responder=self, log=lambda *_: None
+        )
+        self.fetching = Fetching(context, sessions, 1 << 20, lambda partition: None)
+
+    def make(self, index: int) -> Partition:
+        disk = SimulatedDisk()
+        disk.make_folder(Path("/data"))
+        log = Log(
+            cast(Any, disk),
+            Path(f"/data/t-{index}"),
+            LogConfig(segment_index_bytes=1024),
+            NOW,
+            topic="t",
+            partition=index,
+            topic_id=TOPIC_ID,
+        )
+        found = Partition("t", TOPIC_ID, index, log, 1, brokers=self.registry, lag_max_ms=1000)
+        found.take_up(state(), NOW)
+        return found
+
+    def peer(self, broker: int) -> Peer | None:
+        return self.registry(broker)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        self.reads += 1
+        return self.partitions[index]
+
+    def respond(self, request: Request, response: FetchResponse) -> None:
+        for topic in response.responses:
+            for each in topic.partitions:
+                each.records = bytes_of(cast(Any, each.records or b""))
+        self.told.append((request.client.connection, response))
+
+    def fetch(self, body: FetchRequest) -> None:
+        asked = decode(FetchRequest, VERSION, encode(body, VERSION))
+        request = Request(Client(body.replica_state.replica_id, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None)
+        if (response := fetch(self.fetching, request, asked, self.now)) is not None:
+            self.respond(request, response)
+
+    def wake(self, index: int) -> None:
+        self.purgatories.wake(self.partitions[index], self.now)
+
+
+class Follower:
+    """What one broker asks for: the log ends and high watermarks that it has, in a session."""
+
+    def __init__(self, node: int, partitions: int) -> None:
+        self.node, self.epoch, self.session, self.waits = node, incarnation(node), FetchSession(), False
+        self.have: dict[Key, Wanted] = {(TOPIC_ID, index): Wanted(0, 5, -1, 0, 0) for index in range(partitions)}
+
+    def request(self) -> FetchRequest:
+        body = self.session.request(self.have, 1 << 20)
+        body.replica_state = FetchRequest.ReplicaState(replica_id=self.node, replica_epoch=self.epoch)
+        body.max_wait_ms, body.min_bytes, body.max_bytes = 500, 1, 1 << 20
+        self.waits = True
+        return body
+
+    def take(self, response: FetchResponse, ends: list[int]) -> None:
+        self.waits = False
+        self.session.answered(response)
+        for topic in response.responses:
+            for each in topic.partitions:
+                before = self.have[TOPIC_ID, each.partition_index]
+                end = ends[each.partition_index] if len(cast(bytes, each.records)) else before.fetch_offset
+                self.have[TOPIC_ID, each.partition_index] = replace_wanted(before, end, each)
+
+
+def replace_wanted(before: Wanted, end: int, data: FetchResponse.PartitionData) -> Wanted:
+    if data.error_code:
+        return before
+    epoch = 5 if end > 0 else -1
+    return before._replace(
+        fetch_offset=end, last_fetched_epoch=epoch, log_start=max(before.log_start, data.log_start_offset),
+        high_watermark=min(end, max(before.high_watermark, data.high_watermark)),
+    )  # fmt: skip
+
+
+class World:
+    """A leader, its twin which reads all partitions each time, and two followers that are told by both."""
+
+    def __init__(self, partitions: int) -> None:
+        self.sides = Leader(partitions), Leader(partitions, settles=False)
+        self.followers = {node: Follower(node, partitions) for node in FOLLOWERS}
+        self.partition_epoch = 10
+
+    def act(self, name: str, index: int, node: int) -> None:
+        """One step on both sides, after which both must have said the same and be in the same state."""
+        if name == "idle":
+            for _ in range(3 + 2 * index):
+                for each in FOLLOWERS:
+                    self.act("fetch", 0, each)
+                self.act("pass_time", 1, node)
+            return
+        if name == "fetch":
+            if self.followers[node].waits:
+                return
+            body = self.followers[node].request()
+            for side in self.sides:
+                side.fetch(body)
+        elif name == "isr":
+            self.partition_epoch += 1
+            for side in self.sides:
+                new = replace(side.partitions[index].state, partition_epoch=self.partition_epoch, isr=(1, node))
+                if side.partitions[index].take_up(new, side.now):
+                    side.wake(index)
+        elif name == "restart":
+            self.followers[node].epoch += 10
+        else:
+            for side in self.sides:
+                getattr(self, name)(side, index, node)
+        self.deliver()
+
+    def append(self, side: Leader, index: int, node: int) -> None:
+        side.partitions[index].produce(batch(b"x"), side.now)
+        side.wake(index)
+
+    def delete(self, side: Leader, index: int, node: int) -> None:
+        side.partitions[index].delete_records(-1)
+        side.purgatories.wake_fetches(("t", index), side.now)
+
+    def pass_time(self, side: Leader, index: int, node: int) -> None:
+        side.now += 300 * (1 + index)
+        side.purgatories.fetches.tick(side.now)
+
+    def shrink(self, side: Leader, index: int, node: int) -> None:
+        if side.partitions[index].shrink_isr(side.now):
+            side.partitions[index].roll_back_isr(side.now)
+            side.told.append((-1, ("shrinks", index)))
+
+    def register(self, side: Leader, index: int, node: int) -> None:
+        side.registry.peers[node] = Peer(self.followers[node].epoch, bool(index % 2))
+
+    def deliver(self) -> None:
+        one, other = self.sides
+        assert one.told == other.told
+        ends = [partition.log.log_end_offset for partition in one.partitions]
+        for mine, theirs in zip(one.partitions, other.partitions, strict=True):
+            assert (mine.high_watermark, mine.pending, mine.state) == (
+                theirs.high_watermark,
+                theirs.pending,
+                theirs.state,
+            )
+        for connection, response in one.told:
+            if isinstance(response, FetchResponse):
+                self.followers[connection].take(response, ends)
+        for side in self.sides:
+            side.told.clear()
+
+
+STEPS = ("idle", "fetch", "append", "pass_time", "shrink", "isr", "delete", "register", "restart")
+
+
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.sampled_from(FOLLOWERS)), max_size=30))
+@example([("idle", 2, 2), ("append", 0, 2), ("shrink", 0, 2)])
+def test_followers_are_answered_and_judged_as_if_everything_were_read(steps: list[tuple[str, int, int]]) -> None:
+    world = World(3)
+    for step in steps:
+        world.act(*step)
+
+
+def test_a_fetch_reads_what_has_news_and_no_other_partition() -> None:
+    count = 500
+    world = World(count)
+    leader, twin = world.sides
+    for _ in range(3):
+        for node in FOLLOWERS:
+            world.act("fetch", 0, node)
+        world.act("pass_time", 2, 2)
+    leader.reads = twin.reads = 0
+    for node in FOLLOWERS:
+        world.act("fetch", 0, node)
+    assert leader.reads == 0 and twin.reads == 2 * count
+    world.act("append", 7, 2)
+    assert leader.reads <= 8
+    for _ in range(3):
+        for node in FOLLOWERS:
+            world.act("fetch", 0, node)
+    assert leader.reads <= 40 and twin.reads > 2 * count
+    assert leader.partitions[7].high_watermark == 1

@@ -44,7 +44,10 @@ AGREE_WITHIN_S = 90.0
 ASK_AGAIN_S = 1.0
 METADATA_LOG = "__cluster_metadata-0"
 MOST_DIFFERENCES = 20
-SNAPSHOT_OFTEN = {"metadata.log.max.snapshot.interval.ms": "10000"}
+SNAPSHOT_OFTEN = {
+    "metadata.log.max.snapshot.interval.ms": "10000",
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
+}
 """So that every node writes snapshots during a hunt."""
 
 Runs = list[tuple[int, int]]

@@ -86,6 +86,11 @@ class Backend(StrEnum):
     DOCKER = "docker"
 
 
+class GroupProtocol(StrEnum):
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
 class Acks(StrEnum):
     NONE = "0"
     LEADER = "1"
@@ -140,6 +145,9 @@ def hunt(
     unclean_election: Annotated[
         bool, typer.Option(help="Let replicas lead that are out of sync; losses are permitted.")
     ] = False,
+    group_protocol: Annotated[
+        GroupProtocol, typer.Option(help="How members join: classic, or as of KIP-848, which needs Kafka 4.")
+    ] = GroupProtocol.CLASSIC,
     config: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A broker property; may repeat.")
     ] = None,
@@ -190,6 +198,7 @@ def hunt(
         acks=acks.value,
         transactions=transactions,
         unclean_election=unclean_election,
+        group_protocol=group_protocol.value,
         config=_properties(config or []),
         mapped=mapped or [],
         client_config=str(client_config.resolve()) if client_config else "",

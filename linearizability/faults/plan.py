@@ -37,6 +37,7 @@ class Plan(BaseModel):
     acks: Acks = "all"
     transactions: bool = Field(default=False, description="a fourth producer commits and aborts transactions")
     unclean_election: bool = False
+    group_protocol: Literal["classic", "consumer"] = "classic"
     config: dict[str, str] = Field(default={}, description="broker properties beside FAST_FAILOVER")
     mapped: list[str] = Field(default=[], description="ADVERTISED=REACHABLE, as `--map` takes it")
     client_config: str = Field(

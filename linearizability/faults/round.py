@@ -107,6 +107,7 @@ class Round:
             unclean_election=plan.unclean_election,
             rate_per_s=plan.rate_per_s,
             transactions=plan.transactions,
+            group_protocol=plan.group_protocol,
         )
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import Cluster, Member, write_properties
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.target import WrongTarget
@@ -41,18 +41,36 @@ class MixedCluster(Cluster):
         super().__init__(spec, nodes=len(kinds), folder=folder, config=config, hosts=hosts)
         if not any(controllers):
             raise WrongTarget(f"{spec!r}: at least one node must be a controller")
-        self._kinds = kinds
+        self._kinds = [*kinds]
         self._controllers = controllers
 
     def prepare(self) -> None:
         for kind in self._kinds:
-            kind.size, kind.cluster_id = self.size, self.cluster_id
-            kind.prepare()
+            self._prepare(kind)
         releases = [kind for kind in self._kinds if isinstance(kind, KafkaCluster)]
         if releases:
             oldest = min(releases, key=lambda kind: [int(part) for part in kind.version.split(".")])
             for kind in releases:
                 kind.quick = replace(kind.quick, checkpoint=oldest.quick.checkpoint)
+
+    def _prepare(self, kind: Cluster) -> None:
+        kind.size, kind.cluster_id = self.size, self.cluster_id
+        kind.prepare()
+
+    def change_kind(self, node: int, kind: Cluster, *, clean: bool) -> None:
+        """Serve a node's folder, as it is, by another kind from now on; `clean` says how the one of before ends.
+
+        Errors: TargetError.
+        """
+        self._prepare(kind)
+        (self.stop if clean else self.kill)(node)
+        self._kinds[node - 1] = kind
+        member = self.member(node)
+        member.properties = self.properties(member) | self.given
+        write_properties(member.properties_file, member.properties)
+        member.process.command = [*member.host.prefix, *(str(part) for part in self.command(member))]
+        member.process.environment = self.environment(member)
+        self.restart(node)
 
     def properties(self, member: Member) -> dict[str, str]:
         given = self._kind(member).properties(member)

@@ -53,13 +53,14 @@ class Incarnation:
         self.fatal = False
         self.consumer = Consumer(
             consumer_settings(task.bootstrap, task.client_id, does.group, does.isolation)
-            | {"on_commit": self._on_commit, "partition.assignment.strategy": does.assignor}
+            | {"on_commit": self._on_commit}
+            | group_settings(does)
         )
 
     @property
     def is_cooperative(self) -> bool:
         """Whether partitions are given and taken one by one (KIP-429)."""
-        return self.does.assignor == "cooperative-sticky"
+        return self.does.protocol == "consumer" or self.does.assignor == "cooperative-sticky"
 
     def run(self) -> None:
         """Poll, and in a group commit; close at the end."""
@@ -223,7 +224,12 @@ class Incarnation:
         complete(operation, error=error.name() or str(error.code()))
 
     def _place(self) -> tuple[int, str]:
-        """The member's generation and its id; -1 and nothing where it has none, or librdkafka writes it otherwise."""
+        """The member's generation and its id; -1 and nothing where it has none, or librdkafka writes it otherwise.
+
+        Members of one assignment by a coordinator have epochs of their own (KIP-848), which prove no common generation.
+        """
+        if self.does.protocol == "consumer":
+            return -1, ""
         try:
             metadata, member = self.consumer.consumer_group_metadata(), self.consumer.memberid() or ""
         except (KafkaException, RuntimeError):
@@ -260,6 +266,17 @@ def read_record(message: Message) -> tuple[Value, ...]:
     return (offset, value) if epoch is None or epoch < 0 else (offset, value, epoch)
 
 
+def group_settings(does: Consuming) -> dict[str, Any]:
+    """How a member joins; sessions of the consumer protocol (KIP-848) are the brokers' to configure."""
+    if does.protocol == "consumer":
+        return {"group.protocol": "consumer"}
+    return {
+        "partition.assignment.strategy": does.assignor,
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 1_000,
+    }
+
+
 def consumer_settings(bootstrap: str, client_id: str, group: str, isolation: str) -> dict[str, Any]:
     """Settings for a consumer that never jumps by itself: where its place is lost it says so."""
     return connection_settings(bootstrap, client_id) | {
@@ -268,8 +285,6 @@ def consumer_settings(bootstrap: str, client_id: str, group: str, isolation: str
         "auto.offset.reset": "error",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "session.timeout.ms": 6_000,
-        "heartbeat.interval.ms": 1_000,
         "max.poll.interval.ms": 60_000,
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,

@@ -61,6 +61,8 @@ class Consuming(BaseModel):
     commit_every_s: float = Field(default=1, gt=0)
     assignor: Literal["range", "roundrobin", "cooperative-sticky"] = "range"
     """How the group's leader shares out partitions; with the last one members keep theirs while they join again."""
+    protocol: Literal["classic", "consumer"] = "classic"
+    """Who shares out partitions: the group's leader, or the coordinator (KIP-848), which asks for no assignor."""
 
 
 class Profile(BaseModel):
@@ -135,6 +137,7 @@ def standard_profile(
     rate_per_s: float = 400,
     transactions: bool = False,
     groups: bool = True,
+    group_protocol: Literal["classic", "consumer"] = "classic",
 ) -> Profile:
     """The mix that hunts run with: three producers, one consumer that reads everything, two that share a group.
 
@@ -143,6 +146,7 @@ def standard_profile(
     commits and aborts them. The rate is of all producers together.
     acks=0 has no answers, which is for librdkafka alone.
     """
+    grouped = Consuming(how="subscribe", group="hunters", protocol=group_protocol) if groups else Consuming()
     share = rate_per_s / (4 if transactions else 3)
     exact: Literal["exact", "librdkafka"] = "librdkafka" if acks == "0" else "exact"
     idempotent = idempotence and acks == "all"
@@ -165,5 +169,5 @@ def standard_profile(
             ),
             *([Transacting(rate_per_s=share)] if transactions else []),
         ],
-        consumers=[Consuming(), *[Consuming(how="subscribe", group="hunters") if groups else Consuming()] * 2],
+        consumers=[Consuming(), *[grouped] * 2],
     )

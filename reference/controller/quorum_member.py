@@ -208,6 +208,10 @@ class Member(ABC):
 
     # ---- outputs
 
+    def has_news(self, applied: Offset) -> bool:
+        """Whether there are requests, answers, a snapshot, or committed records from `applied` on to be taken."""
+        return bool(self._sends or self._answers) or self._snapshot_notice or applied < self._high_watermark
+
     def take_sends(self) -> list[tuple[NodeId, Message]]:
         """The requests that are to be sent, since the last call."""
         sends, self._sends = self._sends, []

@@ -346,12 +346,13 @@ class Node:
                 self.membership.lose_directory(directory.id, now)
 
     def _exchange(self, now: TimestampMs) -> None:
-        for peer, body in self.quorum.take_sends():
-            self._ask_voter(peer, body, now)
-        for token, response in self.quorum.take_answers():
-            assert isinstance(token, Request)
-            self.responder.respond(token, response)
-        self._replay.advance(now)
+        if self.quorum.has_news(self.image.end_offset):
+            for peer, body in self.quorum.take_sends():
+                self._ask_voter(peer, body, now)
+            for token, response in self.quorum.take_answers():
+                assert isinstance(token, Request)
+                self.responder.respond(token, response)
+            self._replay.advance(now)
         if self.is_broker and self.is_serving != self._reception.serves:
             self._reception.serves = self.is_serving
             if self.is_serving:

@@ -42,13 +42,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command name -> (module that holds its Typer application `app`, one-line help)."""
 
 
-EXTRAS = {
-    **dict.fromkeys(("numpy", "pyarrow", "matplotlib", "hypothesis", "confluent_kafka", "pyroute2"), "check"),
-    **dict.fromkeys(("pyspark", "pandas"), "spark"),
-}
-"""Module -> the extra that installs it: the base installation judges a broker at an address, and serves the reference."""
-
-
 class LazyCommands(TyperGroup):
     """A click group that knows its commands by name and imports a package's commands when one is called."""
 
@@ -110,9 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"Error: {error}", file=sys.stderr)
         code = ENGINE_ERROR
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra:
-            print(f"Error: {error.name} is missing: pip install 'tidegauge[{extra}]'", file=sys.stderr)
+        from linearizability.extras import advice
+
+        if said := advice(error.name or ""):
+            print(f"Error: {said}", file=sys.stderr)
         else:
             traceback.print_exc()
         code = ENGINE_ERROR

@@ -12,20 +12,23 @@ import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from conformance.contract_check import Check, check_contract
 from conformance.target_profile import TargetProfile
+from linearizability import extras
 
 JAVA_NEEDED = 17
-PACKAGES = ("pydantic", "rich", "jinja2", "cramjam", "crc32c", "confluent-kafka", "pyspark", "pyarrow")
+PACKAGES = ("pydantic", "rich", "jinja2", "cramjam", "crc32c")
+OPTIONAL_PACKAGES = ("confluent-kafka", "pyarrow", "hypothesis", "pyspark")
 
 
 def examine(target: str = "", opening: Callable[..., Any] | None = None) -> tuple[list[Check], TargetProfile | None]:
     """Look at all there is; with a target, open it (by `opening`, if given) and probe it as well."""
     checks = [
         _python(),
-        *(_package(name) for name in PACKAGES),
+        *(_package(name, "broken") for name in PACKAGES),
+        *(_package(name, "missing") for name in OPTIONAL_PACKAGES),
         _loopback(),
         _disk(),
         _java(),
@@ -46,11 +49,12 @@ def _python() -> Check:
     return Check(name="python", state="ok", found=f"{platform.python_version()}, {os.cpu_count()} processors")
 
 
-def _package(name: str) -> Check:
+def _package(name: str, state: Literal["missing", "broken"]) -> Check:
     try:
         return Check(name=name, state="ok", found=version(name))
     except PackageNotFoundError:
-        return Check(name=name, state="broken", advice="`make setup` installs what requirements.lock names.")
+        advice = extras.advice(name.replace("-", "_")) or "`make setup` installs what requirements.lock names."
+        return Check(name=name, state=state, advice=advice)
 
 
 def _loopback() -> Check:

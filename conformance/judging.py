@@ -9,6 +9,7 @@ from conformance.broker import Broker, Skipped, Subject
 from conformance.requirement import Entry, Requirement, owed_by
 from conformance.results import Judgement, Lack, RecordedExchange, Verdict, printable, worst
 from conformance.wire import Exchange, Failed, NoAnswer
+from linearizability import extras
 from reference.protocol.apis import APIS
 
 KEPT_OF_A_PASS = 3
@@ -84,6 +85,11 @@ def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement
                 judgement.built_on, judgement.timed_out = broker.step_of(failure), isinstance(failure, NoAnswer)
         except Skipped as skip:
             judgement.verdict, judgement.reason, judgement.lacks = Verdict.NOT_JUDGED, str(skip), skip.lacks
+        except ModuleNotFoundError as error:
+            advice = extras.advice(error.name or "")
+            judgement.verdict = Verdict.NOT_JUDGED if advice else Verdict.ENGINE_ERROR
+            judgement.reason, judgement.lacks = advice or str(error), Lack.OTHER if advice else None
+            judgement.traceback = "" if advice else traceback.format_exc()
         except Exception as error:
             judgement.verdict, judgement.reason = Verdict.ENGINE_ERROR, f"{type(error).__name__}: {error}"
             judgement.traceback = traceback.format_exc()

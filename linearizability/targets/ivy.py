@@ -150,4 +150,6 @@ def ivy_jar() -> Path:
         found = sorted(Path(place, "jars").glob("ivy-*.jar"))
         if found:
             return found[-1]
-    raise IvyError("PySpark, whose jars hold Apache Ivy, is not installed in this environment")
+    raise IvyError(
+        "PySpark, whose jars hold Apache Ivy, is not installed in this environment: pip install 'tidegauge[spark]'"
+    )

@@ -1,22 +1,31 @@
-"""The wheel is the product: it holds all that the packages need, and works where there is no checkout."""
+"""The wheel is the product: a clean environment, made as the GitHub Action makes it, judges a broker that runs already."""
 
 import os
+import re
 import subprocess
 import sys
-import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+
+from conformance import report
+from linearizability.targets import Target
+from linearizability.testing import reference_broker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "spec", "conformance", "linearizability")
-MOST_BYTES = 5 << 20
+MOST_BYTES, MOST_INSTALLED_BYTES = 5 << 20, 60 << 20
+NOT_OURS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+OF_CHECK = ("numpy", "pyarrow", "confluent_kafka", "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging")
+"""Of the extra `check`, what the plugin's example needs: it is taken from this environment, for it is 300 MB."""
+ACTION = yaml.safe_load((REPOSITORY / "action.yml").read_text())
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """A folder with what the wheel installs."""
-    home = tmp_path_factory.mktemp("wheel")
+def built(home: Path) -> Path:
+    """The wheel, from what git tracks."""
     source = home / "source"
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True).stdout
     for name in filter(None, tracked.decode().split("\0")):
@@ -26,44 +35,160 @@ def installed(tmp_path_factory) -> Path:
     build = "from setuptools.build_meta import build_wheel; print(build_wheel('..'))"
     subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
     (wheel,) = home.glob("*.whl")
+    return wheel
+
+
+class Job:
+    """A job of CI that uses the Action: its folders, and its steps one by one."""
+
+    def __init__(self, home: Path, inputs: dict[str, str]) -> None:
+        self.home = home
+        self.inputs = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()} | inputs
+        self.environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home), "RUNNER_TEMP": str(home),
+            "GITHUB_OUTPUT": str(home / "output"), "GITHUB_STEP_SUMMARY": str(home / "summary.md"),
+            "PIP_CONSTRAINT": str(home / "constraints.txt"),
+        } | {name: text for name, text in os.environ.items() if name.startswith(("PIP_", "SSL_", "REQUESTS_")) or name.lower().endswith("_proxy")}  # fmt: skip
+        pins = re.findall(r"^[\w.-]+(?:\[[^]]*\])?==[^ ;\\]+", (REPOSITORY / "requirements.lock").read_text(), re.M)
+        (home / "constraints.txt").write_text("\n".join(re.sub(r"\[.*\]", "", pin) for pin in pins))
+
+    def step(self, name: str, **inputs: str) -> subprocess.CompletedProcess[str]:
+        """Run a step as GitHub does: `bash -e -o pipefail`, its inputs in its environment."""
+        (step,) = [one for one in ACTION["runs"]["steps"] if one["name"] == name]
+        known = self.inputs | inputs
+        given = {
+            key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: known[found[1]], text)
+            for key, text in step["env"].items()
+        }
+        assert not any("${{" in text for text in given.values()), given
+        command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
+        return self.run(*command, environment=given)
+
+    def run(self, *command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        everything = self.environment | (environment or {})
+        return subprocess.run(command, cwd=self.home, env=everything, capture_output=True, text=True, timeout=300)
+
+    def tidegauge(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(str(self.home / "tidegauge" / "bin" / "tidegauge"), *arguments)
+
+    @property
+    def packages(self) -> Path:
+        (found,) = (self.home / "tidegauge" / "lib").glob("python*/site-packages")
+        return found
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """The wheel, installed by the Action's own step into an environment that has nothing else."""
+    home = tmp_path_factory.mktemp("job")
+    wheel = built(home)
     assert wheel.stat().st_size < MOST_BYTES
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(home / "installed")
-    return home / "installed"
+    made = Job(home, {"package": str(wheel)})
+    installed = made.step("Install")
+    assert installed.returncode == 0, installed.stdout + installed.stderr
+    return made
 
 
-def tidegauge(installed: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-P", "-m", "tidegauge", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Target]:
+    with reference_broker() as started:
+        yield started
 
 
-def test_it_holds_every_file_of_the_packages(installed):
+def test_it_holds_every_file_of_the_packages(job: Job) -> None:
     tracked = subprocess.run(
         ["git", "ls-files", *PACKAGES, "tidegauge.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout.split()
     present = [name for name in tracked if (REPOSITORY / name).is_file()]
-    assert [name for name in present if not (installed / name).is_file()] == []
+    assert [name for name in present if not (job.packages / name).is_file()] == []
 
 
-def test_outside_of_a_checkout_it_judges_a_broker_and_writes_the_report(installed, tmp_path):
-    judged = tidegauge(installed, tmp_path, "run", "--target", "reference:1", "BAS-01", "PRD-05")
+def test_the_base_installation_is_small(job: Job) -> None:
+    files = [
+        path
+        for path in job.packages.rglob("*")
+        if path.is_file() and not path.relative_to(job.packages).parts[0].startswith(NOT_OURS)
+    ]
+    assert sum(path.stat().st_size for path in files) < MOST_INSTALLED_BYTES
+
+
+def test_the_action_judges_a_broker_and_its_report_is_the_next_baseline(job: Job, broker: Target) -> None:
+    given: dict[str, Any] = {"target": f"addr:{broker.bootstrap}", "arguments": "BAS-01 PRD-05 FRM-01"}
+    judged = job.step("Judge", **given)
     assert judged.returncode == 0, judged.stdout + judged.stderr
-    page = tmp_path / "results" / "latest" / "report.html"
-    assert "<style>" in page.read_text()
-    again = tidegauge(installed, tmp_path, "report")
-    assert again.returncode == 0, again.stderr
+    folder = job.home / dict(line.split("=") for line in (job.home / "output").read_text().splitlines())["report"]
+    assert "<style>" in (folder / "report.html").read_text()
+    assert (folder / "junit.xml").exists() and (folder / "badges" / "core.svg").exists()
+    assert "| core | 3 | 3 | 0 |" in (job.home / "summary.md").read_text()
+    (job.home / "baseline.json").write_bytes((folder / "report.json").read_bytes())
+    again = job.step("Judge", baseline="baseline.json", profiles="core groups", **given)
+    assert again.returncode == 0, again.stdout + again.stderr
+    found = report.read(folder)
+    assert (found.target.spec, found.worse, len(found.judgements)) == (given["target"], [], 3)
+    assert job.step("Judge", **given | {"arguments": "NO-SUCH"}).returncode == 64
 
 
-def test_its_artifacts_go_to_the_users_cache(installed, tmp_path):
+def test_the_documented_shell_commands_run(job: Job, broker: Target) -> None:
+    (command,) = re.findall(r"```sh\n(.*?)```", (REPOSITORY / "docs" / "ci.md").read_text(), re.S)
+    tidegauge = str(job.home / "tidegauge" / "bin" / "tidegauge")
+    text = command.replace("127.0.0.1:9092", broker.bootstrap).replace("tidegauge run", f"{tidegauge} run API-01")
+    done = job.run("sh", "-e", "-c", text)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (("history", "check", "."), "check"),
+        (("fuzz", "--schedules", "1"), "check"),
+        (("hunt", "--target", "reference:1"), "check"),
+    ],
+)
+def test_what_an_extra_brings_is_named_where_it_is_missing(job: Job, arguments: tuple[str, ...], extra: str) -> None:
+    said = job.tidegauge(*arguments)
+    assert (said.returncode, "Traceback" in said.stderr) == (3, False)
+    assert f"pip install 'tidegauge[{extra}]'" in said.stderr
+
+
+def test_a_requirement_that_needs_an_extra_is_not_judged(job: Job) -> None:
+    judged = job.tidegauge("run", "HIS-01", "--target", "reference:1")
+    assert judged.returncode == 2, judged.stdout + judged.stderr
+    assert "pip install 'tidegauge[check]'" in judged.stdout
+    doctor = job.tidegauge("doctor")
+    assert doctor.returncode == 0, doctor.stdout
+
+
+def test_its_artifacts_go_to_the_users_cache(job: Job) -> None:
     code = "from linearizability.targets.artifacts import cache_folder; print(cache_folder())"
-    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(installed)}
-    found = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == str(tmp_path / ".cache" / "tidegauge" / "artifacts")
+    found = job.run(str(job.home / "tidegauge" / "bin" / "python"), "-P", "-c", code)
+    assert found.stdout.strip() == str(job.home / ".cache" / "tidegauge" / "artifacts")
 
 
-def test_it_says_its_version(installed, tmp_path):
-    said = tidegauge(installed, tmp_path, "--version")
+def test_it_says_its_version(job: Job) -> None:
+    said = job.tidegauge("--version")
     assert said.returncode == 0 and said.stdout.startswith("tidegauge "), said.stderr
+
+
+def documented_tests(job: Job, chosen: str) -> subprocess.CompletedProcess[str]:
+    """The example of docs/testing.md, with the plugin that the wheel registers."""
+    own, theirs = job.home / "check", Path(pytest.__file__).parents[1]
+    if not own.exists():
+        own.mkdir()
+        for path in theirs.iterdir():
+            if path.name.partition(".")[0].partition("-")[0] in OF_CHECK:
+                (own / path.name).symlink_to(path)
+    (example,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "testing.md").read_text(), re.S)
+    (job.home / "test_example.py").write_text(example)
+    command = [str(job.home / "tidegauge" / "bin" / "python"), "-m", "pytest", "-q", "test_example.py", "-k", chosen]
+    return job.run(*command, environment={"PYTHONPATH": str(own)})
+
+
+def test_the_plugin_brings_a_broker_and_a_verdict(job: Job) -> None:
+    done = documented_tests(job, "not killed")
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_plugin_brings_a_cluster_that_is_hurt(job: Job) -> None:
+    done = documented_tests(job, "killed")
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr

@@ -8,16 +8,12 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    pkcs12,
-)  # fmt: skip
+from typing import TYPE_CHECKING
 
 from linearizability.targets.security.errors import SecurityError
+
+if TYPE_CHECKING:  # only PKCS12 needs it, and it is larger than all else that judging a broker needs
+    from cryptography.hazmat.primitives.serialization import pkcs12
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([^-]*?)\s*-----END \1-----")
@@ -59,6 +55,8 @@ def _trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
         elif kind == "PEM":
             context.load_verify_locations(cafile=location)
         else:
+            from cryptography.hazmat.primitives.serialization import Encoding
+
             store = _pkcs12(properties, "truststore", location)
             trusted = [one.certificate for one in store.additional_certs]
             context.load_verify_locations(cadata="".join(one.public_bytes(Encoding.PEM).decode() for one in trusted))
@@ -77,6 +75,13 @@ def _identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
         elif location and _store_type(properties, "keystore") == "PEM":
             context.load_cert_chain(location, password=_given(password))
         elif location:
+            from cryptography.hazmat.primitives.serialization import (
+                BestAvailableEncryption,
+                Encoding,
+                NoEncryption,
+                PrivateFormat,
+            )
+
             store = _pkcs12(properties, "keystore", location)
             if store.key is None or store.cert is None:
                 raise SecurityError(f"ssl.keystore.location={location} has no key with a certificate")
@@ -116,6 +121,8 @@ def _store_type(properties: Mapping[str, str], store: str) -> str:
 
 
 def _pkcs12(properties: Mapping[str, str], store: str, location: str) -> pkcs12.PKCS12KeyAndCertificates:
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
     password = properties.get(f"ssl.{store}.password")
     with contextlib.suppress(ValueError):
         return pkcs12.load_pkcs12(Path(location).read_bytes(), password.encode() if password else None)

@@ -23,8 +23,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import pytest
-
 from linearizability.targets import Target, open_target
 
 if TYPE_CHECKING:
@@ -175,7 +173,7 @@ class History:
         found = self.judge()
         if found.verdict != "valid":
             words = [*found.in_words(), *found.reasons, *(anomaly.text for anomaly in found.witnesses()[:3])]
-            pytest.fail(f"the history in {self.folder} is {found.verdict}: " + "; ".join(words), pytrace=False)
+            raise AssertionError(f"the history in {self.folder} is {found.verdict}: " + "; ".join(words))
         return found
 
 
@@ -183,24 +181,3 @@ def _identity(value: bytes | str | int) -> Value:
     """The value as the final read of a topic takes it from a record."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     return int(text) if text.isdigit() else text
-
-
-@pytest.fixture
-def tidegauge_broker() -> Iterator[Target]:
-    """One node of the reference for this test."""
-    with reference_broker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def tidegauge_cluster() -> Iterator[Target]:
-    """Three nodes of the reference for this test."""
-    with reference_broker(nodes=3) as broker:
-        yield broker
-
-
-@pytest.fixture
-def tidegauge_history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
-    """A history of what this test's clients see on its broker, the cluster where it has one."""
-    name = "tidegauge_cluster" if "tidegauge_cluster" in request.fixturenames else "tidegauge_broker"
-    return History(request.getfixturevalue(name), tmp_path / "history")
